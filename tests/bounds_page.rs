@@ -62,8 +62,8 @@ const OTHERS: &[(&str, &[&str])] = &[
     // Pauses and intervals.
     ("crates/core/src/election/waits.rs", &["SPREAD_MAX"]),
     (
-        "crates/mongodb/src/store/mongo/connection/logins.rs",
-        &["INTERVAL_MAX"],
+        "crates/mongodb/src/store/mongo/connection/client.rs",
+        &["LOGIN_INTERVAL_MAX"],
     ),
     ("crates/operate/src/operators/live.rs", &["FRAME_MAX"]),
     ("crates/host/src/log/throttle.rs", &["REPEAT_MAX"]),

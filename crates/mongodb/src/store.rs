@@ -1,7 +1,5 @@
-//! The store of leases and locks: its interface, and its implementation for MongoDB.
-//!
-//! A store makes no decisions: it sends operations and distinguishes outcomes that are applied,
-//! rejected, never sent, and unknown.
+//! The store of leases and locks: its interface, and its implementation for MongoDB. A store makes no
+//! decisions.
 
 mod deployment;
 mod kind;
@@ -19,10 +17,8 @@ use leasehold_core::election::{Operation, Outcome, Timings, Watch};
 
 /// Keeps one document: a lease, unless `P` and `O` name other operations.
 pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
-    /// Sends one operation and returns its outcome.
-    ///
-    /// The caller runs the future to completion, however long that takes: it stops waiting after
-    /// `operation_timeout`, but never drops the future.
+    /// Sends one operation and returns its outcome. The caller stops waiting after `operation_timeout`,
+    /// but runs the future to completion and never drops it.
     fn perform(&self, operation: P) -> impl Future<Output = Answer<O>> + Send;
 
     /// Returns the address of the server that an operation goes to, as far as known. Informational.
@@ -33,14 +29,14 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
     /// Closes the change stream and opens another one, if the store has one.
     fn reopen_stream(&self) {}
 
-    /// Sets the durations of a reload. The time limit of one operation does not change.
+    /// Applies the durations of a reload.
     fn set_timings(&self, _: Timings) {}
 
-    /// Sets the health of the workload that this process reports to operators. Informational.
+    /// Sets the health of the workload that operators see. Informational.
     fn set_healthy(&self, _: bool) {}
 }
 
-/// The outcomes that all kinds of operations share, apart from "applied".
+/// The outcomes of all kinds of operations, apart from "applied".
 pub trait CallOutcome: Sized + PartialEq + Send + 'static {
     /// The filter did not match.
     const REJECTED: Self;
@@ -72,7 +68,7 @@ impl<F: PartialEq + Send + 'static> CallOutcome for Outcome<F> {
 pub struct Answer<O = Outcome> {
     /// The outcome for the election or the lock.
     pub outcome: O,
-    /// Details for humans, if the operation was neither applied nor rejected.
+    /// The reason if the operation was neither applied nor rejected.
     pub failure: Option<Failure>,
 }
 
@@ -94,15 +90,15 @@ pub struct Failure {
     pub retry: RetryPolicy,
 }
 
-/// Requirement for a retry of a failed operation to succeed.
+/// The condition for a retry of a failed operation to succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryPolicy {
     /// None known; a retry may succeed.
     Retry,
-    /// A server must be reachable; a retry may succeed, whatever the operation is.
+    /// A server must be reachable; a retry may succeed.
     WaitForServer,
-    /// The configuration or the permissions must change; a retry fails in the same way.
+    /// The configuration or the permissions must change; a retry fails too.
     Reconfigure,
 }
 
@@ -149,13 +145,12 @@ impl Failure {
         self
     }
 
-    /// Returns what failed, with the server's name and code of the error, without names of servers
-    /// and users.
+    /// Returns what failed, with the server's name and code of the error, without names of servers and
+    /// users.
     pub fn summary(&self) -> String {
         self.kind.to_owned() + &self.server_error()
     }
 
-    /// Returns the server's name and code of the error, as they follow a phrase.
     fn server_error(&self) -> String {
         match (&self.name, self.code) {
             (Some(name), Some(code)) => format!(" ({name}, code {code})"),
@@ -184,30 +179,29 @@ pub enum StoreEvent<W = Watch> {
     Watch(W),
     /// Writes go to another server from now on.
     PrimaryChanged,
-    /// The change stream ended or cannot be opened, with the reason for humans.
+    /// The change stream ended or cannot be opened.
     WatchFailed(Failure),
-    /// Hints cannot be followed, or no longer, with the reason for humans.
+    /// Hints cannot be followed.
     HintsFailed(Failure),
-    /// The request in the document is not valid, with the reason for humans.
+    /// The request in the document is not valid, for this reason.
     RequestIgnored(&'static str),
     /// A server described itself, once after the first connection.
     Connected(StoreInfo),
-    /// The server is not MongoDB but this product, which implements MongoDB's protocol.
+    /// The server is this product, which implements MongoDB's protocol but is not MongoDB.
     Lookalike(&'static str),
-    /// The settings of the set's elections, once after the first connection, or why they are not
-    /// known.
+    /// The settings of the set's elections, once after the first connection.
     Failover(Result<FailoverSettings, Failure>),
 }
 
-/// The deployment that keeps the document, for humans. Two daemons of one lease on different stores
-/// both lead, and only comparing this value reveals it.
+/// The deployment that keeps the document. Informational, but it reveals two daemons of one lease that
+/// both lead because they use different stores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
-    /// The kind, as the server describes itself.
+    /// The kind.
     pub kind: StoreKind,
     /// The replica set's name; `None` without a set.
     pub set: Option<String>,
-    /// The id of the set, as [`DeploymentId::id`]: two sets of one name have different ids.
+    /// The set's id, as [`DeploymentId::id`].
     pub set_id: Option<String>,
     /// The database.
     pub database: String,
@@ -216,8 +210,7 @@ pub struct StoreInfo {
 }
 
 impl StoreInfo {
-    /// Returns a description for humans, such as `replica set rs0`. The name comes from a server, so
-    /// it is escaped before it reaches a terminal.
+    /// Returns a description for humans, such as `replica set rs0`, safe to show on a terminal.
     pub fn describe(&self) -> String {
         match (self.kind, &self.set) {
             (StoreKind::ReplicaSet, Some(set)) => format!("replica set {}", set.escape_debug()),

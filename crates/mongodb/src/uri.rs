@@ -1,11 +1,8 @@
-//! Connection strings: a check without network access, and what becomes of their options.
-//!
-//! One connection string serves all programs of a team. The driver gets only the options that it
-//! shall apply: it would refuse options of other drivers, and some of its own would weaken the
-//! protocol.
+//! Checks connection strings without network access. One string serves all programs of a team, so it
+//! may have options that the driver would refuse or that would weaken the protocol. The driver gets
+//! only the options to apply.
 
 mod options;
-mod problem;
 #[cfg(test)]
 mod tests;
 
@@ -14,21 +11,19 @@ use std::future::IntoFuture;
 
 use futures_util::FutureExt;
 use mongodb::error::{Error, ErrorKind};
-use mongodb::options::{ClientOptions, ConnectionString};
+use mongodb::options::{AuthMechanism, ClientOptions, ConnectionString, Credential, HostInfo, Tls};
 
-pub(crate) use self::options::APP_NAME_MAX;
+pub(crate) use self::options::{APP_NAME_MAX, LOAD_BALANCED};
 pub use self::options::{OPTIONS, Treatment, UriOption};
-pub use self::problem::UriProblem;
 
-/// Maximum size of a connection string, in bytes. The limit bounds the cost of a wrong path
-/// (`/dev/zero`).
+/// Maximum size of a connection string in bytes, in case the path of its file is wrong (`/dev/zero`).
 pub const BYTES_MAX: usize = 64 * 1024;
 
-/// The mechanisms that servers since 4.0 have.
+/// Of servers since 4.0.
 const MECHANISMS: &str =
     "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-OIDC, PLAIN or MONGODB-AWS";
 
-/// The longest name of an unknown option that is shown.
+/// Maximum length of the name of an unknown option that is shown.
 const NAME_SHOWN_MAX: usize = 40;
 
 /// An option of a connection string that is not applied as written, or that has a risk.
@@ -54,14 +49,84 @@ impl fmt::Display for UriNotice {
     }
 }
 
-/// A connection string whose options are known.
+/// Problem of a connection string, described without any part of it but names of options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriProblem {
+    /// Begins with neither of the two schemes.
+    #[error("is not a connection string: it must begin with mongodb:// or mongodb+srv://")]
+    Scheme,
+    /// Contains spaces or line breaks.
+    #[error(
+        "is not a connection string: it has spaces or line breaks; percent-encode those that \
+         belong to it, and remove all other text"
+    )]
+    Whitespace,
+    /// Contains characters outside ASCII.
+    #[error(
+        "is not a connection string: it has characters outside ASCII; percent-encode their UTF-8 \
+         bytes"
+    )]
+    NotAscii,
+    /// Longer than any connection string, or not UTF-8.
+    #[error("is not a connection string: it must be UTF-8 text of at most 64 KiB")]
+    NotText,
+    /// Has an option that leasehold refuses; contains its name, the reason and the remedy.
+    #[error("has the option {0}: {1}")]
+    Refused(&'static str, &'static str),
+    /// Has an option that no driver has; contains its name, and a similar known option.
+    #[error("has the unknown option {}: {}, or remove it", .0, .1.map_or_else(
+        || "correct its name".to_owned(),
+        |nearest| format!("write {nearest}"),
+    ))]
+    Unknown(String, Option<&'static str>),
+    /// Has an option without a value.
+    #[error("has the option {0} without a value: set it, or remove it")]
+    NoValue(&'static str),
+    /// Has an option with a value that is not accepted; contains the accepted values.
+    #[error("has a wrong value of the option {0}: expected {1}")]
+    Value(&'static str, &'static str),
+    /// Has an option twice, with different values.
+    #[error("has two values of the option {0}: remove one")]
+    Ambiguous(&'static str),
+    /// Has options that the driver rejects, for their values or their combination; contains their
+    /// names, and the driver's reason.
+    #[error(
+        "has options that the driver refuses{}: correct the value of {}, or remove what \
+         contradicts it",
+        .1.as_ref().map_or(String::new(), |why| format!(" ({why})")), .0.join(", ")
+    )]
+    Rejected(Vec<&'static str>, Option<String>),
+    /// Requests a login that needs a build with this cargo feature.
+    #[error(
+        "requests the login {0}, which is not in this program: build one with --features {1} \
+         (docs/mongodb.md), or use another login"
+    )]
+    Login(&'static str, &'static str),
+    /// Requests a login that no build has.
+    #[error(
+        "requests the login GSSAPI (Kerberos), which leasehold does not have: use another one \
+         (docs/mongodb.md)"
+    )]
+    Kerberos,
+    /// Rejected by the driver's parser.
+    #[error(
+        "is refused by the driver (its text is not shown, since it may hold a password): \
+         percent-encode user name and password (each of : / ? # [ ] @ % and space), write hosts as \
+         host:port, and options as option=value (with %40 for @)"
+    )]
+    Malformed,
+}
+
+/// A valid connection string.
 pub struct ConnectionUri {
-    driver: String,
+    /// With the options to apply.
+    pub(crate) driver: ConnectionString,
     notices: Vec<UriNotice>,
 }
 
 impl fmt::Debug for ConnectionUri {
-    /// Without the text, which may hold a password.
+    /// Without the string, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionUri")
             .field("notices", &self.notices)
@@ -98,18 +163,15 @@ impl ConnectionUri {
             return Err(UriProblem::Malformed);
         }
         let parsed = UriOptions::parse(query).and_then(|options| {
-            options.check(scheme, servers)?;
-            Ok(options)
+            let driver = options.driver(scheme, servers)?;
+            let notices = options.notices;
+            Ok(Self { driver, notices })
         });
-        match parsed {
-            Ok(options) => Ok(Self {
-                driver: options.uri(scheme, servers, None),
-                notices: options.notices,
-            }),
-            // A password with a question mark is not distinguishable from options.
-            Err(_) if query.contains('@') => Err(UriProblem::Malformed),
-            Err(problem) => Err(problem),
-        }
+        // A password with a question mark is not distinguishable from options.
+        parsed.map_err(|problem| match query.contains('@') {
+            true => UriProblem::Malformed,
+            false => problem,
+        })
     }
 
     /// Returns the options that are not applied as written, and those that have a risk, each once.
@@ -117,17 +179,49 @@ impl ConnectionUri {
         &self.notices
     }
 
-    /// Returns the host whose record names the servers (`mongodb+srv`).
-    pub(crate) fn record(&self) -> Option<&str> {
-        let rest = self.driver.strip_prefix("mongodb+srv://")?;
-        let (servers, _) = rest.split_once('?').unwrap_or((rest, ""));
-        let (servers, _) = servers.split_once('/').unwrap_or((servers, ""));
-        Some(servers.rsplit_once('@').map_or(servers, |(_, host)| host))
+    /// Describes the servers, the set, the login and the encryption, without the password.
+    pub fn describe(&self) -> String {
+        let servers = match &self.driver.host_info {
+            HostInfo::DnsRecord(name) => format!("servers from the SRV record of {name}"),
+            HostInfo::HostIdentifiers(hosts) if hosts.len() != 1 => {
+                format!("{} servers", hosts.len())
+            }
+            _ => "1 server".to_owned(),
+        };
+        let set = match &self.driver.replica_set {
+            Some(set) => format!("replica set {set:?}"),
+            None => "no replica set".to_owned(),
+        };
+        let login = match &self.driver.credential {
+            Some(login) if login.mechanism == Some(AuthMechanism::MongoDbX509) => {
+                "X.509 login".to_owned()
+            }
+            Some(Credential {
+                username: Some(user),
+                ..
+            }) => format!("user {user:?}"),
+            _ => "no user".to_owned(),
+        };
+        // An SRV record turns TLS on, unless the string turns it off.
+        let tls = match &self.driver.tls {
+            Some(Tls::Enabled(_)) => "TLS",
+            None if self.record().is_some() => "TLS",
+            _ => "no TLS",
+        };
+        format!("{servers}, {set}, {login}, {tls}")
     }
 
-    /// Returns the connection string for the driver, with the options to apply.
-    pub(crate) fn driver(&self) -> &str {
-        &self.driver
+    /// Returns true for a connection to one server only, whatever its type is.
+    pub fn is_direct(&self) -> bool {
+        self.driver.direct_connection == Some(true)
+    }
+
+    /// Returns the name of the SRV record that lists the servers.
+    pub(crate) fn record(&self) -> Option<&str> {
+        match &self.driver.host_info {
+            HostInfo::DnsRecord(name) => Some(name),
+            _ => None,
+        }
     }
 }
 
@@ -165,29 +259,18 @@ impl<'a> UriOptions<'a> {
             if option.requires_value() {
                 return Err(UriProblem::NoValue(option.name));
             }
-            let treatment = Treatment::Ignored("it has no value");
-            self.note(UriNotice {
-                treatment,
-                ..option.notice()
-            });
+            self.note(option.name, Treatment::Ignored("it has no value"));
             return Ok(());
         }
-        if !option.is_harmless(value) {
-            match option.treatment {
-                Treatment::Applied => {}
-                Treatment::Refused(why) => return Err(UriProblem::Refused(option.name, why)),
-                Treatment::AppliedWithRisk(_)
-                | Treatment::Overridden(_)
-                | Treatment::Ignored(_) => self.note(option.notice()),
-            }
+        match option.treatment {
+            _ if option.is_harmless(value) => {}
+            Treatment::Applied => {}
+            Treatment::Refused(why) => return Err(UriProblem::Refused(option.name, why)),
+            treatment => self.note(option.name, treatment),
         }
-        let applies = matches!(
-            option.treatment,
-            Treatment::Applied | Treatment::AppliedWithRisk(_)
-        );
-        if !applies {
+        let (Treatment::Applied | Treatment::AppliedWithRisk(_)) = option.treatment else {
             return Ok(());
-        }
+        };
         if option.name == "appName" {
             let escapes = value.matches('%').count();
             if value.len() - 2 * escapes.min(value.len() / 3) > APP_NAME_MAX {
@@ -195,19 +278,18 @@ impl<'a> UriOptions<'a> {
             }
         }
         if option.name == "authMechanism" || option.name == "authMechanismProperties" {
-            missing_login(value).map_or(Ok(()), Err)?;
+            check_login(value)?;
         }
         match self.applied.iter().find(|(name, _)| *name == option.name) {
-            Some((_, known)) if *known != value => Err(UriProblem::Ambiguous(option.name)),
-            Some(_) => Ok(()),
-            None => {
-                self.applied.push((option.name, value));
-                Ok(())
-            }
+            Some((_, known)) if *known != value => return Err(UriProblem::Ambiguous(option.name)),
+            Some(_) => {}
+            None => self.applied.push((option.name, value)),
         }
+        Ok(())
     }
 
-    fn note(&mut self, notice: UriNotice) {
+    fn note(&mut self, option: &'static str, treatment: Treatment) {
+        let notice = UriNotice { option, treatment };
         if !self.notices.contains(&notice) {
             self.notices.push(notice);
         }
@@ -226,78 +308,61 @@ impl<'a> UriOptions<'a> {
         }
     }
 
-    /// Checks that the driver accepts the options.
-    fn check(&self, scheme: &str, servers: &str) -> Result<(), UriProblem> {
-        let refused = |without| refused_by_driver(&self.uri(scheme, servers, without));
-        let Some(error) = refused(None) else {
-            return Ok(());
-        };
-        let names = || self.applied.iter().map(|(name, _)| *name);
-        let causes: Vec<_> = names()
-            .filter(|name| refused(Some(name)).is_none())
-            .collect();
-        let names = match causes.is_empty() {
-            true => names().collect(),
-            false => causes,
-        };
-        // Other messages of the driver may quote the text.
-        let why = match *error.kind {
-            ErrorKind::InvalidArgument { message, .. } => Some(message),
-            _ => None,
-        };
-        let why = why.filter(|why| why.starts_with("connection string `"));
-        Err(UriProblem::Rejected(names, why))
+    /// Parses the connection string with the options to apply, as the driver does.
+    fn driver(&self, scheme: &str, servers: &str) -> Result<ConnectionString, UriProblem> {
+        let parsed = |without| parsed(&self.uri(scheme, servers, without));
+        parsed(None).map_err(|error| {
+            let names = || self.applied.iter().map(|(name, _)| *name);
+            let causes = names().filter(|name| parsed(Some(name)).is_ok());
+            let mut causes: Vec<_> = causes.collect();
+            if causes.is_empty() {
+                causes.extend(names());
+            }
+            // Other messages of the driver may quote the text.
+            let why = match *error.kind {
+                ErrorKind::InvalidArgument { message, .. } => Some(message),
+                _ => None,
+            };
+            let why = why.filter(|why| why.starts_with("connection string `"));
+            UriProblem::Rejected(causes, why)
+        })
     }
 }
 
-/// Returns the error of the driver for a connection string, if the driver refuses it.
-fn refused_by_driver(uri: &str) -> Option<Error> {
-    if uri.starts_with("mongodb+srv://") {
-        // The rest is checked when the servers are known.
-        return ConnectionString::parse(uri).err();
+fn parsed(uri: &str) -> Result<ConnectionString, Error> {
+    let parsed = ConnectionString::parse(uri)?;
+    // The options of an SRV record are checked when its servers are known.
+    if let HostInfo::HostIdentifiers(_) = parsed.host_info {
+        // Ready at once, because nothing is looked up.
+        let options = ClientOptions::parse(parsed.clone()).into_future();
+        options.now_or_never().transpose()?;
     }
-    // Waits for nothing, because there is no record of servers to resolve.
-    let parsed = ClientOptions::parse(uri).into_future().now_or_never();
-    parsed.and_then(Result::err)
+    Ok(parsed)
 }
 
-/// Returns true if a text has the form of a name of an option, so that it may be shown.
+/// Returns true if a text has the form of an option's name, so that it may be shown.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !text.is_empty() && text.len() <= NAME_SHOWN_MAX && text.bytes().all(is_plain)
 }
 
-/// Returns the problem of a value of `authMechanism` or of its properties that requests a login that
-/// is not in this build.
-fn missing_login(value: &str) -> Option<UriProblem> {
+/// Checks that the login of a value of `authMechanism` or its properties is in this build.
+fn check_login(value: &str) -> Result<(), UriProblem> {
     let value = value.to_ascii_lowercase();
     match value.as_str() {
-        "gssapi" => return Some(UriProblem::Kerberos),
+        "gssapi" => return Err(UriProblem::Kerberos),
         // The driver refuses it only at the login.
-        "mongodb-cr" => return Some(UriProblem::Value("authMechanism", MECHANISMS)),
+        "mongodb-cr" => return Err(UriProblem::Value("authMechanism", MECHANISMS)),
         _ => {}
     }
-    let logins = [
-        (
-            "mongodb-aws",
-            "MONGODB-AWS",
-            "aws-auth",
-            cfg!(feature = "aws-auth"),
-        ),
-        (
-            "environment:azure",
-            "MONGODB-OIDC of Azure",
-            "azure-oidc",
-            cfg!(feature = "azure-oidc"),
-        ),
-        (
-            "environment:gcp",
-            "MONGODB-OIDC of Google Cloud",
-            "gcp-oidc",
-            cfg!(feature = "gcp-oidc"),
-        ),
-    ];
-    let mut missing = logins.into_iter().filter(|(.., built)| !built);
-    let (_, login, feature, _) = missing.find(|(word, ..)| value.contains(word))?;
-    Some(UriProblem::Login(login, feature))
+    let (login, feature) = if value.contains("mongodb-aws") && !cfg!(feature = "aws-auth") {
+        ("MONGODB-AWS", "aws-auth")
+    } else if value.contains("environment:azure") && !cfg!(feature = "azure-oidc") {
+        ("MONGODB-OIDC of Azure", "azure-oidc")
+    } else if value.contains("environment:gcp") && !cfg!(feature = "gcp-oidc") {
+        ("MONGODB-OIDC of Google Cloud", "gcp-oidc")
+    } else {
+        return Ok(());
+    };
+    Err(UriProblem::Login(login, feature))
 }

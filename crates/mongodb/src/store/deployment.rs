@@ -16,15 +16,13 @@ use serde::{Deserialize, Serialize};
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.
     pub set: Option<String>,
-    /// The set's id in hexadecimal digits, made when the set was initiated; `None` without a set, or
-    /// if the servers do not report their id.
+    /// The set's id in hexadecimal digits; `None` without a set, or if the servers do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The members of the set in lower case; empty without a set.
     pub members: BTreeSet<String>,
-    /// The servers that the connection string names, in lower case: the only identity of a
-    /// deployment without a set. For a set they prove nothing, because a name can later resolve to
-    /// another server.
+    /// The servers that the connection string names, in lower case. They identify only a deployment
+    /// without a set, because a name can later resolve to another server.
     pub seeds: BTreeSet<String>,
 }
 
@@ -35,47 +33,34 @@ impl DeploymentId {
             (Some(mine), Some(others)) => {
                 mine == others
                     && !self.members.is_disjoint(&other.members)
-                    && !self.has_other_id(other)
+                    && (self.id.is_none() || other.id.is_none() || self.id == other.id)
             }
             // A standalone server may have become a replica set since.
-            (None, _) | (_, None) => self
-                .servers()
-                .any(|server| other.members.contains(server) || other.seeds.contains(server)),
+            (None, _) | (_, None) => {
+                let mut mine = self.members.iter().chain(&self.seeds);
+                mine.any(|server| other.members.contains(server) || other.seeds.contains(server))
+            }
         }
-    }
-
-    /// Returns true if both ids are known and differ.
-    pub(crate) fn has_other_id(&self, other: &Self) -> bool {
-        matches!((&self.id, &other.id), (Some(mine), Some(others)) if mine != others)
     }
 
     /// Returns a description for humans. The names come from a server or a file, so they are
     /// escaped before they reach a terminal.
     pub fn describe(&self) -> String {
-        let servers = match &self.set {
-            Some(_) => &self.members,
-            None => &self.seeds,
-        };
-        let servers: Vec<_> = servers.iter().map(String::as_str).collect();
-        let servers = servers.join(",");
+        let joined = |servers: &BTreeSet<String>| Vec::from_iter(servers.clone()).join(",");
         let text = match &self.set {
-            Some(set) => format!("replica set {set} ({servers})"),
-            None => servers,
+            Some(set) => format!("replica set {set} ({})", joined(&self.members)),
+            None => joined(&self.seeds),
         };
         text.escape_debug().to_string()
     }
-
-    fn servers(&self) -> impl Iterator<Item = &String> {
-        self.members.iter().chain(&self.seeds)
-    }
 }
 
-/// The deployment that is remembered across processes.
+/// The deployment that a file records across processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHome {
-    /// Path of the file, shown in errors because an operator who moves the lease must remove it.
+    /// The file, which an operator who moves the lease must remove.
     pub file: PathBuf,
-    /// The stored deployment; any other is refused.
+    /// The recorded deployment; any other is refused.
     pub deployment: Option<DeploymentId>,
 }
 

@@ -1,12 +1,9 @@
-//! The kind of a deployment, from the server's description of itself.
+//! The kind of a deployment, as its servers describe themselves.
 
 use mongodb::ServerType;
 use mongodb::bson::Document;
 
-/// The text in a router's reply to `hello`.
-const ROUTER: &str = "isdbgrid";
-
-/// The kind of a deployment, as its servers describe themselves.
+/// The kind of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum StoreKind {
@@ -53,22 +50,16 @@ impl StoreKind {
     }
 
     /// Returns true if a change stream may report a change seconds late. A router reports an event
-    /// only when every shard has reported a later time, which a quiet shard does every ten seconds
+    /// only when every shard has reported a later time, which an idle shard does every ten seconds
     /// by default.
     pub const fn has_late_streams(self) -> bool {
         matches!(self, Self::Sharded)
-    }
-
-    /// Returns true if there are no other members that could have been elected, so that a
-    /// linearizable read is neither needed nor supported.
-    pub const fn has_one_copy(self) -> bool {
-        matches!(self, Self::Standalone)
     }
 }
 
 /// Returns true if a router sends this reply to `hello`.
 pub(crate) fn is_router(hello: &Document) -> bool {
-    hello.get_str("msg").is_ok_and(|text| text == ROUTER)
+    hello.get_str("msg").is_ok_and(|text| text == "isdbgrid")
 }
 
 #[cfg(test)]

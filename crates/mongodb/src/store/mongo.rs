@@ -15,7 +15,6 @@ mod document;
 mod elections;
 mod follow;
 mod hints;
-mod history;
 mod home;
 mod ignored_request;
 pub mod lock;
@@ -35,8 +34,8 @@ use mongodb::bson::{DateTime, Document};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
+pub use self::display::PastHolder;
 pub use self::elections::FailoverSettings;
-pub use self::history::PastHolder;
 pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 
 use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
@@ -77,7 +76,7 @@ impl MongoStore {
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let hints = Arc::new(Hints::new(options.watch));
         let deployment = Deployment::new(options, Monitoring::Reports);
-        let info = deployment.info();
+        let info = deployment.info.subscribe();
         deployment.observe(news.clone());
         let shared = LeaseInner {
             lease,
@@ -99,12 +98,12 @@ impl MongoStore {
     /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
     /// change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
-        self.shared.deployment.found()
+        lock(&self.shared.deployment.home).deployment.subscribe()
     }
 
     /// Returns a receiver of the current durations, as of the start or the last reload.
     pub fn timings(&self) -> watch::Receiver<Timings> {
-        self.shared.deployment.current_timings()
+        self.shared.deployment.timings.subscribe()
     }
 
     /// Follows the change stream indefinitely, retrying after failures, and answers roll calls.

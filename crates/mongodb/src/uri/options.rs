@@ -1,9 +1,8 @@
-//! The options of connection strings, and what leasehold does with each.
+//! The options of connection strings, and their treatment by leasehold.
 
 use std::sync::LazyLock;
 
 use self::Treatment::{Applied, AppliedWithRisk, Ignored, Overridden, Refused};
-use super::UriNotice;
 
 /// Treatment of an option by leasehold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,9 +12,9 @@ pub enum Treatment {
     Applied,
     /// The driver applies it, with this risk.
     AppliedWithRisk(&'static str),
-    /// leasehold sets this instead, because the protocol or a key of the configuration requires it.
+    /// leasehold sets this instead, for the protocol or for a key of the configuration.
     Overridden(&'static str),
-    /// It has no effect, for this reason.
+    /// No effect, for this reason.
     Ignored(&'static str),
     /// The connection string is refused; contains the reason and the remedy.
     Refused(&'static str),
@@ -25,199 +24,184 @@ pub enum Treatment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UriOption {
-    /// The name, in its usual spelling. Names are compared without case.
+    /// The name in its usual spelling. Case does not matter.
     pub name: &'static str,
-    /// The treatment of the option.
+    /// The treatment.
     pub treatment: Treatment,
     /// Deprecated names.
     pub aliases: &'static [&'static str],
-    /// Values that change nothing, so that they need neither a notice nor a refusal.
-    harmless: &'static [&'static str],
 }
 
-/// The longest application name that a server accepts, in bytes.
+/// Maximum length of an application name in bytes, as servers define it.
 pub(crate) const APP_NAME_MAX: usize = 128;
-
-const TIMEOUT: Treatment = Overridden("mongodb.operation_timeout");
-const PRIMARY: Treatment = Overridden("reads from the primary");
-const WRITES: Treatment = Overridden("w: majority, j: true");
-const NO_RETRIES: Treatment = Overridden("no retries by the driver");
-const POOL: Treatment = Overridden("20");
-const COMPRESSION: Treatment = Ignored("connections are not compressed");
-const REVOCATION: Treatment = Ignored("the revocation of certificates is not checked");
-const OTHERS: Treatment = Ignored("it is an option of other drivers");
-const UNVERIFIED: Treatment =
-    AppliedWithRisk("servers are not verified, so another machine can pose as MongoDB");
-pub(super) const LOAD_BALANCED: &str = "behind a load balancer no change of the primary can be \
+pub(crate) const LOAD_BALANCED: &str = "behind a load balancer no change of the primary can be \
      seen: remove it, and name the members or the mongos";
-const HOST_NAMES: Treatment = Refused(
-    "host names are verified together with certificates: use a host name that the certificate has, \
-     or tlsInsecure, which verifies neither",
-);
-const VERIFIED: Treatment = Refused(
-    "certificates of servers are verified by default: remove it, or write \
-     tlsAllowInvalidCertificates=true to trust every server",
-);
-const REVOKED: Treatment = Refused(
-    "lists of revoked certificates are not supported, and a revoked certificate would be trusted: \
-     remove it, and replace the authority instead",
-);
-const AUTHORITY: Treatment = Refused("write tlsCAFile instead");
-const ONE_KEY_FILE: Treatment = Refused(
-    "certificate and key are read from one file: join both in one, and write tlsCertificateKeyFile",
-);
-const TLS_DEFAULTS: Treatment = Refused(
-    "versions, ciphers and server names of TLS cannot be set: remove it, and restrict them on the \
-     servers",
-);
-const PROXY: Treatment = Refused(
-    "connections through a SOCKS5 proxy are not supported: remove it, and let the network route \
-     them",
-);
 
-/// Options of single drivers that are ignored.
-const OF_OTHER_DRIVERS: &str = "\
-    acceptableLatencyMS auto_reconnect autoReconnect autoSelectFamily \
-    autoSelectFamilyAttemptTimeout bsonRegExp bufferMaxEntries canonicalizeHostname \
-    checkKeys connect connectWithNoPrimary datetime_conversion dbName domainsEnabled \
-    emitError enableUtf8Validation family fieldsAsRaw forceServerObjectId fsync \
-    gssapiServiceName guids ha haInterval heartbeatTimeout ignoreUndefined ipv6 \
-    keepAlive keepAliveInitialDelay localThreshold loggerLevel maxIdleTime maxLifeTime \
-    maxLifeTimeMS minHeartbeatFrequencyMS minInternalBufferSize monitorCommands noDelay \
-    numberOfRetries poolSize promoteBuffers promoteLongs promoteValues raw \
-    reconnectInterval reconnectTries safe secondaryAcceptableLatencyMS \
-    serializeFunctions server_api serverApi slaveOk socketCheckIntervalMS \
-    socketKeepAlive streamType tz_aware unicode_decode_error_handler useBigInt64 \
-    useNewUrlParser useUnifiedTopology waitQueueMultiple waitQueueSize";
+/// The options of the drivers' specification and of single drivers. An option is ignored only if it
+/// changes neither security nor the choice of the leader.
+const TREATMENTS: [(Treatment, &str); 25] = [
+    (
+        Applied,
+        "appName authMechanism authMechanismProperties authSource directConnection \
+         localThresholdMS maxIdleTimeMS replicaSet srvMaxHosts srvServiceName tls tlsCAFile \
+         tlsCertificateKeyFile",
+    ),
+    (
+        AppliedWithRisk("servers are not verified, so another machine can pose as MongoDB"),
+        "tlsAllowInvalidCertificates tlsInsecure",
+    ),
+    (Overridden("20"), "maxConnecting maxPoolSize"),
+    (Overridden("majority or linearizable"), "readConcernLevel"),
+    (Overridden("mongodb.heartbeat"), "heartbeatFrequencyMS"),
+    (
+        Overridden("mongodb.operation_timeout"),
+        "connectTimeoutMS serverSelectionTimeoutMS socketTimeoutMS timeoutMS waitQueueTimeoutMS \
+         wTimeoutMS",
+    ),
+    (
+        Overridden("no retries by the driver"),
+        "enableOverloadRetargeting maxAdaptiveRetries retryReads retryWrites",
+    ),
+    (
+        Overridden("reads from the primary"),
+        "maxStalenessSeconds readPreference readPreferenceTags",
+    ),
+    (
+        Overridden("stream, or poll for a lock"),
+        "serverMonitoringMode",
+    ),
+    (Overridden("w: majority, j: true"), "journal w"),
+    (
+        Ignored("connections are not compressed"),
+        "compressors zlibCompressionLevel zstdCompressionLevel",
+    ),
+    (
+        Ignored("connections are opened when they are needed"),
+        "minPoolSize",
+    ),
+    (
+        Ignored("documents of leasehold contain no UUIDs"),
+        "uuidRepresentation",
+    ),
+    (
+        Ignored("it is an option of other drivers"),
+        "acceptableLatencyMS auto_reconnect autoReconnect autoSelectFamily \
+         autoSelectFamilyAttemptTimeout bsonRegExp bufferMaxEntries canonicalizeHostname \
+         checkKeys connect connectWithNoPrimary datetime_conversion dbName domainsEnabled \
+         emitError enableUtf8Validation family fieldsAsRaw forceServerObjectId fsync \
+         gssapiServiceName guids ha haInterval heartbeatTimeout ignoreUndefined ipv6 \
+         keepAlive keepAliveInitialDelay localThreshold loggerLevel maxIdleTime maxLifeTime \
+         maxLifeTimeMS minHeartbeatFrequencyMS minInternalBufferSize monitorCommands noDelay \
+         numberOfRetries poolSize promoteBuffers promoteLongs promoteValues raw \
+         reconnectInterval reconnectTries safe secondaryAcceptableLatencyMS \
+         serializeFunctions server_api serverApi slaveOk socketCheckIntervalMS \
+         socketKeepAlive streamType tz_aware unicode_decode_error_handler useBigInt64 \
+         useNewUrlParser useUnifiedTopology waitQueueMultiple waitQueueSize",
+    ),
+    (
+        Ignored("servers are selected until the timeout"),
+        "serverSelectionTryOnce",
+    ),
+    (
+        Ignored("the revocation of certificates is not checked"),
+        "tlsDisableCertificateRevocationCheck tlsDisableOCSPEndpointCheck",
+    ),
+    (Refused(LOAD_BALANCED), "loadBalanced"),
+    (
+        Refused(
+            "certificate and key are read from one file: join both in one, and write \
+             tlsCertificateKeyFile",
+        ),
+        "tlsCertificateFile tlsPrivateKeyFile",
+    ),
+    (
+        Refused(
+            "certificates of servers are verified by default: remove it, or write \
+             tlsAllowInvalidCertificates=true to trust every server",
+        ),
+        "rejectUnauthorized sslValidate sslVerifyCertificate ssl_cert_reqs",
+    ),
+    (
+        Refused(
+            "connections through a SOCKS5 proxy are not supported: remove it, and let the network \
+             route them",
+        ),
+        "proxyHost proxyPassword proxyPort proxyUsername",
+    ),
+    (
+        Refused("encrypted keys are not supported: decrypt it with openssl pkcs8 -topk8 -nocrypt"),
+        "tlsCertificateKeyFilePassword",
+    ),
+    (
+        Refused(
+            "host names are verified together with certificates: use a host name that the \
+             certificate has, or tlsInsecure, which verifies neither",
+        ),
+        "tlsAllowInvalidHostnames ssl_match_hostname checkServerIdentity",
+    ),
+    (
+        Refused(
+            "lists of revoked certificates are not supported, and a revoked certificate would be \
+             trusted: remove it, and replace the authority instead",
+        ),
+        "tlsCRLFile",
+    ),
+    (
+        Refused(
+            "versions, ciphers and server names of TLS cannot be set: remove it, and restrict \
+             them on the servers",
+        ),
+        "ciphers ecdhCurve secureProtocol servername",
+    ),
+    (Refused("write tlsCAFile instead"), "sslCA"),
+];
+
+/// Options with their aliases.
+const ALIASES: &str = "\
+    connectTimeoutMS=connectTimeout heartbeatFrequencyMS=heartbeatInterval,heartbeatIntervalMS \
+    journal=j maxStalenessSeconds=maxStaleness serverSelectionTimeoutMS=serverSelectionTimeout \
+    socketTimeoutMS=socketTimeout tls=ssl tlsAllowInvalidCertificates=sslAllowInvalidCertificates \
+    tlsAllowInvalidHostnames=sslAllowInvalidHostnames,sslInvalidHostNameAllowed \
+    tlsCAFile=sslCertificateAuthorityFile tlsCertificateKeyFile=sslClientCertificateKeyFile \
+    tlsCertificateKeyFilePassword=sslClientCertificateKeyPassword,sslPass,ssl_pem_passphrase \
+    tlsInsecure=sslInsecure waitQueueTimeoutMS=waitQueueTimeout wTimeoutMS=wtimeout \
+    tlsCRLFile=crl,sslCRL,ssl_crlfile sslCA=ca,ssl_ca_certs \
+    tlsCertificateFile=cert,sslCert,ssl_certfile tlsPrivateKeyFile=key,pfx,sslKey,ssl_keyfile";
+
+/// Options with values that change nothing, which are neither noticed nor refused.
+const HARMLESS: &str = "\
+    enableOverloadRetargeting=false journal=true loadBalanced=false maxAdaptiveRetries=0 \
+    maxStalenessSeconds=-1 minPoolSize=0 readConcernLevel=majority,linearizable \
+    readPreference=primary retryReads=false retryWrites=false serverSelectionTryOnce=false \
+    tlsAllowInvalidCertificates=false tlsAllowInvalidHostnames=false \
+    tlsDisableCertificateRevocationCheck=true tlsDisableOCSPEndpointCheck=true tlsInsecure=false \
+    w=majority rejectUnauthorized=true sslValidate=true sslVerifyCertificate=true \
+    ssl_cert_reqs=CERT_REQUIRED ssl_match_hostname=true checkServerIdentity=true";
 
 /// All options.
 pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
-    let others = OF_OTHER_DRIVERS.split_whitespace();
-    let others = others.map(|name| option(name, OTHERS));
-    KNOWN.iter().copied().chain(others).collect()
-});
-
-/// The options of the drivers' specification in alphabetical order, then options of single drivers.
-/// An option is ignored only if it changes neither security nor the choice of the leader.
-const KNOWN: &[UriOption] = &[
-    option("appName", Applied),
-    option("authMechanism", Applied),
-    option("authMechanismProperties", Applied),
-    option("authSource", Applied),
-    option("compressors", COMPRESSION),
-    option("connectTimeoutMS", TIMEOUT).aliases(&["connectTimeout"]),
-    option("directConnection", Applied),
-    option("enableOverloadRetargeting", NO_RETRIES).harmless(&["false"]),
-    option("heartbeatFrequencyMS", Overridden("mongodb.heartbeat"))
-        .aliases(&["heartbeatInterval", "heartbeatIntervalMS"]),
-    option("journal", WRITES)
-        .harmless(&["true"])
-        .aliases(&["j"]),
-    option("loadBalanced", Refused(LOAD_BALANCED)).harmless(&["false"]),
-    option("localThresholdMS", Applied),
-    option("maxAdaptiveRetries", NO_RETRIES).harmless(&["0"]),
-    option("maxConnecting", POOL),
-    option("maxIdleTimeMS", Applied),
-    option("maxPoolSize", POOL),
-    option("maxStalenessSeconds", PRIMARY)
-        .harmless(&["-1"])
-        .aliases(&["maxStaleness"]),
-    option(
-        "minPoolSize",
-        Ignored("connections are opened when they are needed"),
-    )
-    .harmless(&["0"]),
-    option("proxyHost", PROXY),
-    option("proxyPassword", PROXY),
-    option("proxyPort", PROXY),
-    option("proxyUsername", PROXY),
-    option("readConcernLevel", Overridden("majority or linearizable"))
-        .harmless(&["majority", "linearizable"]),
-    option("readPreference", PRIMARY).harmless(&["primary"]),
-    option("readPreferenceTags", PRIMARY),
-    option("replicaSet", Applied),
-    option("retryReads", NO_RETRIES).harmless(&["false"]),
-    option("retryWrites", NO_RETRIES).harmless(&["false"]),
-    option(
-        "serverMonitoringMode",
-        Overridden("stream, or poll for a lock"),
-    ),
-    option("serverSelectionTimeoutMS", TIMEOUT).aliases(&["serverSelectionTimeout"]),
-    option(
-        "serverSelectionTryOnce",
-        Ignored("servers are selected until the timeout"),
-    )
-    .harmless(&["false"]),
-    option("socketTimeoutMS", TIMEOUT).aliases(&["socketTimeout"]),
-    option("srvMaxHosts", Applied),
-    option("srvServiceName", Applied),
-    option("timeoutMS", TIMEOUT),
-    option("tls", Applied).aliases(&["ssl"]),
-    option("tlsAllowInvalidCertificates", UNVERIFIED)
-        .harmless(&["false"])
-        .aliases(&["sslAllowInvalidCertificates"]),
-    option("tlsAllowInvalidHostnames", HOST_NAMES)
-        .harmless(&["false"])
-        .aliases(&["sslAllowInvalidHostnames", "sslInvalidHostNameAllowed"]),
-    option("tlsCAFile", Applied).aliases(&["sslCertificateAuthorityFile"]),
-    option("tlsCertificateKeyFile", Applied).aliases(&["sslClientCertificateKeyFile"]),
-    option(
-        "tlsCertificateKeyFilePassword",
-        Refused("encrypted keys are not supported: decrypt it with openssl pkcs8 -topk8 -nocrypt"),
-    )
-    .aliases(&[
-        "sslClientCertificateKeyPassword",
-        "sslPass",
-        "ssl_pem_passphrase",
-    ]),
-    option("tlsDisableCertificateRevocationCheck", REVOCATION).harmless(&["true"]),
-    option("tlsDisableOCSPEndpointCheck", REVOCATION).harmless(&["true"]),
-    option("tlsInsecure", UNVERIFIED)
-        .harmless(&["false"])
-        .aliases(&["sslInsecure"]),
-    option(
-        "uuidRepresentation",
-        Ignored("documents of leasehold contain no UUIDs"),
-    ),
-    option("w", WRITES).harmless(&["majority"]),
-    option("waitQueueTimeoutMS", TIMEOUT).aliases(&["waitQueueTimeout"]),
-    option("wTimeoutMS", TIMEOUT).aliases(&["wtimeout"]),
-    option("zlibCompressionLevel", COMPRESSION),
-    option("zstdCompressionLevel", COMPRESSION),
-    option("rejectUnauthorized", VERIFIED).harmless(&["true"]),
-    option("sslValidate", VERIFIED).harmless(&["true"]),
-    option("sslVerifyCertificate", VERIFIED).harmless(&["true"]),
-    option("ssl_cert_reqs", VERIFIED).harmless(&["CERT_REQUIRED"]),
-    option("ssl_match_hostname", HOST_NAMES).harmless(&["true"]),
-    option("checkServerIdentity", HOST_NAMES).harmless(&["true"]),
-    option("tlsCRLFile", REVOKED).aliases(&["crl", "sslCRL", "ssl_crlfile"]),
-    option("sslCA", AUTHORITY).aliases(&["ca", "ssl_ca_certs"]),
-    option("tlsCertificateFile", ONE_KEY_FILE).aliases(&["cert", "sslCert", "ssl_certfile"]),
-    option("tlsPrivateKeyFile", ONE_KEY_FILE).aliases(&["key", "pfx", "sslKey", "ssl_keyfile"]),
-    option("ciphers", TLS_DEFAULTS),
-    option("ecdhCurve", TLS_DEFAULTS),
-    option("secureProtocol", TLS_DEFAULTS),
-    option("servername", TLS_DEFAULTS),
-];
-
-const fn option(name: &'static str, treatment: Treatment) -> UriOption {
-    UriOption {
+    let named = TREATMENTS.iter().flat_map(|(treatment, names)| {
+        let names = names.split_whitespace();
+        names.map(|name| (name, *treatment))
+    });
+    let options = named.map(|(name, treatment)| UriOption {
         name,
         treatment,
-        aliases: &[],
-        harmless: &[],
-    }
+        aliases: values_of(ALIASES, name).collect::<Vec<_>>().leak(),
+    });
+    options.collect()
+});
+
+/// Returns the values of a name in one of these texts.
+fn values_of(text: &'static str, name: &str) -> impl Iterator<Item = &'static str> {
+    let mut pairs = text
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='));
+    let values = pairs.find_map(|(of, values)| (of == name).then_some(values));
+    values.into_iter().flat_map(|values| values.split(','))
 }
 
 impl UriOption {
-    const fn harmless(self, harmless: &'static [&'static str]) -> Self {
-        Self { harmless, ..self }
-    }
-
-    const fn aliases(self, aliases: &'static [&'static str]) -> Self {
-        Self { aliases, ..self }
-    }
-
     /// Returns the option of a name or an alias.
     pub fn find(name: &str) -> Option<&'static Self> {
         let is_name = |known: &str| known.eq_ignore_ascii_case(name);
@@ -225,7 +209,7 @@ impl UriOption {
         options.find(|option| is_name(option.name) || option.aliases.iter().any(|a| is_name(a)))
     }
 
-    /// Returns the name that is most similar to an unknown one.
+    /// Returns the known name that is most similar to an unknown one.
     pub(super) fn nearest(name: &str) -> Option<&'static str> {
         /// Below this, a name is not a misspelling.
         const SIMILARITY_MIN: f64 = 0.84;
@@ -238,31 +222,20 @@ impl UriOption {
             let similarity = strsim::jaro_winkler(&known.to_ascii_lowercase(), &name);
             (similarity, known)
         });
-        let best = rated.max_by(|(a, _), (b, _)| a.total_cmp(b));
-        best.filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
-            .map(|(_, known)| known)
+        let (similarity, known) = rated.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        (similarity >= SIMILARITY_MIN).then_some(known)
     }
 
     /// Returns true if an empty value is a mistake: without the value, other servers are reached or
     /// trusted, or another user logs in.
     pub(super) fn requires_value(&self) -> bool {
-        // These three concern this client alone.
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
         self.treatment == Applied && !harmless.contains(&self.name)
     }
 
     /// Returns true if this value changes nothing.
     pub(super) fn is_harmless(&self, value: &str) -> bool {
-        let mut harmless = self.harmless.iter();
-        harmless.any(|known| known.eq_ignore_ascii_case(value))
-    }
-
-    /// Returns the notice of a value that is not applied, or that has a risk.
-    pub(super) fn notice(&'static self) -> UriNotice {
-        UriNotice {
-            option: self.name,
-            treatment: self.treatment,
-        }
+        values_of(HARMLESS, self.name).any(|known| known.eq_ignore_ascii_case(value))
     }
 }
 
@@ -292,6 +265,17 @@ mod tests {
     }
 
     #[test]
+    fn aliases_and_harmless_values_belong_to_options() {
+        let pairs = ALIASES
+            .split_whitespace()
+            .chain(HARMLESS.split_whitespace());
+        for (name, _) in pairs.filter_map(|pair| pair.split_once('=')) {
+            let option = UriOption::find(name).map(|option| option.name);
+            assert_eq!(option, Some(name));
+        }
+    }
+
+    #[test]
     fn no_name_is_used_twice() {
         let mut names = BTreeSet::new();
         for option in OPTIONS.iter() {
@@ -308,7 +292,7 @@ mod tests {
         unicode_decode_error_handler maxLifeTimeMS gssapiServiceName connectTimeout heartbeatTimeout \
         guids safe slaveOk canonicalizeHostname socketCheckIntervalMS";
 
-    /// Options without which a server would be trusted that is not trusted with it, or the reverse.
+    /// Options that decide which servers are trusted.
     const SECURITY: &str = "sslValidate rejectUnauthorized sslVerifyCertificate ssl_cert_reqs \
         ssl_match_hostname checkServerIdentity tlsCRLFile sslCRL ssl_crlfile sslCA ssl_ca_certs sslCert \
         sslKey sslPass tlsCertificateFile tlsPrivateKeyFile sslInvalidHostNameAllowed servername";

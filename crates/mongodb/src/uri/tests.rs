@@ -154,12 +154,16 @@ fn options_that_are_not_applied_are_noticed_once_each_and_kept_from_the_driver()
         let uri = ConnectionUri::parse(&format!("mongodb://u:p@a,b/db?{options}"));
         let uri = uri.unwrap_or_else(|problem| panic!("{options}: {problem}"));
         let notices: Vec<_> = uri.notices().iter().map(ToString::to_string).collect();
-        (uri.driver().to_owned(), notices)
+        (uri.driver, notices)
     };
-    let plain = "mongodb://u:p@a,b/db".to_owned();
+    let driver_of = |options: &str| {
+        let uri = format!("mongodb://u:p@a,b/db{options}");
+        ConnectionString::parse(uri).expect("a connection string")
+    };
+    let plain = driver_of("");
     // Atlas and compose files have these.
     let (driver, notices) = of("retryWrites=true&w=majority&appName=Cluster0&RETRYWRITES=true");
-    assert_eq!(driver, format!("{plain}?appName=Cluster0"));
+    assert_eq!(driver, driver_of("?appName=Cluster0"));
     assert_eq!(notices, ["retryWrites (no retries by the driver)"]);
     let (driver, notices) = of("compressors=zstd,zlib&uuidRepresentation=standard&connect=direct");
     assert_eq!(driver, plain);
@@ -185,11 +189,11 @@ fn options_that_are_not_applied_are_noticed_once_each_and_kept_from_the_driver()
                     &loadBalanced=false&tlsAllowInvalidHostnames=false&minPoolSize=0";
     assert_eq!(of(harmless), (plain.clone(), Vec::new()));
     let (driver, notices) = of("tlsInsecure=true");
-    assert_eq!(driver, format!("{plain}?tlsInsecure=true"));
+    assert_eq!(driver, driver_of("?tlsInsecure=true"));
     assert_eq!(notices.len(), 1);
     let aliases = "sslCertificateAuthorityFile=/a&sslClientCertificateKeyFile=/b&ssl=true";
     let (driver, notices) = of(aliases);
-    let expected = format!("{plain}?tlsCAFile=/a&tlsCertificateKeyFile=/b&tls=true");
+    let expected = driver_of("?tlsCAFile=/a&tlsCertificateKeyFile=/b&tls=true");
     assert_eq!((driver, notices), (expected, Vec::new()));
 }
 
@@ -252,4 +256,27 @@ fn a_login_that_is_not_built_is_named_with_its_feature() {
 fn neither_debug_nor_a_problem_shows_the_password() {
     let uri = ConnectionUri::parse("mongodb://u:hunter2@h/?w=1").expect("a string");
     assert!(!format!("{uri:?}").contains("hunter2"));
+    assert!(!uri.describe().contains("hunter2"));
+}
+
+#[test]
+fn a_connection_string_is_described_by_its_servers_set_login_and_encryption() {
+    for (uri, described) in [
+        ("mongodb://h/", "1 server, no replica set, no user, no TLS"),
+        (
+            "mongodb://me:x@a,b:27018/?replicaSet=rs0&tls=true",
+            "2 servers, replica set \"rs0\", user \"me\", TLS",
+        ),
+        (
+            "mongodb+srv://c.example.net/?authMechanism=MONGODB-X509",
+            "servers from the SRV record of c.example.net, no replica set, X.509 login, TLS",
+        ),
+        (
+            "mongodb+srv://c.example.net/?tls=false",
+            "servers from the SRV record of c.example.net, no replica set, no user, no TLS",
+        ),
+    ] {
+        let uri = ConnectionUri::parse(uri).expect("a string");
+        assert_eq!(uri.describe(), described);
+    }
 }

@@ -12,8 +12,7 @@ use leasehold_config::{Config, Sources, UriSource, shown_path};
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::occupant::named;
 use leasehold_http::{HTTP_LISTEN, cannot_listen, probe};
-use leasehold_mongodb::store::mongo::probe::UriSettings;
-use leasehold_mongodb::uri::{Treatment, UriNotice};
+use leasehold_mongodb::uri::{ConnectionUri, Treatment, UriNotice};
 use leasehold_status::directory::{Examined, closed_root, examine, exposure};
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
@@ -68,36 +67,19 @@ fn connection_string(source: &UriSource) -> Checked {
         UriSource::Pipe(path, _) => format!("from the pipe {}", shown_path(path)),
     };
     let uri = read(source).map_err(|why| Finding::failed(why, ""))?;
-    let settings = UriSettings::of(&uri)
-        .ok_or_else(|| Finding::failed(format!("the connection string {origin} is refused"), ""))?;
-    let servers = match (settings.srv, settings.hosts.len()) {
-        (true, _) => format!("servers from the SRV record of {}", settings.hosts.join("")),
-        (false, 1) => "1 server".to_owned(),
-        (false, count) => format!("{count} servers"),
-    };
-    let set = match &settings.set {
-        Some(set) => format!("replica set {set:?}"),
-        None => "no replica set".to_owned(),
-    };
-    let user = match (&settings.user, settings.certificate_login) {
-        (_, true) => "X.509 login".to_owned(),
-        (Some(user), false) => format!("user {user:?}"),
-        (None, false) => "no user".to_owned(),
-    };
-    let tls = if settings.tls { "TLS" } else { "no TLS" };
-    let notices = &settings.notices;
-    let detail = format!(
-        "{origin}: {servers}, {set}, {user}, {tls}{}",
-        not_applied(notices)
-    );
-    let mut notices = notices.iter();
+    let uri = ConnectionUri::parse(&uri).map_err(|_| {
+        let detail = format!("the connection string {origin} is refused");
+        Finding::failed(detail, "")
+    })?;
+    let detail = format!("{origin}: {}{}", uri.describe(), not_applied(uri.notices()));
+    let mut notices = uri.notices().iter();
     let risk = notices.find(|notice| matches!(notice.treatment, Treatment::AppliedWithRisk(_)));
     Ok(match risk {
         Some(risk) => Finding::warning(
             format!("{detail}, {risk}"),
             format!("remove {}, and set tlsCAFile", risk.option),
         ),
-        None if settings.direct => Finding::warning(
+        None if uri.is_direct() => Finding::warning(
             format!("{detail}, directConnection"),
             "name the replica set, and remove directConnection: it does not follow elections",
         ),

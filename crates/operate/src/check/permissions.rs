@@ -2,11 +2,9 @@
 
 use super::report::{Check, Checked, Finding, Skip};
 use super::{Installation, Primary};
-use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::WatchMode;
-use leasehold_mongodb::store::mongo::probe::{
-    DeploymentKind, Product, lacks_hints, lacks_right, requires_login,
-};
+use leasehold_mongodb::store::mongo::probe::{Product, lacks_hints, lacks_right, requires_login};
+use leasehold_mongodb::store::{Failure, StoreKind};
 
 /// The only action that a candidate can do without.
 const CHANGE_STREAM: &str = "changeStream";
@@ -78,7 +76,7 @@ async fn change_stream(
     primary: Primary<'_>,
     find: Result<(), Skip>,
 ) -> Checked {
-    if primary?.kind == DeploymentKind::Standalone {
+    if primary?.kind == StoreKind::Standalone {
         return Err("a standalone server has no change streams".into());
     }
     find.map_err(|_| "a change stream also requires find")?;

@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::permissions::Prerequisites;
 use super::report::{Check, CheckResult, Checked, Finding, shown};
 use leasehold_core::election::Found;
-use leasehold_mongodb::store::mongo::probe::{
-    DeploymentKind, Indexes, Latencies, Product, lacks_right,
-};
+use leasehold_mongodb::store::StoreKind;
+use leasehold_mongodb::store::mongo::probe::{Latencies, Product, lacks_right};
 
 pub(super) async fn checks(prerequisites: Prerequisites<'_>) -> Vec<Check> {
     vec![
@@ -30,25 +29,24 @@ impl Prerequisites<'_> {
     /// that no index deletes them.
     async fn collection(self) -> Checked {
         let description = self.primary?;
-        if description.kind == DeploymentKind::Standalone || description.product != Product::MongoDb
-        {
+        if description.kind == StoreKind::Standalone || description.product != Product::MongoDb {
             return Err("this server has no transactions, which the check needs".into());
         }
         let store = &self.installation.store;
         let tried = async {
             store.try_documents().await?;
-            store.indexes().await
+            Ok(store.indexes().await)
         };
         let accepts = "accepts leases and locks (written in a transaction, which was aborted)";
         match self.installation.within(tried).await {
-            Ok(Indexes::Harmless) => Ok(Finding::ok(accepts)),
-            Ok(Indexes::Unknown) => Ok(Finding::ok(format!(
+            Ok(Ok(())) => Ok(Finding::ok(accepts)),
+            Ok(Err(failure)) if lacks_right(&failure) => Ok(Finding::ok(format!(
                 "{accepts}; TTL indexes are not visible without the right listIndexes"
             ))),
             Err(failure) if lacks_right(&failure) => {
                 Err("insert and update are not both granted, see above".into())
             }
-            Err(failure) => Err(failure.into()),
+            Ok(Err(failure)) | Err(failure) => Err(failure.into()),
         }
     }
 
@@ -80,7 +78,7 @@ impl Prerequisites<'_> {
     }
 
     async fn linearizable_read(self) -> Checked {
-        if self.primary?.kind == DeploymentKind::Standalone {
+        if self.primary?.kind == StoreKind::Standalone {
             return Err("a standalone server neither has nor needs linearizable reads".into());
         }
         self.find?;
@@ -123,7 +121,7 @@ impl Prerequisites<'_> {
     }
 
     async fn majority_write(self) -> Checked {
-        if self.primary?.kind == DeploymentKind::Standalone {
+        if self.primary?.kind == StoreKind::Standalone {
             return Err("a standalone server has no majority".into());
         }
         self.find?;
@@ -136,7 +134,7 @@ impl Prerequisites<'_> {
     /// Compares measured durations with `operation_timeout`, after which a renewal counts as unknown.
     fn judged(self, measured: &Latencies, calls: &str) -> Finding {
         let limit = self.installation.config.lease.timings.operation_timeout();
-        let result = match measured.p99() {
+        let result = match measured.p99 {
             slowest if slowest >= limit => CheckResult::Failed,
             slowest if slowest >= limit / 2 => CheckResult::Warning,
             _ => CheckResult::Ok,
@@ -157,19 +155,19 @@ impl Prerequisites<'_> {
         let calls = "empty log entries, from sending to arrival in the change stream";
         let detail = described(&measured, calls, "retry_interval", polling);
         let remedy = "polling would be faster, and on a sharded cluster a handoff takes up to a renew_interval: use a replica set, or hints (docs/mongodb.md)";
-        let finding = Finding::warning_if(measured.p50() > polling, detail, remedy);
+        let finding = Finding::warning_if(measured.p50 > polling, detail, remedy);
         Ok(numbered(finding, &measured))
     }
 }
 
 fn described(measured: &Latencies, calls: &str, setting: &str, limit: Duration) -> String {
-    let (p50, p99, limit) = (shown(measured.p50()), shown(measured.p99()), shown(limit));
-    let count = measured.count();
+    let (p50, p99, limit) = (shown(measured.p50), shown(measured.p99), shown(limit));
+    let count = measured.count;
     format!("p50 {p50}, p99 {p99} of {count} {calls} ({setting} {limit})")
 }
 
 fn numbered(finding: Finding, measured: &Latencies) -> Finding {
-    let finding = finding.millis("p50_ms", measured.p50());
-    let finding = finding.millis("p99_ms", measured.p99());
-    finding.number("samples", measured.count())
+    let finding = finding.millis("p50_ms", measured.p50);
+    let finding = finding.millis("p99_ms", measured.p99);
+    finding.number("samples", measured.count)
 }

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::net::lookup_host;
 
 use super::report::{Check, Checked, Finding, shown};
 use super::{Installation, NOT_REACHED, tls};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::mongo::probe::{
-    DeploymentKind, Description, Login, Product, SeedList, ServerState, StoreProbe, lacks_right,
-    refuses_login, refuses_tls, resolve,
+    Description, Login, Product, SeedList, ServerState, StoreProbe, lacks_right, refuses_login,
+    refuses_tls,
 };
-use leasehold_mongodb::store::{Failure, RetryPolicy};
+use leasehold_mongodb::store::{Failure, RetryPolicy, StoreKind};
 use leasehold_status::directory::{DEPLOYMENT_FILE, recorded_deployment};
 
 /// Interval between attempts to reach a primary.
@@ -39,7 +40,7 @@ pub(super) async fn checks(
         Ok(seeds) => seeds,
         Err(failure) => return (unresolved(&failure), None),
     };
-    let addresses = seeds.addresses();
+    let addresses = &seeds.addresses;
     let names = addresses.iter().map(async |address| {
         let resolved = resolution(address, *timeout).await;
         Check::new("name-resolution", resolved).of(address)
@@ -49,7 +50,7 @@ pub(super) async fn checks(
     let members = described.flat_map(|set| set.members.iter().chain(&set.arbiters));
     let mut members: Vec<_> = members.cloned().collect();
     if members.is_empty() {
-        members.clone_from(&addresses);
+        members.clone_from(addresses);
     }
     let has_client = !reached.as_ref().is_err_and(refuses_tls);
     let states = async {
@@ -124,7 +125,7 @@ async fn resolution(address: &str, timeout: Duration) -> Checked {
         return Err("a Unix socket".into());
     }
     let began = clock::boot_now();
-    let resolved = tokio::time::timeout(timeout, resolve(address)).await;
+    let resolved = tokio::time::timeout(timeout, lookup_host(address)).await;
     let took = clock::boot_now().since(began);
     let Ok(resolved) = resolved else {
         let detail = format!("no answer from the name service in {}", shown(timeout));
@@ -136,7 +137,8 @@ async fn resolution(address: &str, timeout: Duration) -> Checked {
             "correct the host in the MongoDB URI, or the name service (getent hosts NAME)",
         ));
     };
-    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    let mut found: Vec<_> = found.map(|address| address.ip().to_string()).collect();
+    found.dedup();
     let detail = format!("{} in {}", found.join(", "), shown(took));
     let finding = Finding::warning_if(took >= SLOW_MIN, detail, NAMESERVERS);
     Ok(finding.millis("elapsed_ms", took))
@@ -221,6 +223,7 @@ async fn credentials(installation: &Installation) -> Checked {
 fn deployment(description: &Description) -> Finding {
     let Description {
         kind,
+        set,
         product,
         version,
         ..
@@ -252,31 +255,29 @@ fn deployment(description: &Description) -> Finding {
                 "upgrade MongoDB",
             )
         }
-        (Product::MongoDb, DeploymentKind::Standalone) => Finding::warning(
+        (Product::MongoDb, StoreKind::Standalone) => Finding::warning(
             format!(
                 "standalone server, MongoDB {version}: followers poll, and an acknowledged write is lost if this server is lost"
             ),
             "use a replica set of three members",
         ),
-        (Product::MongoDb, DeploymentKind::Router) => Finding::warning(
+        (Product::MongoDb, StoreKind::Sharded) => Finding::warning(
             format!(
                 "sharded cluster through routers, MongoDB {version}: not tested with real routers; change streams are late, so a handoff takes up to a renew_interval"
             ),
             "use a replica set, or hints (docs/mongodb.md)",
         ),
-        (Product::MongoDb, DeploymentKind::ReplicaSet(set)) => {
-            match description.members.len() < MEMBERS_MIN {
-                true => Finding::warning(
-                    format!(
-                        "replica set {set:?}, {members}: no leader while one data-bearing member is down"
-                    ),
-                    "use three data-bearing members",
+        (Product::MongoDb, _) => match description.members.len() < MEMBERS_MIN {
+            true => Finding::warning(
+                format!(
+                    "replica set {set:?}, {members}: no leader while one data-bearing member is down"
                 ),
-                false => Finding::ok(format!(
-                    "replica set {set:?}, {members}: at most one leader, across elections"
-                )),
-            }
-        }
+                "use three data-bearing members",
+            ),
+            false => Finding::ok(format!(
+                "replica set {set:?}, {members}: at most one leader, across elections"
+            )),
+        },
     }
 }
 
@@ -286,7 +287,7 @@ async fn one_deployment(
     seeds: &SeedList,
     description: &Description,
 ) -> Checked {
-    let servers = seeds.addresses().len();
+    let servers = seeds.addresses.len();
     if servers == 1 {
         return Ok(Finding::ok("the MongoDB URI names one server"));
     }
@@ -299,8 +300,9 @@ async fn one_deployment(
             "remove the servers of other deployments from the MongoDB URI (docs/mongodb.md)",
         ));
     }
-    Ok(match (&description.kind, seeds.set()) {
-        (DeploymentKind::ReplicaSet(set), None) => Finding::warning(
+    let Description { kind, set, .. } = description;
+    Ok(match (kind, &seeds.set) {
+        (StoreKind::ReplicaSet, None) => Finding::warning(
             format!(
                 "the {servers} servers that answer belong to one replica set, but the MongoDB URI does not name it"
             ),
@@ -345,10 +347,11 @@ mod tests {
     use super::super::report::CheckResult;
     use super::*;
 
-    fn description(kind: DeploymentKind, members: &[&str], arbiters: &[&str]) -> Description {
+    fn description(kind: StoreKind, members: &[&str], arbiters: &[&str]) -> Description {
         let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Description {
             kind,
+            set: "rs0".to_owned(),
             product: Product::MongoDb,
             version: "6.0.5".to_owned(),
             id: None,
@@ -359,13 +362,13 @@ mod tests {
 
     #[test]
     fn only_a_set_of_three_data_bearing_members_is_all_right() {
-        let set = || DeploymentKind::ReplicaSet("rs0".to_owned());
-        let three = description(set(), &["a:1", "b:1", "c:1"], &[]);
+        let set = StoreKind::ReplicaSet;
+        let three = description(set, &["a:1", "b:1", "c:1"], &[]);
         assert_eq!(deployment(&three).result, CheckResult::Ok);
         for other in [
-            description(set(), &["a:1", "b:1"], &["c:1"]),
-            description(DeploymentKind::Standalone, &[], &[]),
-            description(DeploymentKind::Router, &[], &[]),
+            description(set, &["a:1", "b:1"], &["c:1"]),
+            description(StoreKind::Standalone, &[], &[]),
+            description(StoreKind::Sharded, &[], &[]),
             Description {
                 version: "4.2.1".to_owned(),
                 ..three.clone()

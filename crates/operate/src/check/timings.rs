@@ -4,8 +4,8 @@ use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
 use super::{Installation, Primary};
 use leasehold_cli::store_elections::Needed;
 use leasehold_core::election::{Timings, election_gap};
-use leasehold_mongodb::store::FailoverSettings;
-use leasehold_mongodb::store::mongo::probe::{DeploymentKind, Description, lacks_right};
+use leasehold_mongodb::store::mongo::probe::{Description, lacks_right};
+use leasehold_mongodb::store::{FailoverSettings, StoreKind};
 
 pub(super) async fn checks(installation: &Installation, primary: Primary<'_>) -> Vec<Check> {
     if let Err(why) = primary.and_then(has_elections) {
@@ -26,9 +26,9 @@ pub(super) async fn checks(installation: &Installation, primary: Primary<'_>) ->
 
 fn has_elections(description: &Description) -> Result<(), Skip> {
     match description.kind {
-        DeploymentKind::ReplicaSet(_) => Ok(()),
-        DeploymentKind::Standalone => Err("a standalone server has no elections"),
-        DeploymentKind::Router => Err("a router does not show the elections of its shards"),
+        StoreKind::Standalone => Err("a standalone server has no elections"),
+        StoreKind::Sharded => Err("a router does not show the elections of its shards"),
+        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use super::Installation;
 use super::report::{Check, Finding};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::probe::{Certificates, SeedList, Validity};
+use leasehold_mongodb::store::mongo::probe::{Certificates, SeedList};
 
 /// Time before the end of a certificate in which it should be renewed.
 const RENEWED_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -29,9 +29,9 @@ pub(super) async fn checks(
         Check::new("tls", server(&certificates, connected)).of(member)
     });
     let mut checks = join_all(servers).await;
-    if let Some(client) = certificates.client() {
+    if let Some(until) = certificates.client() {
         let remedy = "renew the certificate in tlsCertificateKeyFile";
-        let finding = validity(client, clock::wall_now(), remedy);
+        let finding = validity(until, clock::wall_now(), remedy);
         checks.push(Check::new("client-certificate", finding));
     }
     checks
@@ -49,15 +49,15 @@ fn unencrypted(members: &[String]) -> Finding {
     }
 }
 
-fn server(certificates: &Certificates, connected: Result<Validity, Failure>) -> Finding {
+fn server(certificates: &Certificates, connected: Result<SystemTime, Failure>) -> Finding {
     match connected {
-        _ if !certificates.are_verified() => Finding::warning(
+        _ if !certificates.are_verified => Finding::warning(
             "certificates are not verified (tlsAllowInvalidCertificates)",
             "remove that option, and name the authority with tlsCAFile",
         ),
-        Ok(chain) => {
+        Ok(until) => {
             let remedy = "renew the server's certificate and its chain";
-            validity(chain, clock::wall_now(), remedy)
+            validity(until, clock::wall_now(), remedy)
         }
         Err(failure) => match failure.detail.split_once(": ") {
             Some((why, remedy)) => Finding::failed(format!("{}: {why}", failure.kind), remedy),
@@ -66,9 +66,9 @@ fn server(certificates: &Certificates, connected: Result<Validity, Failure>) -> 
     }
 }
 
-fn validity(chain: Validity, now: SystemTime, remedy: &str) -> Finding {
+fn validity(until: SystemTime, now: SystemTime, remedy: &str) -> Finding {
     let days = |duration: Duration| duration.as_secs() / DAY;
-    match chain.until.duration_since(now) {
+    match until.duration_since(now) {
         Ok(left) => {
             let detail = format!("the chain is valid for {} days", days(left));
             let finding = Finding::warning_if(left <= RENEWED_BEFORE, detail, remedy);
@@ -94,7 +94,7 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_secs(1000 * DAY);
         let of = |until: u64| {
             let until = UNIX_EPOCH + Duration::from_secs(until * DAY);
-            validity(Validity { until }, now, "").result
+            validity(until, now, "").result
         };
         assert_eq!(of(1015), CheckResult::Ok);
         assert_eq!(of(1014), CheckResult::Warning);

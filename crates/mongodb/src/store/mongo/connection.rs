@@ -1,14 +1,10 @@
-//! The client of a deployment: created at first use, replaced when it is unusable, shut down in
-//! bounded time.
-//!
-//! This module does not interpret documents, but sets every option that the protocols rely on,
-//! regardless of the connection string: majority and journal for writes, no retried writes, reads
-//! from the primary.
+//! The calls to a deployment, and the client that makes them. Sets every option that the protocols
+//! rely on, whatever the connection string says: majority and journal for writes, no retried writes,
+//! reads from the primary.
 
 mod client;
 mod diagnosis;
 mod files;
-mod logins;
 mod monitoring;
 mod seeds;
 #[cfg(test)]
@@ -27,25 +23,23 @@ use mongodb::options::{
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::client::ConnectedClient;
+use self::client::{ConnectedClient, Logins};
 use self::diagnosis::Examinations;
 use self::files::{FileReader, LastUri};
-use self::logins::Logins;
 pub(super) use self::monitoring::Monitoring;
 use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
 use super::{lock, outcome, primary, publish};
-use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo, StoreKind};
+use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
-/// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
-/// that its monitors take up to a heartbeat to notice, but a process that exits need not wait for
-/// them.
+/// Time limit for shutting down a client, which ends its sessions in a few milliseconds. Its monitors
+/// take up to a heartbeat to notice, but a process that exits need not wait for them.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
-/// Kind of the failure if the connection string, or the deployment that it leads to, is refused.
+/// Kind of the failure if the connection string or its deployment is refused.
 const URI_REFUSED: &str = "MongoDB URI refused";
 
 /// A collection of a deployment, and the client that reaches it.
@@ -54,7 +48,7 @@ pub(super) struct Deployment {
     monitoring: Monitoring,
     connections_max: u32,
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
-    info: watch::Sender<Option<StoreInfo>>,
+    pub(super) info: watch::Sender<Option<StoreInfo>>,
     /// Created at first use, so that a name that cannot be resolved yet does not end the process.
     connection: Mutex<Option<ConnectedClient>>,
     /// Held while a client is created.
@@ -62,26 +56,22 @@ pub(super) struct Deployment {
     last_uri: Mutex<LastUri>,
     uri_files: FileReader,
     tls_files: FileReader,
-    /// Observations of the servers, which explain why none is usable.
     pub(super) servers: Arc<Servers>,
     /// Number of clients created so far.
     pub(super) clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,
-    home: Mutex<Home>,
-    /// The servers of the newest client's connection string.
+    pub(super) home: Mutex<Home>,
+    /// Of the newest client.
     seeds: Mutex<Option<Arc<Seeds>>>,
-    /// The product, if a server was recognized as not being MongoDB.
+    /// The product, if it is known not to be MongoDB.
     other_product: Mutex<Option<&'static str>>,
-    /// The current durations, which a reload changes. A client that gets no answer for a lease
-    /// duration is replaced, because it reads certificate files and resolves names only once in its
-    /// life.
-    timings: watch::Sender<Timings>,
-    /// Start of the period in which no server has answered a call.
+    pub(super) timings: watch::Sender<Timings>,
+    /// Time of the first failed call since the last answer of a server.
     unanswered_since: Mutex<Option<BootTime>>,
 }
 
-/// A store that uses a client, notified when writes go to another server from now on.
+/// A store that is notified when writes go to another server.
 pub(super) trait PrimaryObserver: Send + Sync {
     fn primary_changed(&self);
 
@@ -89,13 +79,13 @@ pub(super) trait PrimaryObserver: Send + Sync {
     fn is_gone(&self) -> bool;
 }
 
-/// Reason why an operation has no outcome from the store.
+/// Reason why an operation has no outcome.
 pub(super) enum SendError {
-    /// Nothing was sent, for this reason.
+    /// Nothing was sent.
     Unsent(Failure),
-    /// The connection string leads to another deployment; contains the reason, without secrets.
+    /// Nothing was sent, because the connection string leads to another deployment.
     Elsewhere(String),
-    /// The server could not be asked for its identity, so nothing was sent.
+    /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),
     Driver(mongodb::error::Error),
 }
@@ -128,7 +118,7 @@ impl fmt::Debug for Deployment {
 }
 
 impl Drop for Deployment {
-    /// Ends the sessions of the client in the background, if there is a runtime.
+    /// Ends the sessions of the client in the background if there is a runtime.
     fn drop(&mut self) {
         if let (Some(connection), Ok(runtime)) = (self.take(), Handle::try_current()) {
             runtime.spawn(connection.close());
@@ -137,8 +127,8 @@ impl Drop for Deployment {
 }
 
 impl Deployment {
-    /// Creates a deployment that connects at first use, with up to `connections_max` connections to a
-    /// server.
+    /// Creates a deployment that connects at first use, with up to `connections_max` connections to
+    /// each server.
     pub(super) fn with_pool(
         options: StoreOptions,
         monitoring: Monitoring,
@@ -180,18 +170,14 @@ impl Deployment {
         }
     }
 
-    pub(super) fn info(&self) -> watch::Receiver<Option<StoreInfo>> {
-        self.info.subscribe()
-    }
-
     /// Returns the collection; creates a client if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
-        if let Some(why) = lock(&self.home).unreported() {
+        if let Some(why) = lock(&self.home).unreported.clone() {
             return Err(SendError::Elsewhere(why));
         }
         let began = leasehold_clock::boot_now();
         let connection = self.connect().await?;
-        // No monitor reports on the servers of a client that the program has provided.
+        // The monitors of a client that the program has provided do not report to this process.
         if !connection.is_own || !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
         }
@@ -202,8 +188,7 @@ impl Deployment {
         Ok(database.collection(&self.options.collection))
     }
 
-    /// Reaching the server took the whole `operation_timeout`. Nothing was sent, because the caller
-    /// no longer waits.
+    /// The server was reached too late: the caller no longer waits, so nothing is sent.
     fn late(&self) -> SendError {
         let why = match self.servers.causes() {
             causes if causes.is_empty() => {
@@ -243,8 +228,8 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
-    /// As [`Deployment::update`]; returns the operation time of the write too. A change stream that
-    /// starts at this time reports every later write.
+    /// Like [`Deployment::update`], and returns the operation time of the write. A change stream that
+    /// starts there reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,
@@ -282,8 +267,8 @@ impl Deployment {
         Ok(read.read_concern(self.read_concern(confirm)).await?)
     }
 
-    /// Reads one document with this read concern, and returns the operation time of that read: with
-    /// majority, of the newest write that a majority has.
+    /// Reads a document and returns the operation time of the read: with majority, the time of the
+    /// newest write that a majority has.
     pub(super) async fn read_time(
         &self,
         collection: &Collection<Document>,
@@ -309,18 +294,16 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// Returns the read concern. A standalone server neither supports nor needs linearizable reads.
-    /// A router needs them, because the primaries of the replica sets behind it can be deposed.
+    /// A standalone server neither supports nor needs linearizable reads. A router needs them, because
+    /// the primaries of the replica sets behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
-        let has_one_copy = self.kind().is_some_and(StoreKind::has_one_copy);
-        if confirm && !has_one_copy {
-            ReadConcern::linearizable()
-        } else {
-            ReadConcern::majority()
+        match confirm && self.kind() != Some(StoreKind::Standalone) {
+            true => ReadConcern::linearizable(),
+            false => ReadConcern::majority(),
         }
     }
 
-    /// Returns the deployment for humans, as soon as a server has described itself.
+    /// Waits until a server has described itself.
     pub(super) async fn described(&self) -> Option<StoreInfo> {
         let mut info = self.info.subscribe();
         let known = info.wait_for(Option::is_some).await.ok()?;
@@ -335,7 +318,7 @@ impl Deployment {
         self.kind().is_some_and(StoreKind::has_late_streams)
     }
 
-    /// Converts the result of a send into an answer, and discards an unusable client.
+    /// Converts the result of a call into an answer, and discards an unusable client.
     pub(super) async fn answer<O: CallOutcome>(&self, sent: Result<O, SendError>) -> Answer<O> {
         let (error, was_sent) = match sent {
             Ok(outcome) => {
@@ -350,7 +333,7 @@ impl Deployment {
             Err(SendError::Driver(error)) => (error, true),
             Err(error) => {
                 if let SendError::Elsewhere(_) = error {
-                    lock(&self.home).mark_reported();
+                    lock(&self.home).unreported = None;
                 }
                 return unsent(self.with_unread_uri(self.failure(error)));
             }
@@ -378,14 +361,14 @@ impl Deployment {
         value.ok_or_else(|| failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
     }
 
-    /// Returns true if the server may have logged out the connections of the client, so that a new
-    /// client must log in: a user that is dropped and created again loses its sessions.
+    /// Returns true if the server may have logged out the client, as it does when a user is dropped
+    /// and created again. Only a new client logs in again.
     fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
         outcome::code(error) == Some(outcome::UNAUTHORIZED)
             && lock(&self.logins).is_due(leasehold_clock::boot_now(), self.timings())
     }
 
-    /// Replaces the client if this error of a change stream shows that it was logged out.
+    /// Replaces the client if an error of its change stream shows that it was logged out.
     pub(super) async fn stream_failed(&self, error: &mongodb::error::Error) {
         if self.is_logged_out(error) {
             self.renew_connection(true).await;
@@ -413,16 +396,8 @@ impl Deployment {
         (!failure.detail.is_empty()).then_some(failure)
     }
 
-    pub(super) fn found(&self) -> watch::Receiver<Option<DeploymentId>> {
-        lock(&self.home).subscribe()
-    }
-
     pub(super) fn timings(&self) -> Timings {
         *self.timings.borrow()
-    }
-
-    pub(super) fn current_timings(&self) -> watch::Receiver<Timings> {
-        self.timings.subscribe()
     }
 
     pub(super) fn set_timings(&self, timings: Timings) {
@@ -433,10 +408,9 @@ impl Deployment {
         self.timings().operation_timeout()
     }
 
-    /// Shuts down the client, within [`SHUTDOWN_MAX`].
+    /// Shuts down the client within [`SHUTDOWN_MAX`], also one that is being created.
     pub(super) async fn shut_down(&self) {
         let ended = async {
-            // A client that is being created is closed too.
             let _creating = self.creating.lock().await;
             if let Some(connection) = self.take() {
                 connection.close().await;

@@ -1,11 +1,51 @@
-//! Stored text of unknown origin, made safe to show on a terminal.
+//! Fields of documents that are shown to humans: text of unknown origin, and former holders.
 
-use mongodb::bson::Document;
+use mongodb::bson::{Bson, Document};
 
-use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity};
+use super::document::{date, token};
+use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, Token, WallMillis};
 
-/// Returns an identity that is shown to humans only. An invalid one is shown as far as possible
-/// instead of making the document foreign.
+/// A former holder of a lease or lock. Informational; a field that cannot be read is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastHolder {
+    /// The holder's token.
+    pub token: Option<Token>,
+    /// The holder's identity.
+    pub identity: Option<Identity>,
+    /// Time at which the holder joined.
+    pub acquired_at: WallMillis,
+    /// Time at which the holder left or was removed.
+    pub ended_at: WallMillis,
+    /// The reason: for a lease the name of a [`Reason`](leasehold_core::election::Reason), for a
+    /// lock `released`, `expired` or `broken`.
+    pub reason: Option<String>,
+}
+
+/// Returns the history, oldest entry first.
+pub(super) fn history(document: &Document) -> Vec<PastHolder> {
+    let ends = list(document, "history")
+        .iter()
+        .filter_map(Bson::as_document);
+    ends.map(|end| PastHolder {
+        token: token(end).ok(),
+        identity: end.get_str("identity").ok().map(named),
+        acquired_at: date(end.get("acquired_at")),
+        ended_at: date(end.get("ended_at")),
+        reason: text(end, "reason"),
+    })
+    .collect()
+}
+
+/// Returns the elements of a list; none if the field is not a list.
+pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
+    match document.get(key) {
+        Some(Bson::Array(elements)) => elements,
+        Some(_) | None => &[],
+    }
+}
+
+/// Returns an identity that is informational. An invalid one is shown as far as possible instead of
+/// making the document foreign.
 pub(super) fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))
@@ -17,14 +57,13 @@ pub(super) fn text(document: &Document, key: &str) -> Option<String> {
     document.get_str(key).ok().map(shown)
 }
 
-/// Makes stored text of unknown origin safe to show on a terminal.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = text.replace(misleads, "?");
     shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
     shown
 }
 
-/// Returns true for a character that a terminal obeys, hides, or uses to reorder others.
+/// Returns true for a control character, an invisible one, or one that reorders text.
 fn misleads(c: char) -> bool {
     let format = [
         '\u{200b}'..='\u{200f}',

@@ -1,12 +1,12 @@
-//! The settings of a replica set that decide how long an election of its primary takes.
+//! The settings of a replica set on which the duration of its elections depends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 
 use super::connection::Deployment;
-use super::probe::millis;
+use super::document::integer;
 use crate::store::{Failure, StoreKind};
 
 /// Settings of a replica set's elections.
@@ -36,19 +36,26 @@ impl FailoverSettings {
     fn of(reply: &Document) -> Self {
         let settings = reply.get_document("config");
         let settings = settings.and_then(|config| config.get_document("settings"));
-        let settings = settings.cloned().unwrap_or_default();
+        let millis = |field| {
+            let millis = match settings.as_ref().ok()?.get(field)? {
+                Bson::Double(millis) => Some(*millis as i64),
+                other => integer(other),
+            };
+            let millis = u64::try_from(millis?).ok();
+            millis.map(Duration::from_millis)
+        };
         let default = Self::default();
-        let or_default = |field, default| millis(&settings, field).unwrap_or(default);
+        let or_default = |field, default| millis(field).unwrap_or(default);
         Self {
             election_timeout: or_default("electionTimeoutMillis", default.election_timeout),
             heartbeat_interval: or_default("heartbeatIntervalMillis", default.heartbeat_interval),
-            // Negative, which is the default, means no limit.
-            catch_up: millis(&settings, "catchUpTimeoutMillis"),
+            // MongoDB's default is -1, no limit.
+            catch_up: millis("catchUpTimeoutMillis"),
         }
     }
 
-    /// Returns the time after which the members call an election, without its random offset.
-    /// Members that send heartbeats less often notice later.
+    /// Returns the time without a primary after which the members call an election, without the random
+    /// offset. Members that send heartbeats less often notice later.
     pub fn noticed_after(&self) -> Duration {
         self.election_timeout.max(self.heartbeat_interval)
     }
@@ -58,8 +65,8 @@ impl Deployment {
     /// Returns the settings of the set's elections. Needs the right `replSetGetConfig`.
     pub(super) async fn failover_settings(self: &Arc<Self>) -> Result<FailoverSettings, Failure> {
         if self.kind() == Some(StoreKind::Sharded) {
-            let kind = "routers do not show the settings of their shards";
-            return Err(Failure::new(kind, ""));
+            let why = "routers do not show the settings of their shards";
+            return Err(Failure::new(why, ""));
         }
         let reply = self.admin(doc! { "replSetGetConfig": 1 }).await?;
         Ok(FailoverSettings::of(&reply))
@@ -71,15 +78,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_of_two_settings_decides_and_missing_ones_have_defaults() {
+    fn the_longer_of_two_settings_decides_and_missing_or_odd_ones_have_defaults() {
         let of = |settings| FailoverSettings::of(&doc! { "config": { "settings": settings } });
         assert_eq!(of(doc! {}), FailoverSettings::default());
         let fast = doc! { "electionTimeoutMillis": 2_000, "heartbeatIntervalMillis": 500 };
         assert_eq!(of(fast).noticed_after(), Duration::from_secs(2));
         let slow = doc! { "electionTimeoutMillis": 2_000, "heartbeatIntervalMillis": 5_000 };
         assert_eq!(of(slow).noticed_after(), Duration::from_secs(5));
-        let limited = of(doc! { "catchUpTimeoutMillis": 2_000_i64 });
-        assert_eq!(limited.catch_up, Some(Duration::from_secs(2)));
-        assert_eq!(of(doc! { "catchUpTimeoutMillis": -1 }).catch_up, None);
+        for two in [
+            Bson::Int32(2_000),
+            Bson::Int64(2_000),
+            Bson::Double(2_000.0),
+        ] {
+            let limited = of(doc! { "catchUpTimeoutMillis": two });
+            assert_eq!(limited.catch_up, Some(Duration::from_secs(2)));
+        }
+        for none in [Bson::Int32(-1), Bson::Double(-1.0), Bson::Null] {
+            assert_eq!(of(doc! { "catchUpTimeoutMillis": none }).catch_up, None);
+        }
     }
 }

@@ -127,7 +127,7 @@ enum StreamEnd {
 /// driver are never dropped, because a write may land later. A getMore changes nothing, and the
 /// driver closes its connection.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
-    let mut changes = handler.deployment().current_timings();
+    let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
     let mut clients = handler.deployment().clients.subscribe();
     loop {

@@ -1,22 +1,21 @@
-//! The deployment that a candidate belongs to, and the connection strings that lead there or
-//! elsewhere.
+//! The deployment that a candidate belongs to, and the connection strings that lead elsewhere.
 
 use std::collections::BTreeSet;
 
 use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
 
-use super::history::list;
+use super::display::list;
 use super::publish;
 use crate::store::{DeploymentId, KnownHome};
 
-/// The question whose reply identifies a server. With the last field, a member of a replica set adds
-/// the id of its set, which needs no right; other servers ignore the field.
+/// Returns the command that identifies a server. `$replData` makes a member of a replica set add the
+/// id of its set, for which no right is needed; other servers ignore the field.
 pub(super) fn question() -> Document {
     doc! { "hello": 1, "$replData": 1 }
 }
 
-/// Returns the address that a member of a set reports as its own; empty for other servers.
+/// Returns the address that a member of a set reports as its own; empty for another server.
 pub(super) fn address(hello: &Document) -> String {
     hello.get_str("me").map(canonical).unwrap_or_default()
 }
@@ -26,8 +25,8 @@ pub(super) fn is_writable(hello: &Document) -> bool {
     is("isWritablePrimary") || is("ismaster")
 }
 
-/// Identifies a deployment from a reply to `hello`; returns `None` unless the server accepts
-/// writes. `seeds` are the servers that the connection string names, in canonical form.
+/// Returns the deployment of a server that accepts writes; `None` for another server. `seeds` are the
+/// servers that the connection string names, in canonical form.
 pub(super) fn identify<'a>(
     hello: &Document,
     seeds: impl IntoIterator<Item = &'a str>,
@@ -35,7 +34,7 @@ pub(super) fn identify<'a>(
     is_writable(hello).then(|| describe(hello, seeds))
 }
 
-/// Returns the deployment that a server belongs to, from the reply to `hello`.
+/// Returns the deployment that a server belongs to.
 pub(super) fn describe<'a>(
     hello: &Document,
     seeds: impl IntoIterator<Item = &'a str>,
@@ -53,15 +52,15 @@ pub(super) fn describe<'a>(
     let id = id.and_then(|data| data.get_object_id("replicaSetId").ok());
     DeploymentId {
         set,
-        // A member that was not initiated has none.
+        // A member that was not initiated reports zeros.
         id: id.filter(|id| id.bytes() != [0; 12]).map(|id| id.to_hex()),
         members,
         seeds: seeds.into_iter().map(str::to_owned).collect(),
     }
 }
 
-/// Returns the canonical form of an address, for comparisons: in lower case, with brackets
-/// around an IPv6 address, which the driver omits.
+/// Returns the canonical form of an address, for comparisons: in lower case, with brackets around an
+/// IPv6 address, which the driver omits.
 pub(super) fn canonical(address: impl ToString) -> String {
     let address = address.to_string().to_lowercase();
     match address.rsplit_once(':') {
@@ -73,28 +72,24 @@ pub(super) fn canonical(address: impl ToString) -> String {
 }
 
 /// The deployment that this candidate belongs to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Home {
-    /// The deployment, if known; the receivers are notified of each change.
-    deployment: watch::Sender<Option<DeploymentId>>,
-    /// The file that keeps the deployment's identity across restarts, and the value read from the
-    /// file at startup.
+    pub(super) deployment: watch::Sender<Option<DeploymentId>>,
     known: Option<KnownHome>,
+    /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,
-    /// A connection string that leads elsewhere. Not used while another string is known to lead
-    /// home.
+    /// A connection string that leads elsewhere, replaced by `uri` while it is configured.
     refused: Option<String>,
-    /// The reason of the refusal, until a call has failed with it. The change stream may encounter
-    /// the refusal first, which fails no call.
-    unreported: Option<String>,
-    /// The client whose primary was verified; 0 if there is none at this moment.
+    /// The reason of the refusal, until a call has failed with it. The change stream may be the first
+    /// to find it, which fails no call.
+    pub(super) unreported: Option<String>,
+    /// The client whose primary was verified; 0 if there is none.
     client: u64,
     /// The address of the verified primary; empty for servers that do not report theirs.
     primary: String,
-    /// The verified primary while the home is unknown. Adopted as the home as soon as a call is
-    /// answered, because the primary may refuse this client.
+    /// The deployment of the verified primary while the home is unknown. It becomes the home when a
+    /// call is answered, because the primary may refuse this client.
     found: Option<FoundDeployment>,
-    began: bool,
 }
 
 #[derive(Debug)]
@@ -105,27 +100,16 @@ struct FoundDeployment {
 }
 
 impl Home {
-    /// Creates the state, with the deployment remembered by an earlier process, if any.
     pub(super) fn new(known: Option<KnownHome>) -> Self {
         let deployment = known.as_ref().and_then(|known| known.deployment.clone());
         Self {
             deployment: watch::Sender::new(deployment),
             known,
-            uri: None,
-            refused: None,
-            unreported: None,
-            client: 0,
-            primary: String::new(),
-            found: None,
-            began: false,
+            ..Self::default()
         }
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<Option<DeploymentId>> {
-        self.deployment.subscribe()
-    }
-
-    /// Returns true if a client may send calls: its primary was verified.
+    /// Returns true if a client may send calls, because its primary was verified.
     pub(super) fn has(&self, client: u64) -> bool {
         self.client == client
     }
@@ -135,15 +119,14 @@ impl Home {
         found.or_else(|| self.deployment.borrow().clone())
     }
 
-    /// Returns true if this process has not reached its home through this connection string, or if
-    /// the string was refused since.
+    /// Returns true if this process has not reached its home yet, or has refused this connection
+    /// string.
     pub(super) fn is_new(&self, uri: &str) -> bool {
-        !self.began || self.is_refused(uri)
+        self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records the deployment that a primary reported to the monitor of a client. From the verified
-    /// primary, the newest list of members is adopted, because members come and go. Another primary
-    /// must be verified, before the driver uses it.
+    /// Records the deployment that a primary reported to the monitor of a client. The verified primary
+    /// updates the list of members. Another primary must be verified before the driver uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,
@@ -157,9 +140,7 @@ impl Home {
             self.doubt(client);
             return;
         }
-        let known = self.found.as_ref().map(|found| &found.deployment);
-        let known = known.or(self.deployment.borrow().as_ref()).cloned();
-        match known {
+        match self.verified() {
             Some(known) if known.is_same(&found) => {
                 // Monitors do not ask for the id.
                 let id = found.id.clone().or(known.id);
@@ -170,18 +151,18 @@ impl Home {
                 }
             }
             // A host name in the string now resolves to another server.
-            Some(_) | None => self.doubt(client),
+            _ => self.doubt(client),
         }
     }
 
-    /// Records that a client lost its primary, so that the next primary it finds is verified.
+    /// Makes a client verify the next primary that it finds.
     pub(super) fn doubt(&mut self, client: u64) {
         if self.client == client {
             self.client = 0;
         }
     }
 
-    /// Records that a call was answered. A candidate without a home adopts the deployment found.
+    /// Records that a call was answered: a candidate without a home adopts the deployment found.
     pub(super) fn answered(&mut self) {
         if let Some(found) = self.found.take() {
             self.settle(found.client, &found.uri, found.deployment);
@@ -189,7 +170,6 @@ impl Home {
     }
 
     fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
-        self.began = true;
         self.found = None;
         // A host name in the string may have resolved to another server temporarily.
         self.refused.take_if(|refused| refused == uri);
@@ -198,10 +178,8 @@ impl Home {
         self.client = client;
     }
 
-    /// Checks the primary that a client found. If the home is not known yet, it becomes the home as
-    /// soon as it answers a call. The error is a message for humans: the primary belongs to another
-    /// deployment. Its connection string counts as refused, and the next call must fail with this
-    /// message.
+    /// Checks the primary that a client found. If the primary belongs to another deployment than the
+    /// home, refuses the connection string, and returns the reason for humans.
     pub(super) fn admit(
         &mut self,
         client: u64,
@@ -226,25 +204,22 @@ impl Home {
                 self.settle(client, uri, DeploymentId { id, ..found });
                 Ok(())
             }
-            Some(home) => {
-                let why = self.refusal(&home, &found);
-                self.refuse(uri, &why);
-                Err(why)
-            }
+            Some(home) => self.refuse(uri, self.refusal(&home, &found)),
         }
     }
 
     /// Refuses a connection string. The next call must fail with this message.
-    pub(super) fn refuse(&mut self, uri: &str, why: &str) {
+    pub(super) fn refuse(&mut self, uri: &str, why: String) -> Result<(), String> {
         self.refused = Some(uri.to_owned());
-        self.unreported = Some(why.to_owned());
+        self.unreported = Some(why.clone());
+        Err(why)
     }
 
     fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> String {
         let (home, found) = (home.describe(), found.describe());
-        let belongs = match self.began {
-            false => "this candidate belongs to",
-            true => "this process began with",
+        let belongs = match self.uri {
+            None => "this candidate belongs to",
+            Some(_) => "this process began with",
         };
         let removal = match &self.known {
             Some(known) => format!(", remove {} of each", known.file.display()),
@@ -256,19 +231,11 @@ impl Home {
         )
     }
 
-    pub(super) fn unreported(&self) -> Option<String> {
-        self.unreported.clone()
-    }
-
-    pub(super) fn mark_reported(&mut self) {
-        self.unreported = None;
-    }
-
     /// Returns the connection string to use in place of the configured one.
     pub(super) fn instead_of(&self, uri: String) -> String {
         match &self.uri {
             Some(home) if self.is_refused(&uri) => home.clone(),
-            Some(_) | None => uri,
+            _ => uri,
         }
     }
 
@@ -324,7 +291,7 @@ mod tests {
              (b:1,c:1): to move, stop all candidates of the lease, then start them with the new \
              string"
         );
-        assert!(home.unreported().is_some());
+        assert!(home.unreported.is_some());
         assert_eq!(home.instead_of("elsewhere".to_owned()), "second");
         assert_eq!(home.instead_of("third".to_owned()), "third");
         assert!(home.has(2) && !home.has(3));
@@ -350,7 +317,7 @@ mod tests {
     #[test]
     fn a_deployment_is_reported_when_found_and_when_its_members_change() {
         let mut home = Home::new(known(None));
-        let mut reports = home.subscribe();
+        let mut reports = home.deployment.subscribe();
         home.admit(1, "first", (set("rs0", &["a:1"]), "")).unwrap();
         assert!(!reports.has_changed().unwrap(), "it may refuse us");
         home.answered();
@@ -401,7 +368,7 @@ mod tests {
         home.observe(1, "first", (set("rs0", &["a:1", "b:1"]), ""));
         home.answered();
         home.observe(1, "first", (set("rs0", &["a:1"]), ""));
-        assert_eq!(*home.subscribe().borrow(), Some(with_id("6b08")));
+        assert_eq!(*home.deployment.subscribe().borrow(), Some(with_id("6b08")));
         home.admit(2, "second", (with_id("6b09"), "")).unwrap_err();
     }
 
@@ -426,6 +393,9 @@ mod tests {
         home.admit(2, "corrected", (set("rs0", &["a:1"]), ""))
             .unwrap();
         home.answered();
-        assert_eq!(*home.subscribe().borrow(), Some(set("rs0", &["a:1"])));
+        assert_eq!(
+            *home.deployment.subscribe().borrow(),
+            Some(set("rs0", &["a:1"]))
+        );
     }
 }

@@ -21,8 +21,8 @@ pub(super) use self::document::{projection, read};
 use self::wake::ClaimFollower;
 
 use super::connection::{Deployment, Monitoring, SendError};
+use super::display::{PastHolder, history};
 use super::follow;
-use super::history::{self, PastHolder};
 use super::now;
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
@@ -70,7 +70,7 @@ impl MongoLockStore {
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let monitoring = Monitoring::of_locks(&options.timings);
         let deployment = Deployment::new(options, monitoring);
-        let info = deployment.info();
+        let info = deployment.info.subscribe();
         (Self::over(deployment, false, name, news), info)
     }
 
@@ -115,7 +115,7 @@ impl MongoLockStore {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
         let document = deployment.read_answer(read).await?;
-        Ok(document.as_ref().map(history::history).unwrap_or_default())
+        Ok(document.as_ref().map(history).unwrap_or_default())
     }
 
     /// Returns why the servers are unusable, if known before a call fails.

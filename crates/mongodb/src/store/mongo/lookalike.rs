@@ -1,13 +1,10 @@
-//! Servers that implement MongoDB's protocol but are not MongoDB.
-//!
-//! Their acknowledgements have another meaning: a majority write may cover only one node, or one
-//! region of several, and then two candidates lead. Such servers are recognized by their host
-//! names, as MongoDB's drivers do, and by their replies to `hello` and `buildInfo`, which also show
-//! them behind an alias or a tunnel.
+//! Recognizes servers that implement MongoDB's protocol but are not MongoDB. Their majority writes may
+//! cover only one node, or one region of several, and then two candidates lead. Host names reveal
+//! them, and behind an alias or a tunnel their replies to `hello` and `buildInfo`.
 
 use mongodb::bson::{Bson, Document};
 
-use super::history::list;
+use super::display::list;
 
 const HOSTS: [(&str, &str); 4] = [
     (".cosmos.azure.com", "Azure Cosmos DB"),
@@ -16,19 +13,17 @@ const HOSTS: [(&str, &str); 4] = [
     (".docdb-elastic.amazonaws.com", "Amazon DocumentDB"),
 ];
 
-/// Returns the product behind one of these hosts, if it is not MongoDB.
+/// Returns the product behind these hosts if it is not MongoDB.
 pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
     hosts.into_iter().find_map(|host| {
         let host = host.to_lowercase();
-        let name = host
-            .rsplit_once(':')
-            .map_or(host.as_str(), |(name, _)| name);
+        let name = host.rsplit_once(':').map_or(&*host, |(name, _)| name);
         let found = HOSTS.iter().find(|(suffix, _)| name.ends_with(suffix));
         found.map(|(_, product)| *product)
     })
 }
 
-/// Returns the product that sends this reply to `hello`, if it is not MongoDB.
+/// Returns the product that sends this reply to `hello` if it is not MongoDB.
 pub(super) fn by_hello(hello: &Document) -> Option<&'static str> {
     let text = |field| hello.get_str(field).ok();
     let hosts = list(hello, "hosts").iter().filter_map(Bson::as_str);
@@ -46,7 +41,7 @@ pub(super) fn by_hello(hello: &Document) -> Option<&'static str> {
     }
 }
 
-/// Returns the product that sends this reply to `buildInfo`, if it is not MongoDB.
+/// Returns the product that sends this reply to `buildInfo` if it is not MongoDB.
 pub(super) fn by_build(info: &Document) -> Option<&'static str> {
     if info.contains_key("_t") {
         return Some("Azure Cosmos DB");

@@ -112,7 +112,7 @@ impl MongoCollection {
 
     /// Returns the deployment, for humans; `None` until a server has answered.
     pub fn info(&self) -> Option<StoreInfo> {
-        self.deployment.info().borrow().clone()
+        self.deployment.info.subscribe().borrow().clone()
     }
 
     /// Returns why the servers are unusable, if known before a call fails.

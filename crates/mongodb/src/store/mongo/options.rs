@@ -1,4 +1,4 @@
-//! The options that leases and locks have in common.
+//! The options of a store of leases or locks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::store::KnownHome;
 use crate::trace::Trace;
 use leasehold_core::election::{Identity, Timings};
 
-/// Source of the connection string, which is read again when the store cannot be used, so that a
-/// rotated secret takes effect. An error is a message without secrets.
+/// Returns the connection string, or an error message without secrets. It is called again when the
+/// store cannot be used, so that a rotated secret takes effect.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Names the source of the connection string, if it has a name.
+/// Returns the name of the source of the connection string, if it has one.
 pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// How a candidate learns of changes that others make.
@@ -32,45 +32,44 @@ pub enum WatchMode {
     Poll,
 }
 
-/// Options of a collection of leases and locks: connection, identity and timings.
-///
-/// [`StoreOptions::new`] sets the defaults; assign to the fields to change them.
+/// Options of a collection of leases and locks. [`StoreOptions::new`] sets the defaults; assign to the
+/// fields to change them.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct StoreOptions {
     /// The source of the connection string.
     pub uri: UriProvider,
-    /// Returns the name of that source, such as the path of a file, for messages.
+    /// The name of that source for messages, such as the path of a file.
     pub uri_name: UriName,
-    /// The client to use instead of one of its own: see [`StoreOptions::with_client`].
+    /// The client to use instead of a new one: see [`StoreOptions::with_client`].
     pub client: Option<Client>,
     /// The database; `leasehold` by default.
     pub database: String,
     /// The collection; `leases` by default.
     pub collection: String,
-    /// Name of this process, informational: in the documents, and in the server's logs unless the URI
-    /// sets an appName.
+    /// Name of this process in the documents, and in the server's logs unless the URI sets an appName.
+    /// Informational.
     pub identity: Identity,
-    /// Address of this process, written into the lease document; informational.
+    /// Address of this process in the lease document. Informational.
     pub address: Option<String>,
-    /// The timings of the election or the lock, and of the calls that they make.
+    /// The timings of the election or the lock and of their calls.
     pub timings: Timings,
     /// Interval between the driver's checks of each server, which detect a frozen primary; 10 s by
-    /// default, and at most `renew_interval` for a lock. A candidate notices elections immediately,
-    /// whatever the interval is.
+    /// default, and at most `renew_interval` for a lock. A candidate always notices elections
+    /// immediately.
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,
-    /// The recorded deployment: with it, a restarted process does not follow a connection string to
-    /// another deployment.
+    /// The recorded deployment, which keeps a restarted process from following a connection string to
+    /// another one.
     pub home: Option<KnownHome>,
-    /// The file that records everything that the candidate or contender does; none by default. Each
-    /// line is written before the event loop goes on.
+    /// The trace of the candidate or contender; none by default. Each line is written before the event
+    /// loop goes on.
     pub trace: Option<Trace>,
 }
 
 impl StoreOptions {
-    /// A collection that `uri` leads to, with defaults for the rest.
+    /// Creates options with the defaults.
     pub fn new(uri: impl Into<String>, identity: Identity) -> Self {
         let uri = uri.into();
         Self::with_uri_provider(Arc::new(move || Ok(uri.clone())), identity)
@@ -94,29 +93,26 @@ impl StoreOptions {
         }
     }
 
-    /// Uses an existing client, for example the program's own, also for several leases and locks. It
-    /// belongs to the caller and is never shut down.
+    /// Uses a client of the program, also for several leases and locks. It is never shut down.
     ///
-    /// `uri` must be the connection string that the client was created with: its servers are compared
-    /// and its settings are refused as usual. Each call sets its own read and write concern. Other
-    /// settings remain the client's:
+    /// `uri` must be the connection string of the client: its servers are compared and its options
+    /// refused as usual. Each call sets its own read and write concern. Otherwise:
     ///
-    /// - Its monitors report nothing here. The first failed call notices an election of the set.
-    ///   Each call first asks the primary for its set: one more round trip.
-    /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain its own. Set
-    ///   `max_pool_size` to the sum of: one connection for each waiter for a lock (its change
-    ///   stream holds it), one for each elector, 20 for the calls, and the program's own. A renewal
-    ///   that waits for a connection can cost the lock or the lease, and the driver's default is
-    ///   10.
-    /// - It is not replaced when a certificate or a password changes, and works only as long as the
-    ///   runtime that created it.
+    /// - The client's monitors report nothing here, so the first failed call notices an election of
+    ///   the set, and each call first asks the primary for its set: one more round trip.
+    /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain the client's. Set
+    ///   `max_pool_size` to the sum of one connection for each waiter for a lock (for its change
+    ///   stream), one for each elector, 20 for the calls, and the program's own. A renewal that waits
+    ///   for a connection can cost the lock or the lease, and the driver's default is 10.
+    /// - The client is not replaced when a certificate or a password changes, and works only as long
+    ///   as the runtime that created it.
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Returns the name of a document in traces.
+    /// Returns the full name of a document, for traces.
     pub(crate) fn document(&self, name: &str) -> String {
         format!("{}.{}/{name}", self.database, self.collection)
     }

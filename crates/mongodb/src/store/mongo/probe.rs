@@ -1,36 +1,30 @@
-//! Probes of a deployment, for a diagnosis before a candidate runs there.
-//!
-//! A probe connects with the options of a candidate and needs the same four rights. No probe leaves
-//! anything behind: the update matches no document, and every server refuses the insert, whatever
-//! the collection contains. An insert that only collides with an existing document would be stored
-//! if that document was deleted in between, and the role has no right to remove it.
+//! Probes of a deployment, which connect with the options of a candidate and need the same four
+//! rights. No probe leaves anything behind: the update matches no document, and every server refuses
+//! the insert, whatever the collection contains.
 
 mod certificates;
 mod collection;
 mod description;
 mod latency;
-mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{Tls, TlsOptions};
 
-pub use self::certificates::{Certificates, Validity};
-pub use self::collection::Indexes;
-pub use self::description::{DeploymentKind, Description, Product};
+pub use self::certificates::Certificates;
+pub use self::description::{Description, Product};
 pub use self::latency::{Latencies, MEASURED_MAX};
-pub use self::settings::{SeedList, UriSettings, resolve};
 pub use super::servers::ServerState;
 
-pub(super) use self::description::millis;
 use self::description::text;
 use super::connection::{Deployment, Monitoring, SendError};
+use super::display::list;
 use super::document;
 use super::follow;
 use super::hints;
-use super::history::list;
 use super::home;
 use super::options::StoreOptions;
 use super::outcome;
@@ -38,15 +32,24 @@ use super::tls;
 use crate::store::{FailoverSettings, Failure};
 use leasehold_core::election::{BootTime, Found, ResourceName};
 
-/// Value of `_id` that every MongoDB server refuses: an array.
+/// Value of `_id` that every MongoDB server refuses, because it is an array.
 const REFUSED_ID: [&str; 1] = ["leasehold check"];
 
-/// A deployment that is examined for one lease. A call fails if the deployment cannot be reached or
-/// refuses the call.
+/// A deployment that is examined for one lease.
 #[derive(Debug)]
 pub struct StoreProbe {
     deployment: Arc<Deployment>,
     lease: ResourceName,
+}
+
+/// The servers that a connection string names.
+#[derive(Debug, Clone)]
+pub struct SeedList {
+    /// The canonical addresses, as `host:port`.
+    pub addresses: Vec<String>,
+    /// The replica set that the connection string demands.
+    pub set: Option<String>,
+    tls: Option<TlsOptions>,
 }
 
 /// The user that the deployment has authenticated.
@@ -70,7 +73,7 @@ pub struct StorageEngine {
 /// One reading of a server's wall clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTime {
-    /// The server.
+    /// The server's address.
     pub server: String,
     /// Local time before the question was sent.
     pub sent: BootTime,
@@ -80,7 +83,7 @@ pub struct ServerTime {
     pub wall_ms: i64,
 }
 
-/// Returns true if the user lacks a right, or if the server requires a user and there is none.
+/// Returns true if the user lacks a right, or if the URI has no user and the server requires one.
 pub fn lacks_right(failure: &Failure) -> bool {
     failure.code == Some(outcome::UNAUTHORIZED)
 }
@@ -95,12 +98,12 @@ pub fn refuses_login(failure: &Failure) -> bool {
     failure.kind == outcome::LOGIN_REFUSED
 }
 
-/// Returns true if there is no client, because the TLS files or options are not usable.
+/// Returns true if no client can be created, because the TLS files or options are not usable.
 pub fn refuses_tls(failure: &Failure) -> bool {
     [tls::REFUSED, tls::UNREAD].contains(&failure.kind)
 }
 
-/// Returns true if the server requires a user and there is none.
+/// Returns true if the URI has no user and the server requires one.
 pub fn requires_login(failure: &Failure) -> bool {
     failure.kind == outcome::LOGIN_REQUIRED
 }
@@ -119,10 +122,17 @@ impl StoreProbe {
             self.deployment.client_options(&uri).await
         };
         let options = options.await.map_err(|error| self.failure(error))?;
-        Ok(SeedList::of(&options))
+        Ok(SeedList {
+            addresses: options.hosts.iter().map(home::canonical).collect(),
+            set: options.repl_set_name,
+            tls: match options.tls {
+                Some(Tls::Enabled(tls)) => Some(tls),
+                _ => None,
+            },
+        })
     }
 
-    /// Asks the primary what it is. One attempt, within the timeouts of a candidate.
+    /// Asks the primary to describe itself, once, within the timeouts of a candidate.
     pub async fn describe(&self) -> Result<Description, Failure> {
         let hello = self.deployment.admin(home::question()).await?;
         let build = self.deployment.admin(doc! { "buildInfo": 1 }).await?;
@@ -130,12 +140,11 @@ impl StoreProbe {
         Ok(Description::of(&hello, &build, &seeds))
     }
 
-    /// Asks the servers that the connection string names, and returns those that belong to another
-    /// deployment than the primary, with their descriptions.
+    /// Returns the named servers of other deployments than the primary's, with their descriptions.
     pub async fn strangers(&self) -> Result<Vec<(String, String)>, Failure> {
         let hello = self.deployment.admin(home::question()).await?;
-        let strangers = self.deployment.strangers(&hello).await;
-        strangers.map_err(|error| self.failure(error))
+        let strangers = self.deployment.strangers(&hello);
+        strangers.await.map_err(|error| self.failure(error))
     }
 
     /// Returns the last known states of all servers that were observed, by address.
@@ -145,10 +154,8 @@ impl StoreProbe {
 
     /// Returns the authenticated user.
     pub async fn login(&self) -> Result<Login, Failure> {
-        let status = self
-            .deployment
-            .admin(doc! { "connectionStatus": 1 })
-            .await?;
+        let command = doc! { "connectionStatus": 1 };
+        let status = self.deployment.admin(command).await?;
         let info = status.get_document("authInfo").cloned().unwrap_or_default();
         let named = |key: &str, name: &str| {
             let entries = list(&info, key).iter().filter_map(Bson::as_document);
@@ -161,11 +168,11 @@ impl StoreProbe {
         })
     }
 
-    /// Reads the lease document, which need not exist, with the read concern of a candidate's
-    /// reads, or of its confirming reads.
+    /// Reads the lease document, which need not exist, with the read concern of a candidate's reads or
+    /// of its confirming reads.
     pub async fn read(&self, confirm: bool) -> Result<(), Failure> {
-        let projection = doc! { "_id": 1 };
-        self.read_lease(projection, confirm).await.map(drop)
+        let read = self.read_lease(doc! { "_id": 1 }, confirm);
+        read.await.map(drop)
     }
 
     /// Returns the lease, or the reason why the document of its name is not a lease.
@@ -187,7 +194,7 @@ impl StoreProbe {
     /// Sends an insert that the server must refuse.
     ///
     /// # Errors
-    /// If it was refused for a reason other than the document, or accepted.
+    /// If the server refuses the insert for another reason than its document, or accepts it.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {
@@ -204,17 +211,14 @@ impl StoreProbe {
     /// Sends an update that matches no document. Unlike a candidate's updates, it needs no right to
     /// read.
     pub async fn update(&self) -> Result<(), Failure> {
-        let updated = self
-            .collection()
-            .await?
-            .update_one(self.matches_nothing(), doc! { "$set": { "checked": true } })
-            .write_concern(self.deployment.write_concern())
-            .await;
+        let update = doc! { "$set": { "checked": true } };
+        let collection = self.collection().await?;
+        let updated = collection.update_one(self.matches_nothing(), update);
+        let updated = updated.write_concern(self.deployment.write_concern()).await;
         updated.map(drop).map_err(|error| self.described(&error))
     }
 
-    /// Opens a change stream as a candidate does, and closes it. Needs the rights to read and
-    /// to change streams.
+    /// Opens a change stream as a candidate does, and closes it.
     pub async fn watch(&self) -> Result<(), Failure> {
         let collection = self.collection().await?;
         let events = follow::events_of(self.lease.as_str());
@@ -235,14 +239,12 @@ impl StoreProbe {
         allowed.map_err(|refusal| refusal.failure(&self.deployment))
     }
 
-    /// Sends a candidate's kind of write, with its write concern, that matches no document. The
-    /// server acknowledges it once a majority has everything that was written before, on disk.
+    /// Sends a candidate-like write whose filter matches nothing. The server acknowledges it once a
+    /// majority has all earlier writes on disk.
     pub async fn write_nothing(&self) -> Result<(), Failure> {
         let update = doc! { "$set": { "checked": true } };
-        let projection = doc! { "_id": 1 };
-        let written = self
-            .deployment
-            .update(self.matches_nothing(), update, projection);
+        let (nothing, projection) = (self.matches_nothing(), doc! { "_id": 1 });
+        let written = self.deployment.update(nothing, update, projection);
         written.await.map(drop).map_err(|error| self.failure(error))
     }
 
@@ -256,8 +258,8 @@ impl StoreProbe {
         // Leaves out the longest sections, which are not used.
         let command = doc! { "serverStatus": 1, "metrics": 0, "wiredTiger": 0, "tcmalloc": 0 };
         let status = self.deployment.admin(command).await?;
-        let engine = status.get_document("storageEngine").cloned();
-        let engine = engine.unwrap_or_default();
+        let engine = status.get_document("storageEngine");
+        let engine = engine.cloned().unwrap_or_default();
         Ok(StorageEngine {
             name: text(&engine, "name"),
             persistent: engine.get_bool("persistent").unwrap_or(true),
@@ -269,8 +271,9 @@ impl StoreProbe {
         let sent = leasehold_clock::boot_now();
         let hello = self.deployment.admin(doc! { "hello": 1 }).await?;
         let received = leasehold_clock::boot_now();
-        let wall = hello.get_datetime("localTime");
-        let wall = wall.map_err(|_| Failure::new("the server does not report its time", ""))?;
+        let Ok(wall) = hello.get_datetime("localTime") else {
+            return Err(Failure::new("the server does not report its time", ""));
+        };
         Ok(ServerTime {
             server: text(&hello, "me"),
             sent,
@@ -284,8 +287,7 @@ impl StoreProbe {
         self.deployment.shut_down().await;
     }
 
-    /// A filter with the name of the lease, as routers require, and a condition that no document
-    /// meets.
+    /// Returns a filter that no document meets, with the name of the lease, as routers require.
     fn matches_nothing(&self) -> Document {
         doc! { "_id": self.lease.as_str(), "kind": { "$in": [] } }
     }

@@ -1,15 +1,12 @@
-//! Roll calls: an operator asks who contends for a lease, and each candidate adds itself.
-//!
-//! Candidates that do not lead write nothing at rest, so the document does not name them. A roll
-//! call is a field of its own: neither the question nor the answers change a field that a decision
-//! depends on, and no filter of the election depends on it.
+//! Roll calls: an operator asks which candidates contend for a lease, and each one adds itself, because
+//! idle candidates write nothing. Neither the question nor the answers change a field that a decision
+//! or a filter of the election depends on.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
 
-use super::display::{named, text};
+use super::display::{list, named, text};
 use super::document::{id, ours, uuid};
-use super::history::list;
 use leasehold_core::election::Identity;
 
 const FIELD: &str = "roll_call";
@@ -39,12 +36,10 @@ pub struct Present {
     pub healthy: Option<bool>,
 }
 
-/// Returns the fields that a candidate reads of a roll call.
 pub(super) fn projection() -> Document {
     doc! { "roll_call.id": 1 }
 }
 
-/// Returns the roll call that an event reports.
 pub(super) fn in_event(event: &ChangeStreamEvent<Document>) -> Option<RollCallId> {
     let updated = event.update_description.as_ref();
     let fields = updated.map(|update| &update.updated_fields);
@@ -84,10 +79,8 @@ pub(super) fn answer(
 ) -> (Document, Document) {
     let mut filter = ours(name);
     filter.insert("roll_call.id", uuid(call));
-    filter.insert(
-        "roll_call.present.identity",
-        doc! { "$ne": identity.as_str() },
-    );
+    let is_new = doc! { "$ne": identity.as_str() };
+    filter.insert("roll_call.present.identity", is_new);
     let mut answer = doc! { "identity": identity.as_str(), "version": env!("CARGO_PKG_VERSION") };
     if let Some(healthy) = healthy {
         answer.insert("healthy", healthy);

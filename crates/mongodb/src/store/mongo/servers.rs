@@ -1,15 +1,12 @@
-//! Knowledge about the servers of a deployment, for messages that explain why no call succeeds: the
-//! settings of the connection string, and the observations of the driver's monitors.
-//!
-//! This module makes no decisions. The driver forgets a server that does not match the connection
-//! string; this module keeps it, because it is the cause of the failure.
+//! The settings of the connection string and the states of the servers, which explain why no call
+//! succeeds. The driver forgets a server that contradicts the connection string; this module keeps
+//! it, because it is the cause of the failure.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use mongodb::ServerType;
 use mongodb::bson::Document;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::event::sdam::SdamEvent;
@@ -22,20 +19,16 @@ use crate::store::kind::is_router;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
-/// Maximum number of servers in one message. A set has at most fifty; three are enough to show the
-/// cause.
+/// Maximum number of servers in one message, enough to show the cause.
 const NAMED_MAX: usize = 3;
-
-/// Time limit of a look-up. The resolver of the C library gives up earlier, unless it has more than
-/// four nameservers.
+/// Time limit of a look-up. The C library gives up earlier with up to four nameservers.
 const LOOKUP_MAX: Duration = Duration::from_secs(45);
-/// A look-up of a name that takes longer can be the cause of failures.
+/// A look-up that takes longer can be the cause of failures.
 pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 
 /// The settings of the connection string, without its password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// The user to authenticate, and the database of its credentials.
     pub(super) login: AuthMethod,
     pub(super) set: Option<String>,
     pub(super) tls: bool,
@@ -51,13 +44,13 @@ pub(super) struct Asked {
 pub(super) enum AuthMethod {
     #[default]
     Nobody,
-    /// User name and password, kept in this database.
     Password {
         user: String,
+        /// The database that keeps the password.
         source: String,
     },
     Certificate,
-    /// The token of the workload's identity (OIDC).
+    /// OIDC.
     Token,
 }
 
@@ -70,7 +63,7 @@ pub enum ServerState {
     Member(&'static str),
     /// Neither; contains its description.
     Unready(&'static str),
-    /// Not a member of the requested set; contains what it is instead.
+    /// Not a member of the requested set, but this.
     Elsewhere(String),
     /// Did not reply; contains the reason and the remedy.
     Unreachable(String),
@@ -87,14 +80,14 @@ struct ServerStates {
     seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
     answered: bool,
-    /// Why servers, by canonical address, or a record of servers cannot be reached.
+    /// By canonical address, or by the name of an SRV record.
     causes: BTreeMap<String, Cause>,
 }
 
-/// Why a server cannot be connected to, if an examination has shown it.
+/// Why connections to a server fail, as an examination found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Its name is being resolved since then.
+    /// A look-up of its name has been running since then.
     Resolving(BootTime),
     /// Its name took this long to resolve.
     Resolved(Duration),
@@ -103,29 +96,27 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Returns the cause in words; `None` if the name is not slow.
-    fn words(self) -> Option<String> {
-        let check = "check the nameservers of this host (/etc/resolv.conf)";
-        Some(match self {
+    /// Describes the cause; `None` while a look-up is not slow.
+    fn describe(self) -> Option<String> {
+        let slow = match self {
             Self::Resolving(since) => {
                 let elapsed = leasehold_clock::boot_now().since(since);
-                let seconds = elapsed.as_secs_f64();
                 if elapsed < SLOW_MIN {
                     return None;
                 }
-                format!("its name has not been resolved for {seconds:.1} s: {check}")
+                format!("has not been resolved for {:.1} s", elapsed.as_secs_f64())
             }
-            Self::Resolved(took) => {
-                let seconds = took.as_secs_f64();
-                format!("its name took {seconds:.1} s to resolve: {check}")
+            Self::Resolved(took) => format!("took {:.1} s to resolve", took.as_secs_f64()),
+            Self::Full => {
+                let full = "the server, or a proxy before it, closes each connection at once: it \
+                            may have reached its limit of connections (maxConns, ulimit -n)";
+                return Some(full.to_owned());
             }
-            Self::Full => "the server, or a proxy before it, closes each connection at once: it \
-                           may have reached its limit of connections (maxConns, ulimit -n)"
-                .to_owned(),
-        })
+        };
+        let check = "check the nameservers of this host (/etc/resolv.conf)";
+        Some(format!("its name {slow}: {check}"))
     }
 
-    /// Returns true if it can be the cause of an error.
     fn explains(self, error: &Error) -> bool {
         let ErrorKind::Io(error) = error.kind.as_ref() else {
             return false;
@@ -139,7 +130,7 @@ impl Cause {
 
 impl ServerStates {
     fn cause(&self, address: &str) -> Option<String> {
-        self.causes.get(address).and_then(|cause| cause.words())
+        self.causes.get(address).and_then(|cause| cause.describe())
     }
 
     fn states(&self) -> BTreeMap<String, ServerState> {
@@ -153,7 +144,7 @@ impl ServerStates {
         states.collect()
     }
 
-    /// Returns the causes that were found, with their servers.
+    /// Returns the causes, each with its server.
     fn caused(&self) -> Vec<String> {
         let caused = self.causes.keys().filter_map(|address| {
             let cause = self.cause(address)?;
@@ -167,20 +158,18 @@ impl Asked {
     pub(super) fn of(options: &ClientOptions) -> Self {
         let login = match &options.credential {
             None => AuthMethod::Nobody,
-            Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbX509) => {
-                AuthMethod::Certificate
-            }
-            Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbOidc) => {
-                AuthMethod::Token
-            }
-            Some(credential) => AuthMethod::Password {
-                user: credential.username.clone().unwrap_or_default(),
-                source: credential.source.clone().unwrap_or("admin".to_owned()),
+            Some(credential) => match credential.mechanism {
+                Some(AuthMechanism::MongoDbX509) => AuthMethod::Certificate,
+                Some(AuthMechanism::MongoDbOidc) => AuthMethod::Token,
+                _ => AuthMethod::Password {
+                    user: credential.username.clone().unwrap_or_default(),
+                    source: credential.source.clone().unwrap_or("admin".to_owned()),
+                },
             },
         };
         let tls = match &options.tls {
             Some(Tls::Enabled(tls)) => Some(tls),
-            Some(Tls::Disabled) | None => None,
+            _ => None,
         };
         Self {
             login,
@@ -223,7 +212,6 @@ impl Servers {
             SdamEvent::ServerDescriptionChanged(event) => {
                 let now = &event.new_description;
                 let Some(error) = now.error() else { return };
-                debug_assert_eq!(now.server_type(), ServerType::Unknown);
                 let address = canonical(now.address());
                 let cause = known.causes.get(&address);
                 if cause.is_some_and(|cause| !cause.explains(error)) {
@@ -247,13 +235,13 @@ impl Servers {
         self.known().states()
     }
 
-    /// Returns true if a server has answered, or could not be reached.
+    /// Returns true if any server has answered, or if this one could not be reached.
     pub(super) fn has_observed(&self, address: &str) -> bool {
         let known = self.known();
         known.answered || known.seen.contains_key(&canonical(address))
     }
 
-    /// Records why a server or a record cannot be reached; `None` if that is not known.
+    /// Records the cause found for a server or an SRV record; `None` if there is none.
     pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
         let mut known = self.known();
         match cause {
@@ -262,8 +250,9 @@ impl Servers {
         };
     }
 
-    /// Looks up a name of this server or record, within a time limit. Returns the result, and the time
-    /// that the look-up took. Meanwhile, and afterwards if it was slow, the name counts as a cause.
+    /// Runs a look-up of the name of this server or SRV record, for [`LOOKUP_MAX`] at most, and
+    /// returns the time that it took. The name counts as a cause meanwhile, and also afterwards if
+    /// the look-up was slow.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,
@@ -277,17 +266,16 @@ impl Servers {
         (found, took)
     }
 
-    /// Returns true if a server is known to close connections.
     pub(super) fn is_full(&self, address: &str) -> bool {
         self.known().causes.get(address) == Some(&Cause::Full)
     }
 
-    /// Describes why a server cannot be used, if an examination or the error shows that.
+    /// Describes the cause of an error, if an examination or the error itself shows it.
     pub(super) fn explain(&self, error: &Error) -> Option<String> {
         let known = self.known();
         let mut causes = known.causes.values();
         let cause = causes.find(|cause| cause.explains(error));
-        let cause = cause.and_then(|cause| cause.words());
+        let cause = cause.and_then(|cause| cause.describe());
         cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
@@ -295,8 +283,7 @@ impl Servers {
         self.known().caused().join("; ")
     }
 
-    /// Returns the addresses of the servers that accepted writes at their last reply: one primary, or
-    /// several routers.
+    /// Returns the servers that accepted writes at their last reply: a primary, or several routers.
     pub(super) fn writable(&self) -> Option<String> {
         let known = self.known();
         let writable = known.seen.iter().filter_map(|(address, seen)| match seen {
@@ -313,7 +300,7 @@ impl Servers {
         let asked = &known.asked;
         let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
         let wrong = known.seen.values().any(elsewhere);
-        // Other servers may be down at the same time; the wrong setting is more important.
+        // The wrong setting is more important than servers that are down.
         let states = known.states();
         let states = states
             .iter()
@@ -343,8 +330,7 @@ impl Servers {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
-        // The driver stops asking these servers. If the string names no others, a retry cannot
-        // succeed.
+        // The driver never uses such a server. If the string names no others, a retry cannot succeed.
         let mut hosts = asked.hosts.iter();
         let hopeless = wrong && hosts.all(|host| known.seen.get(host).is_some_and(elsewhere));
         let retry = match hopeless {
@@ -362,23 +348,19 @@ impl Servers {
 /// Classifies a server by its reply to `hello`.
 fn state_of(reply: &Document, asked: &Asked) -> ServerState {
     let is = |field: &str| reply.get_bool(field).unwrap_or(false);
-    let set = reply.get_str("setName").ok();
-    match (&asked.set, set) {
-        (Some(asked), Some(set)) if asked != set => {
-            return ServerState::Elsewhere(format!("is in replica set {set:?}, not {asked:?}"));
+    if is("isreplicaset") {
+        return ServerState::Unready("a member of a replica set that was not initiated");
+    }
+    if let Some(asked) = &asked.set {
+        let what = match reply.get_str("setName") {
+            Ok(set) if set == asked => None,
+            Ok(set) => Some(format!("in replica set {set:?}, not")),
+            Err(_) if is_router(reply) => Some("a mongos, not in replica set".to_owned()),
+            Err(_) => Some("a standalone server, not in replica set".to_owned()),
+        };
+        if let Some(what) = what {
+            return ServerState::Elsewhere(format!("is {what} {asked:?}"));
         }
-        (Some(asked), None) if is_router(reply) => {
-            return ServerState::Elsewhere(format!("is a mongos, not in replica set {asked:?}"));
-        }
-        (Some(_), None) if is("isreplicaset") => {
-            return ServerState::Unready("a member of a replica set that was not initiated");
-        }
-        (Some(asked), None) => {
-            return ServerState::Elsewhere(format!(
-                "is a standalone server, not in replica set {asked:?}"
-            ));
-        }
-        _ => {}
     }
     if home::is_writable(reply) {
         ServerState::Writable
@@ -386,8 +368,6 @@ fn state_of(reply: &Document, asked: &Asked) -> ServerState {
         ServerState::Member("a secondary")
     } else if is("arbiterOnly") {
         ServerState::Member("an arbiter")
-    } else if is("isreplicaset") {
-        ServerState::Unready("a member of a replica set that was not initiated")
     } else {
         ServerState::Unready("starting or recovering")
     }

@@ -1,5 +1,4 @@
-//! One client of a deployment: its creation and options, the verification of the deployment that it
-//! reaches, and its replacement.
+//! One client: its creation, the verification of the deployment that it reaches, and its replacement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +18,15 @@ use super::seeds::Seeds;
 use super::{Deployment, Monitoring, SendError, StoreOptions};
 use crate::calls::CALLS_MAX;
 use crate::store::{Failure, RetryPolicy, StoreInfo, StoreKind};
-use crate::uri::{APP_NAME_MAX, ConnectionUri, UriProblem};
+use crate::uri::{APP_NAME_MAX, ConnectionUri, LOAD_BALANCED, UriProblem};
+use leasehold_core::election::{BootTime, Timings};
 
+/// Longest interval between new logins while a right is missing.
+const LOGIN_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// Delay before asking for the product again if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Maximum size of the connection pool of one store. It covers all calls that may be in flight, the
-/// change stream, and the closing of the previous stream, so a renewal never waits for another call
-/// to return its connection. No client opens more at the same time.
+/// Maximum size of the connection pool of one store: all calls that may be in flight, the change
+/// stream, and the closing of the previous stream, so that a renewal never waits for a connection.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
@@ -34,7 +35,7 @@ pub(super) struct ConnectedClient {
     /// False if the program has provided the client.
     pub(super) is_own: bool,
     pub(super) number: u64,
-    /// The runtime that runs the driver's tasks, without which no call returns.
+    /// Runs the driver's tasks, without which no call returns.
     runtime: runtime::Id,
     uri: String,
     pub(super) seeds: Arc<Seeds>,
@@ -50,57 +51,66 @@ impl ConnectedClient {
     }
 }
 
+/// The last new login for a missing right, and the interval to the next.
+///
+/// A server logs out the connections of a user that was dropped, and the driver keeps using them. The
+/// refusal looks like a missing right of the role, where a new login does not help.
+#[derive(Debug, Default)]
+pub(super) struct Logins(Option<(BootTime, Duration)>);
+
+impl Logins {
+    /// Returns true if a login is due: immediately at first, then at intervals that double from
+    /// `retry_interval` on. A pause of two of the longest intervals starts over.
+    pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
+        let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
+        let next = match self.0 {
+            Some((last, interval)) if now.since(last) < interval => return false,
+            Some((last, interval)) if now.since(last) < LOGIN_INTERVAL_MAX * 2 => {
+                (interval * 2).min(LOGIN_INTERVAL_MAX)
+            }
+            _ => first,
+        };
+        self.0 = Some((now, next));
+        true
+    }
+}
+
 /// Adapts a login that the driver (3.9.1) sends in a form that servers refuse.
 pub(super) fn adapt_login(options: &mut ClientOptions) {
     let Some(credential) = &mut options.credential else {
         return;
     };
-    let may_be_scram = match &credential.mechanism {
-        Some(AuthMechanism::MongoDbX509) => {
-            // The server takes the user from the certificate.
-            credential.username = None;
-            return;
+    match credential.mechanism {
+        // The server takes the user from the certificate.
+        Some(AuthMechanism::MongoDbX509) => credential.username = None,
+        None | Some(AuthMechanism::ScramSha256) => {
+            let name = credential.username.as_deref().unwrap_or_default();
+            if name.contains([',', '=']) {
+                let escaped = name.replace('=', "=3D").replace(',', "=2C");
+                credential.username = Some(escaped);
+                credential.mechanism = Some(AuthMechanism::ScramSha256);
+            }
         }
-        None | Some(AuthMechanism::ScramSha256) => true,
-        // Its password is hashed together with the name, so the name cannot be escaped.
-        Some(_) => false,
-    };
-    let name = credential.username.as_deref().unwrap_or_default();
-    if may_be_scram && name.contains([',', '=']) {
-        let escaped = name.replace('=', "=3D").replace(',', "=2C");
-        credential.username = Some(escaped);
-        credential.mechanism = Some(AuthMechanism::ScramSha256);
+        // SCRAM-SHA-1 hashes the password together with the name, so the name cannot be escaped.
+        Some(_) => {}
     }
 }
 
-/// The driver's error lacks the name.
-fn record_unresolved(name: &str) -> SendError {
-    let why = format!(
-        "cannot resolve the SRV record of {name}: check the MongoDB URI and the name service"
-    );
-    SendError::unsent("connection failed", why, RetryPolicy::WaitForServer)
-}
-
 impl Deployment {
-    /// Creates a deployment that connects at first use, for one store.
+    /// Creates a deployment for one store.
     pub(in crate::store::mongo) fn new(options: StoreOptions, monitoring: Monitoring) -> Arc<Self> {
         Self::with_pool(options, monitoring, CONNECTIONS_MAX)
     }
 
-    /// Returns the product if the server is recognized as not being MongoDB. Retries until a server
-    /// answers.
+    /// Waits until a server answers, and returns its product if it is not MongoDB.
     pub(in crate::store::mongo) async fn lookalike(self: &Arc<Self>) -> Option<&'static str> {
         loop {
             if let Ok(connection) = self.connect().await {
                 let admin = connection.client.database("admin");
-                let has_answered = match admin.run_command(doc! { "buildInfo": 1 }).await {
-                    Ok(info) => {
-                        self.note_product(lookalike::by_build(&info));
-                        true
-                    }
-                    Err(error) => outcome::is_reply(&error),
-                };
-                // The reply to `hello` came first, since the client chose the server by it.
+                let info = admin.run_command(doc! { "buildInfo": 1 }).await;
+                let has_answered = info.as_ref().map_or_else(outcome::is_reply, |_| true);
+                self.note_product(info.ok().as_ref().and_then(lookalike::by_build));
+                // The client chose the server by its reply to `hello`, so that was noted before.
                 let product = self.other_product();
                 if has_answered || product.is_some() {
                     return product;
@@ -110,8 +120,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the server's product if it was recognized and is not MongoDB: its events and replies
-    /// may show data that no majority has.
+    /// Returns the product if it is known not to be MongoDB. Its replies may show data that no majority
+    /// has.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -126,7 +136,7 @@ impl Deployment {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        // Only callers that need a new client wait for the files and names that it requires.
+        // Only callers that need a new client wait for its files and names.
         let _creating = self.creating.lock().await;
         if let Some(connection) = self.current() {
             return Ok(connection);
@@ -137,29 +147,26 @@ impl Deployment {
         let mut options = self.client_options(&uri).await?;
         let seeds = self.seeds_of(&options);
         *lock(&self.other_product) = lookalike::by_host(seeds.addresses());
-        let asked = Asked::of(&options);
-        self.servers.ask(asked.clone());
+        self.servers.ask(Asked::of(&options));
         let connect_timeout = options.connect_timeout.unwrap_or_default();
-        let provided = self.options.client.clone();
-        let is_own = provided.is_none();
-        let client = match provided {
-            Some(client) => client,
+        let client = match &self.options.client {
+            Some(client) => client.clone(),
             None => {
                 self.listen(&mut options, (number, &uri), &seeds);
                 self.examine_later(options.hosts.clone(), number);
-                made(options, &asked, &self.tls_files).await?
+                made(options, &self.tls_files).await?
             }
         };
         let connection = ConnectedClient {
             client,
-            is_own,
+            is_own: self.options.client.is_none(),
             number,
             runtime: Handle::current().id(),
             uri,
             seeds,
             connect_timeout,
         };
-        // Calls that another runtime has in flight by the previous client keep it open.
+        // The calls of another runtime that are in flight keep the previous client open.
         *lock(&self.connection) = Some(connection.clone());
         self.clients.send_replace(number);
         Ok(connection)
@@ -172,26 +179,19 @@ impl Deployment {
         connection.filter(|connection| connection.runtime == runtime)
     }
 
-    /// Asks the primary that a client found whether it belongs to the known deployment. Nothing
-    /// else is sent to it before.
+    /// Checks that the primary which a client found belongs to the known deployment. Nothing else is
+    /// sent to the primary before.
     pub(super) async fn verify(
         self: &Arc<Self>,
         connection: &ConnectedClient,
     ) -> Result<(), SendError> {
-        let ConnectedClient {
-            client,
-            is_own,
-            number,
-            uri,
-            seeds,
-            ..
-        } = connection;
-        let admin = client.database("admin");
+        let (seeds, uri, number) = (&connection.seeds, &connection.uri, connection.number);
+        let admin = connection.client.database("admin");
         let hello = admin.run_command(home::question());
         let hello = hello.selection_criteria(primary()).into_future();
-        let hello = match is_own {
+        let hello = match connection.is_own {
             true => hello.await,
-            // Its own timeout may be longer than the caller waits.
+            // The client's own timeout may be longer than the caller waits.
             false => {
                 let limit = self.operation_timeout() * 9 / 10;
                 let hello = tokio::time::timeout(limit, hello).await;
@@ -209,33 +209,29 @@ impl Deployment {
         let primary = home::address(&hello);
         let (is_new, again) = {
             let home = lock(&self.home);
-            (home.is_new(uri), home.has(*number))
+            (home.is_new(uri), home.has(number))
         };
         let compared = self.compare(seeds, (&found, &primary), is_new).await;
         let (set, id) = (found.set.clone(), found.id.clone());
-        let admitted = {
-            let mut home = lock(&self.home);
-            match compared {
-                Ok(()) => home.admit(*number, uri, (found, &primary)),
-                Err(why) => {
-                    home.refuse(uri, &why);
-                    Err(why)
-                }
-            }
+        let admitted = match compared {
+            Ok(()) => lock(&self.home).admit(number, uri, (found, &primary)),
+            Err(why) => lock(&self.home).refuse(uri, why),
         };
-        let Err(why) = admitted else {
-            if !again {
-                self.keep_comparing(connection, &primary);
-            }
-            self.note_product(lookalike::by_hello(&hello));
-            self.note_primary((set, id), StoreKind::of_hello(&hello));
-            return Ok(());
-        };
-        self.discard(|connection| connection.number == *number);
-        Err(SendError::Elsewhere(why))
+        if let Err(why) = admitted {
+            self.discard(|connection| connection.number == number);
+            return Err(SendError::Elsewhere(why));
+        }
+        if !again {
+            self.keep_comparing(connection, &primary);
+        }
+        self.note_product(lookalike::by_hello(&hello));
+        self.note_primary((set, id), StoreKind::of_hello(&hello));
+        Ok(())
     }
 
-    /// Records whether a server answered a call; returns true if none has answered for too long.
+    /// Records whether a server answered a call. Returns true if none has answered for a lease
+    /// duration. The client must then be replaced, because it reads certificate files and resolves
+    /// names only once.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
         let mut since = lock(&self.unanswered_since);
         if answered {
@@ -243,15 +239,15 @@ impl Deployment {
             return false;
         }
         let now = leasehold_clock::boot_now();
-        let given_up = now.since(*since.get_or_insert(now)) >= self.timings().lease_duration();
-        if given_up {
-            *since = None;
-        }
-        given_up
+        let began = *since.get_or_insert(now);
+        let lease_duration = self.timings().lease_duration();
+        since
+            .take_if(|_| now.since(began) >= lease_duration)
+            .is_some()
     }
 
-    /// Discards an unusable connection if the connection string has changed or if it is `useless`,
-    /// since certificates and addresses can change behind an unchanged string.
+    /// Discards a failed client if its connection string has changed, or if it is `useless`, because
+    /// certificates and addresses can change while the string stays.
     pub(super) async fn renew_connection(&self, useless: bool) {
         let Some(known) = self.current() else {
             return;
@@ -266,16 +262,11 @@ impl Deployment {
         }
     }
 
-    /// Closes the current connection if the condition is true; returns true if it was.
+    /// Closes the current client if the condition is true; returns true if it was.
     pub(super) fn discard(&self, condition: impl FnOnce(&ConnectedClient) -> bool) -> bool {
         let discarded = lock(&self.connection).take_if(|connection| condition(connection));
-        match discarded {
-            Some(connection) => {
-                tokio::spawn(connection.close());
-                true
-            }
-            None => false,
-        }
+        let closing = discarded.map(|connection| tokio::spawn(connection.close()));
+        closing.is_some()
     }
 
     pub(in crate::store::mongo) async fn client_options(
@@ -285,8 +276,8 @@ impl Deployment {
         let parsed = ConnectionUri::parse(uri)?;
         let mut options = self.resolved(&parsed).await?;
         if options.load_balanced == Some(true) {
-            // The record of the host sets it, because the string cannot.
-            return Err(UriProblem::load_balanced().into());
+            // The SRV record of the host sets the option; the string cannot.
+            return Err(UriProblem::Refused("loadBalanced", LOAD_BALANCED).into());
         }
         let timeout = self.operation_timeout();
         if options.app_name.is_none() {
@@ -310,7 +301,7 @@ impl Deployment {
     }
 
     async fn resolved(&self, parsed: &ConnectionUri) -> Result<ClientOptions, SendError> {
-        let options = ClientOptions::parse(parsed.driver()).into_future();
+        let options = ClientOptions::parse(parsed.driver.clone()).into_future();
         let Some(record) = parsed.record() else {
             return Ok(options.await?);
         };
@@ -319,7 +310,15 @@ impl Deployment {
             Some(Err(error)) if !matches!(*error.kind, ErrorKind::DnsResolve { .. }) => {
                 Err(error.into())
             }
-            Some(Err(_)) | None => Err(record_unresolved(record)),
+            // The driver's error lacks the name.
+            Some(Err(_)) | None => {
+                let why = format!(
+                    "cannot resolve the SRV record of {record}: check the MongoDB URI and the name \
+                     service"
+                );
+                let kind = "connection failed";
+                Err(SendError::unsent(kind, why, RetryPolicy::WaitForServer))
+            }
         }
     }
 
@@ -363,16 +362,12 @@ impl Deployment {
     }
 
     fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64, uri: &str) {
-        let (before, now) = (&event.previous_description, &event.new_description);
-        let (before, kind) = (before.server_type(), now.server_type());
-        let (was, kind) = (
-            StoreKind::of_server(before).is_some(),
-            StoreKind::of_server(kind),
-        );
-        let is = kind.is_some();
+        let now = &event.new_description;
+        let was = StoreKind::of_server(event.previous_description.server_type()).is_some();
+        let kind = StoreKind::of_server(now.server_type());
         let (is_home, is_refused) = {
             let mut home = lock(&self.home);
-            if was && !is {
+            if was && kind.is_none() {
                 home.doubt(client);
             }
             (home.has(client), home.is_refused(uri))
@@ -390,17 +385,14 @@ impl Deployment {
         }
     }
 
-    /// Records the set's name and, if known, its id.
+    /// Records the primary's set, with its id if known.
     pub(super) fn note_primary(
         &self,
         (set, id): (Option<String>, Option<String>),
         kind: StoreKind,
     ) {
-        let before = self
-            .info
-            .borrow()
-            .clone()
-            .filter(|before| before.set == set);
+        let before = self.info.borrow().clone();
+        let before = before.filter(|before| before.set == set);
         let info = StoreInfo {
             kind,
             // Monitors do not ask for the id.
@@ -410,5 +402,22 @@ impl Deployment {
             collection: self.options.collection.clone(),
         };
         publish(&self.info, Some(info));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_repeated_at_growing_intervals() {
+        let (mut logins, timings) = (Logins::default(), Timings::default());
+        let mut at = |seconds| {
+            let now = BootTime::default() + Duration::from_secs(seconds);
+            logins.is_due(now, timings)
+        };
+        let due: Vec<_> = (0..100).filter(|second| at(*second)).collect();
+        assert_eq!(due, [0, 1, 3, 7, 15, 31, 61, 91]);
+        assert!(at(152) && at(153), "a new refusal starts over");
     }
 }

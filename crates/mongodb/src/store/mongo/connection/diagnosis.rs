@@ -1,14 +1,14 @@
 //! Finds out why connections to a server fail, if the driver's error does not say so.
 //!
-//! The driver resolves the name of a server for each connection, within the time limit of the
-//! connection. A nameserver that does not answer costs 5 s in each look-up, so that no connection
-//! would ever succeed. A name that is slow to resolve therefore lengthens the limit, of the next
-//! clients only: the same limit decides when a frozen server is noticed.
+//! The driver resolves the name of a server within the time limit of each connection, and a
+//! nameserver that does not answer costs 5 s, so that no connection would ever succeed. A slow name
+//! therefore lengthens the limit, for the next clients only, because this limit also decides when a
+//! frozen server is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind};
@@ -22,14 +22,12 @@ use super::super::{lock, outcome};
 use super::Deployment;
 use super::client::ConnectedClient;
 
-/// Maximum extension of the connect timeout for slow look-ups.
 const EXTRA_MAX: Duration = Duration::from_secs(30);
-/// Time after which the name of a server without an answer is examined. Most answer earlier.
+/// Most servers answer earlier.
 const EXAMINED_AFTER: Duration = Duration::from_millis(250);
-/// Time in which a server with too many connections closes a new one.
+/// A server with too many connections closes a new one earlier.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The examinations of one deployment's servers.
 #[derive(Debug, Default)]
 pub(super) struct Examinations {
     running: BTreeSet<String>,
@@ -85,7 +83,6 @@ impl Deployment {
         }
     }
 
-    /// Measures how long the name of a server takes to resolve.
     fn examine_name(self: &Arc<Self>, server: &ServerAddress, client: u64) {
         let ServerAddress::Tcp { host, .. } = server else {
             return;
@@ -98,7 +95,7 @@ impl Deployment {
         tokio::spawn(async move {
             let lookup = tokio::net::lookup_host(&address);
             let (found, took) = servers.look_up(&address, lookup).await;
-            let Some(deployment) = Weak::upgrade(&deployment) else {
+            let Some(deployment) = deployment.upgrade() else {
                 return;
             };
             if let Some(Ok(_)) = found {
@@ -109,7 +106,7 @@ impl Deployment {
         });
     }
 
-    /// Finds out if a server closes connections before it has read anything from them.
+    /// Finds out if a server closes connections before it has read anything.
     fn examine_acceptance(self: &Arc<Self>, server: &ServerAddress) {
         let address = canonical(server);
         let is_known = self.servers.is_full(&address);
@@ -120,23 +117,21 @@ impl Deployment {
         tokio::spawn(async move {
             let closed = closes_at_once(&address);
             let closed = tokio::time::timeout(CLOSED_WITHIN, closed).await;
-            if let Some(deployment) = Weak::upgrade(&deployment) {
-                let is_full = closed.unwrap_or(false);
-                deployment
-                    .servers
-                    .found(&address, is_full.then_some(Cause::Full));
+            if let Some(deployment) = deployment.upgrade() {
+                let cause = closed.unwrap_or(false).then_some(Cause::Full);
+                deployment.servers.found(&address, cause);
                 deployment.end(&address);
             }
         });
     }
 
-    /// Replaces a client whose connections have too little time for a look-up like this one, unless
-    /// it has reached the primary.
+    /// Replaces a client whose connections have too little time for a look-up that takes this long,
+    /// unless the client has reached the primary.
     async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
         let is_used = lock(&self.home).has(client);
-        let is_short = |limit: Duration| limit < took + self.operation_timeout() / 2;
+        let needed = took + self.operation_timeout() / 2;
         let is_too_short = |connection: &ConnectedClient| {
-            connection.number == client && !is_used && is_short(connection.connect_timeout)
+            connection.number == client && !is_used && connection.connect_timeout < needed
         };
         if self.discard(is_too_short) {
             // The next call then need not wait for a whole look-up.
@@ -144,7 +139,7 @@ impl Deployment {
         }
     }
 
-    /// Returns false if the address is being examined already.
+    /// Starts an examination; returns false if one is running.
     fn begin(&self, address: &str) -> bool {
         lock(&self.examinations).running.insert(address.to_owned())
     }
@@ -154,7 +149,6 @@ impl Deployment {
     }
 }
 
-/// Returns true if a server closes a connection on which it was sent nothing.
 async fn closes_at_once(address: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(address).await else {
         return false;

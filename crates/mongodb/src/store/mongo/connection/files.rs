@@ -1,6 +1,5 @@
-//! Reads the connection string and the files that it names; a hanging disk can delay these reads.
-//!
-//! The reads take place outside the event loop, and without the lock of the connection.
+//! Reads the connection string and the files that it names outside the event loop, because their disk
+//! may hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::error::ErrorKind;
 use mongodb::options::ClientOptions;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
 use super::super::servers::Asked;
 use super::super::{lock, tls};
@@ -17,37 +16,29 @@ use super::{Deployment, SendError};
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
-/// Maximum time for the connection string to be read, once one is known.
+/// Time limit for reading the connection string, once one is known.
 const URI_TIME_MAX: Duration = Duration::from_millis(250);
-/// Kind of the failure if the connection string cannot be read.
 const URI_UNAVAILABLE: &str = "MongoDB URI unavailable";
-/// Maximum time for the driver to read the files that a connection string names. A network share
-/// answers in milliseconds.
+/// Time limit for reading the files that a connection string names.
 const FILES_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Reads files on a thread of its own, one at a time.
-#[derive(Debug, Clone)]
-pub(super) struct FileReader(Arc<Semaphore>);
-
-impl Default for FileReader {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
-    }
-}
+#[derive(Debug, Clone, Default)]
+pub(super) struct FileReader(Arc<Mutex<()>>);
 
 impl FileReader {
-    /// Returns the result of work that reads files, or `None` if it takes longer than `limit`. The
-    /// work then continues, and later work waits for it: at most one thread waits for a disk.
+    /// Returns the result of work that reads files; `None` if it takes longer than `limit`. The work
+    /// then continues, and later work waits for it, so that at most one thread waits for a disk.
     async fn read<T: Send + 'static>(
         &self,
         limit: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let read = async {
-            let permit = Arc::clone(&self.0).acquire_owned().await.ok()?;
-            #[allow(clippy::disallowed_methods, reason = "it ends with the work")]
+            let turn = Arc::clone(&self.0).lock_owned().await;
+            #[allow(clippy::disallowed_methods, reason = "it ends when the files are read")]
             let done = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
+                let _turn = turn;
                 work()
             });
             match done.await {
@@ -63,28 +54,24 @@ impl FileReader {
     }
 }
 
-/// The connection string, as it was last read.
 #[derive(Default)]
 pub(super) struct LastUri {
+    /// The connection string, as it was last read.
     text: Option<String>,
     was_asked: bool,
-    /// Start of the first read that has not been answered.
+    /// Start of the first unanswered read.
     unread_since: Option<BootTime>,
 }
 
 impl Deployment {
-    /// Reads the connection string. If its disk hangs, returns the string that was last read.
+    /// Reads the connection string. While its disk hangs, returns the last string.
     pub(in crate::store::mongo) async fn uri(&self) -> Result<String, SendError> {
         let began = leasehold_clock::boot_now();
-        let known = {
-            let mut last = lock(&self.last_uri);
-            if !std::mem::replace(&mut last.was_asked, true) {
-                drop(last);
-                // Nothing depends on the event loop before the first call.
-                return self.noted((self.options.uri)());
-            }
-            last.text.clone()
-        };
+        if !std::mem::replace(&mut lock(&self.last_uri).was_asked, true) {
+            // Nothing depends on the event loop before the first call.
+            return self.noted((self.options.uri)());
+        }
+        let known = lock(&self.last_uri).text.clone();
         let limit = match known {
             Some(_) => URI_TIME_MAX,
             None => self.operation_timeout(),
@@ -110,7 +97,7 @@ impl Deployment {
         read.map_err(|why| SendError::unsent(URI_UNAVAILABLE, why, RetryPolicy::Reconfigure))
     }
 
-    /// Adds to a failure that the connection string may be out of date.
+    /// Adds a hint to a failure if the connection string may be outdated.
     pub(super) fn with_unread_uri(&self, mut failure: Failure) -> Failure {
         let has_text = lock(&self.last_uri).text.is_some();
         let why = self.unread();
@@ -121,7 +108,7 @@ impl Deployment {
         failure
     }
 
-    /// Returns why the connection string cannot be read, if its disk hangs.
+    /// Describes the read that hangs; empty if there is none.
     fn unread(&self) -> String {
         let Some(since) = lock(&self.last_uri).unread_since else {
             return String::new();
@@ -133,17 +120,17 @@ impl Deployment {
     }
 }
 
-/// Creates a client with these options. The driver then reads the files that they name.
+/// Creates a client, for which the driver reads the files that the options name.
 pub(super) async fn made(
     mut options: ClientOptions,
-    asked: &Asked,
     reader: &FileReader,
 ) -> Result<Client, SendError> {
     adapt_login(&mut options);
-    if asked.files.is_empty() {
+    let named = Asked::of(&options).files;
+    if named.is_empty() {
         return Ok(Client::with_options(options)?);
     }
-    let files = asked.files.clone();
+    let files = named.clone();
     let made = reader.read(FILES_TIME_MAX, move || {
         let refused = |why| SendError::unsent(tls::REFUSED, why, RetryPolicy::Reconfigure);
         if let Some(why) = tls::unreadable(&files) {
@@ -155,7 +142,7 @@ pub(super) async fn made(
         })
     });
     made.await.unwrap_or_else(|| {
-        let why = tls::unread(&asked.files);
+        let why = tls::unread(&named);
         Err(SendError::unsent(tls::UNREAD, why, RetryPolicy::Retry))
     })
 }

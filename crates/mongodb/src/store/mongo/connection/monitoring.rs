@@ -6,25 +6,24 @@ use mongodb::options::{ClientOptions, ServerMonitoringMode};
 
 use leasehold_core::election::Timings;
 
-/// The driver's minimum interval.
+/// The driver's minimum.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// With more frequent renewals, checks at their pace would cost more than reports.
+/// Checks at the pace of more frequent renewals would cost more than reports.
 const RENEWALS_MIN: Duration = Duration::from_secs(1);
 
-/// How a client learns of the state of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::mongo) enum Monitoring {
-    /// Each server reports a change immediately, and is asked for its round-trip time. This takes
-    /// two connections to each server, which a long-lived process can afford.
+    /// Each server reports a change immediately, over a second connection, which a long-lived process
+    /// can afford.
     Reports,
     /// Each server is asked at an interval, and after an error. Most processes that use locks end
-    /// within a second, and creating connections is most of what they cost a server.
+    /// within a second, and connections are most of what they cost a server.
     Checks,
 }
 
 impl Monitoring {
-    /// Returns the monitoring for a contender for a lock. An election is noticed by the first call
-    /// that fails, or up to a renewal later.
+    /// Returns the monitoring for locks. A contender notices an election when a call fails, or up to a
+    /// renewal later.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,
@@ -32,11 +31,10 @@ impl Monitoring {
         }
     }
 
-    /// Sets the options of a client, for a configured heartbeat.
     pub(super) fn apply(self, options: &mut ClientOptions, heartbeat: Duration, timings: &Timings) {
         let (mode, interval) = match self {
-            // Without the mode, elections are noticed up to a heartbeat later if the environment
-            // looks like a cloud function's (`K_SERVICE`, …).
+            // The driver's default mode polls if the environment looks like a cloud function's
+            // (`K_SERVICE`, …).
             Self::Reports => (ServerMonitoringMode::Stream, heartbeat),
             Self::Checks => {
                 let interval = heartbeat.min(timings.renew_interval()).max(INTERVAL_MIN);

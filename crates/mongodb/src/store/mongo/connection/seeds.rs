@@ -1,9 +1,8 @@
-//! Compares the servers that one connection string names: all must belong to one deployment.
-//! Otherwise two candidates with this string could lead, each on the deployment that answered it
-//! first.
+//! Checks that all servers which a connection string names belong to one deployment. Otherwise two
+//! candidates with this string could lead, each on the deployment that answered it first.
 //!
-//! The monitors of a client report on the members of its set. A named server that is not a member is
-//! asked directly: before the first call, and then once per `lease_duration`.
+//! The monitors of a client report on the members of its set. Other named servers are asked directly,
+//! before the first call and then once per `lease_duration`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,7 +17,6 @@ use tokio::sync::watch;
 
 use super::super::home::{self, canonical};
 use super::super::lock;
-use super::super::servers::Asked;
 use super::client::ConnectedClient;
 use super::files::{FileReader, made};
 use super::{Deployment, SendError};
@@ -28,13 +26,13 @@ use leasehold_core::election::BootTime;
 
 /// The servers that a connection string names, and what they reported.
 pub(super) struct Seeds {
-    /// The addresses, and their canonical form.
+    /// Each address with its canonical form.
     named: Vec<(ServerAddress, String)>,
     options: ClientOptions,
     tls_files: FileReader,
     /// True if the monitors of the client report on the members of its set.
     monitored: bool,
-    /// The last reply of each server; `None` if it was never reached.
+    /// The last reply of each server; `None` if an attempt failed before the first reply.
     seen: watch::Sender<BTreeMap<String, Option<HelloIdentity>>>,
 }
 
@@ -50,7 +48,7 @@ struct HelloIdentity {
 #[derive(Debug, PartialEq, Eq)]
 enum Relation {
     Same,
-    /// Not part of a deployment at the moment, or never used with this connection string.
+    /// Not part of a deployment now, or never used with this connection string.
     Unused,
     /// The id of its set is needed.
     Unclear,
@@ -118,21 +116,25 @@ impl Seeds {
         named.filter(move |(_, address)| several && address != primary)
     }
 
-    fn relation(&self, address: &str, home: &DeploymentId, primary: &str) -> Option<Relation> {
-        self.relation_in(self.set(), address, home, primary)
-    }
-
-    /// Compares a server that has replied with the deployment of the primary.
-    fn relation_in(
+    /// Compares a server with the deployment of the primary; `None` if it has not replied.
+    fn relation(
         &self,
-        asked: Option<&str>,
         address: &str,
-        home: &DeploymentId,
-        primary: &str,
+        (home, primary): (&DeploymentId, &str),
+        asked: Option<&str>,
     ) -> Option<Relation> {
         let seen = self.seen.borrow();
         let reply = seen.get(address)?.as_ref()?;
         Some(reply.relation(home, primary, asked))
+    }
+
+    fn is_unclear(&self, address: &str, home: &DeploymentId, primary: &str) -> bool {
+        self.relation(address, (home, primary), self.set()) == Some(Relation::Unclear)
+    }
+
+    /// Returns true if the monitors of the client report on a server.
+    fn is_monitored(&self, address: &str, home: &DeploymentId) -> bool {
+        self.monitored && home.members.contains(address)
     }
 
     /// Returns the named servers of other deployments with their descriptions. The driver uses only
@@ -144,15 +146,14 @@ impl Seeds {
         asked: Option<&str>,
     ) -> impl Iterator<Item = (String, String)> {
         self.others(primary).filter_map(move |(_, address)| {
-            match self.relation_in(asked, address, home, primary)? {
+            match self.relation(address, (home, primary), asked)? {
                 Relation::Other(what) => Some((address.escape_debug().to_string(), what)),
                 Relation::Same | Relation::Unused | Relation::Unclear => None,
             }
         })
     }
 
-    /// Returns the first server of another deployment that this client may use, described for
-    /// humans.
+    /// Describes the first server of another deployment that this client may use.
     fn stranger(&self, home: &DeploymentId, primary: &str) -> Option<String> {
         let (address, what) = self.strangers(home, primary, self.set()).next()?;
         let home = home.describe();
@@ -168,7 +169,7 @@ impl Seeds {
         let _ = seen.wait_for(all).await;
     }
 
-    /// Asks one server what it is, on a connection of its own without a login.
+    /// Asks a server for its identity, on a connection of its own without a login.
     async fn ask(&self, server: &ServerAddress, deadline: BootTime) {
         match self.asked(server, deadline).await {
             Some(hello) => self.replied(server, &hello),
@@ -176,9 +177,8 @@ impl Seeds {
         }
     }
 
-    /// Returns the reply to `hello`, unless the deadline passes before.
     async fn asked(&self, server: &ServerAddress, deadline: BootTime) -> Option<Document> {
-        // The driver would try a server that refuses connections again until the deadline.
+        // The driver would retry a refused connection until the deadline.
         if let ServerAddress::Tcp { .. } = server {
             let reached = TcpStream::connect(server.to_string());
             tokio::time::timeout(left(deadline), reached)
@@ -195,8 +195,7 @@ impl Seeds {
             .server_selection_timeout(left(deadline))
             .server_monitoring_mode(ServerMonitoringMode::Poll)
             .build();
-        let asked = Asked::of(&options);
-        let client = made(options, &asked, &self.tls_files);
+        let client = made(options, &self.tls_files);
         let client = tokio::time::timeout(left(deadline), client).await;
         let client = client.ok()?.ok()?;
         let any = SelectionCriteria::Predicate(Arc::new(|_| true));
@@ -210,8 +209,7 @@ impl Seeds {
     /// Asks the servers that no monitor reports on, and servers whose reports are ambiguous.
     async fn ask_others(&self, home: &DeploymentId, primary: &str, deadline: BootTime) {
         let unknown = self.others(primary).filter(|(_, address)| {
-            !(self.monitored && home.members.contains(address))
-                || self.relation(address, home, primary) == Some(Relation::Unclear)
+            !self.is_monitored(address, home) || self.is_unclear(address, home, primary)
         });
         join_all(unknown.map(|(server, _)| self.ask(server, deadline))).await;
     }
@@ -230,44 +228,36 @@ impl HelloIdentity {
     /// set `asked`, so other servers are harmless.
     fn relation(&self, home: &DeploymentId, primary: &str, asked: Option<&str>) -> Relation {
         let mine = &self.deployment;
-        let other = |what: String| match asked {
-            Some(asked) if mine.set.as_deref() != Some(asked) => Relation::Unused,
-            Some(_) | None => Relation::Other(what),
+        let is_used = asked.is_none() || mine.set.as_deref() == asked;
+        let other = |what: String| match is_used {
+            true => Relation::Other(what),
+            false => Relation::Unused,
         };
         match (&home.set, &mine.set) {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
-            // A member that is starting, was removed, or runs alone for maintenance. The driver never
-            // uses a standalone server if the string names several servers.
+            // A member that is starting, was removed, or runs alone for maintenance. If the string
+            // names several servers, the driver never uses a standalone one.
             (Some(_), None) => Relation::Unused,
-            (Some(home_set), Some(set))
-                if home_set == set
-                    && !home.members.is_disjoint(&mine.members)
-                    && !home.has_other_id(mine) =>
-            {
-                let is_clear = match (&home.id, &mine.id) {
-                    (Some(_), Some(_)) => true,
-                    // A member names the primary, unless it has not applied the newest
-                    // configuration.
-                    _ => !self.is_writable && mine.members.contains(primary),
-                };
-                match is_clear {
+            (Some(_), Some(_)) if home.is_same(mine) => {
+                let has_ids = home.id.is_some() && mine.id.is_some();
+                // A member names the primary, unless it has not applied the newest configuration.
+                match has_ids || !self.is_writable && mine.members.contains(primary) {
                     true => Relation::Same,
                     false => Relation::Unclear,
                 }
             }
-            (_, Some(set)) if home.set.as_ref() == Some(set) => {
-                other(format!("part of another {}", mine.describe()))
+            (_, Some(_)) => {
+                let another = if home.set == mine.set { "another " } else { "" };
+                other(format!("part of {another}{}", mine.describe()))
             }
-            (_, Some(_)) => other(format!("part of {}", mine.describe())),
         }
     }
 }
 
 impl Deployment {
-    /// Returns the servers that these options name. A new client of the same servers continues with
-    /// their earlier replies: a server that was seen in another deployment may be too slow to answer
-    /// this client in time.
+    /// Returns the servers that these options name. A new client of known servers keeps their earlier
+    /// replies, because a server of another deployment may be too slow to answer this client in time.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));
@@ -278,9 +268,8 @@ impl Deployment {
         Arc::clone(seeds)
     }
 
-    /// Checks that all servers of the connection string belong to the deployment of its primary.
-    /// `is_new` is true before the first call of a process, which waits for the other servers. The
-    /// error is a message for humans that names a server of another deployment.
+    /// Checks that all servers of the connection string belong to the deployment of its primary, and
+    /// first waits for their replies if `is_new`. The error describes a server of another deployment.
     pub(super) async fn compare(
         &self,
         seeds: &Seeds,
@@ -288,26 +277,26 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A server that does not answer by this deadline is compared later, once it answers.
-            // The rest of the timeout is for the first call.
+            // A server that does not answer by this deadline is compared once it answers. The rest of
+            // the timeout is for the first call.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
-            let monitored = seeds.others(primary).map(|(_, address)| address.as_str());
-            let is_monitored = |address: &&str| seeds.monitored && home.members.contains(*address);
-            let monitored: Vec<_> = monitored.filter(is_monitored).collect();
+            let others = seeds.others(primary).map(|(_, address)| address.as_str());
+            let monitored: Vec<_> = others
+                .filter(|address| seeds.is_monitored(address, home))
+                .collect();
             let monitors = tokio::time::timeout(left(deadline), seeds.reported(&monitored));
             let (_, ()) = tokio::join!(monitors, seeds.ask_others(home, primary, deadline));
-            // Now the reports of the monitors may be ambiguous.
-            let is_unclear =
-                |address: &&str| seeds.relation(address, home, primary) == Some(Relation::Unclear);
-            if monitored.iter().any(is_unclear) {
+            // The monitors' reports lack the id of the set.
+            let mut monitored = monitored.into_iter();
+            if monitored.any(|address| seeds.is_unclear(address, home, primary)) {
                 seeds.ask_others(home, primary, deadline).await;
             }
         }
         seeds.stranger(home, primary).map_or(Ok(()), Err)
     }
 
-    /// Asks all servers of the connection string, and returns those outside of the primary's
-    /// deployment, with their descriptions.
+    /// Asks all servers of the connection string, and returns those outside of the primary's deployment
+    /// with their descriptions.
     pub(in crate::store::mongo) async fn strangers(
         self: &Arc<Self>,
         hello: &Document,
@@ -320,7 +309,7 @@ impl Deployment {
         Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
-    /// Repeats the comparison as long as the client is in use: a server that did not answer may come
+    /// Repeats the comparison while the client is in use, because a server that did not answer may come
     /// back as part of another deployment.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
@@ -329,11 +318,11 @@ impl Deployment {
         }
         let (deployment, number) = (Arc::downgrade(self), connection.number);
         let primary = primary.to_owned();
-        let timings = self.current_timings();
+        let timings = self.timings.subscribe();
         let limit = self.connect_timeout();
         let mut seen = seeds.seen.subscribe();
         tokio::spawn(async move {
-            while let Some(home) = in_use(&deployment, number).await {
+            while let Some(home) = in_use(&deployment, number) {
                 if seeds.stranger(&home, &primary).is_some() {
                     if let Some(deployment) = deployment.upgrade() {
                         // The next call verifies the primary, and is refused.
@@ -359,7 +348,7 @@ fn left(deadline: BootTime) -> Duration {
 }
 
 /// Returns the deployment of a client; `None` if the client was replaced or must be verified again.
-async fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<DeploymentId> {
+fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<DeploymentId> {
     let deployment = deployment.upgrade()?;
     let current = lock(&deployment.connection).as_ref().map(|c| c.number);
     current.filter(|number| *number == client)?;

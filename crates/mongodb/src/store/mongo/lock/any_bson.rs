@@ -80,7 +80,7 @@ proptest! {
 }
 
 fn assert_lock_or_foreign(stored: &Document) {
-    super::super::history::history(stored);
+    super::super::display::history(stored);
     if let FoundLock::Lock(lock) = document::read(stored) {
         let schema = stored.get_i32("schema").map(i64::from);
         let schema = schema.or_else(|_| stored.get_i64("schema"));

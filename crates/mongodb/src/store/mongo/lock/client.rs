@@ -43,7 +43,7 @@ impl LockClient {
         news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (MongoLockStore, watch::Receiver<Option<StoreInfo>>) {
         let deployment = self.of_this_runtime();
-        let info = deployment.info();
+        let info = deployment.info.subscribe();
         (MongoLockStore::over(deployment, true, name, news), info)
     }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 
-use super::super::display::{named, shown, text};
+use super::super::display::{PastHolder, history, list, named, shown, text};
 use super::super::document::{self, LOCK_KIND, date};
-use super::super::history::{PastHolder, history, list};
 use super::super::lock::read as read_lock;
 use super::super::roll_call::{self, RollCall};
 use super::name_of;

@@ -1,15 +1,15 @@
-//! Tests whether the collection accepts the documents of leases and locks, and keeps them.
+//! Checks that the collection accepts the documents of leases and locks, and keeps them.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
+use super::StoreProbe;
 use super::description::text;
-use super::{StoreProbe, lacks_right};
 use crate::store::Failure;
 use crate::store::mongo::connection::SendError;
-use crate::store::mongo::history::list;
+use crate::store::mongo::display::list;
 use crate::store::mongo::{document, lock, now, outcome, primary, refusals};
 use leasehold_core::election::{
     Acquisition, Claim, Declared, Identity, Operation, Revision, Session, Token,
@@ -19,19 +19,9 @@ use leasehold_core::election::{
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const DURATION: Declared = Declared { millis: 24_000 };
 
-/// The indexes of a collection, as far as the user may list them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Indexes {
-    /// None of them harms leasehold.
-    Harmless,
-    /// The user lacks the right `listIndexes`.
-    Unknown,
-}
-
 impl StoreProbe {
-    /// Writes leases and a lock in a transaction and aborts it: validators, unique indexes,
-    /// collations, views and capped collections refuse them there as they refuse a candidate.
-    /// Nothing is stored, and nothing of others is changed.
+    /// Writes leases and a lock in a transaction and aborts it. Validators, unique indexes, collations,
+    /// views and capped collections refuse them there as they refuse a candidate.
     ///
     /// # Errors
     /// If the collection refuses the documents.
@@ -51,39 +41,29 @@ impl StoreProbe {
         })
     }
 
-    /// Lists the indexes of the collection.
+    /// Lists the indexes of the collection. Needs the right `listIndexes`.
     ///
     /// # Errors
     /// If one of them deletes documents, or refuses two leases with a value in common.
-    pub async fn indexes(&self) -> Result<Indexes, Failure> {
+    pub async fn indexes(&self) -> Result<(), Failure> {
         let collection = self.collection().await?;
-        let database = collection
-            .client()
-            .database(&self.deployment.options.database);
+        let database = &self.deployment.options.database;
+        let database = collection.client().database(database);
         let command = doc! { "listIndexes": collection.name() };
         let reply = database.run_command(command).selection_criteria(primary());
         let reply = match reply.await {
             Ok(reply) => reply,
             Err(error) if outcome::code(&error) == Some(NAMESPACE_NOT_FOUND) => {
-                return Ok(Indexes::Harmless);
+                return Ok(());
             }
-            Err(error) => {
-                let failure = self.described(&error);
-                return match lacks_right(&failure) {
-                    true => Ok(Indexes::Unknown),
-                    false => Err(failure),
-                };
-            }
+            Err(error) => return Err(self.described(&error)),
         };
         // A collection has at most 64 indexes, which are fewer than a first batch.
         let cursor = reply.get_document("cursor").cloned().unwrap_or_default();
         let indexes = list(&cursor, "firstBatch")
             .iter()
             .filter_map(Bson::as_document);
-        match indexes.filter_map(harm).next() {
-            Some(failure) => Err(failure),
-            None => Ok(Indexes::Harmless),
-        }
+        indexes.filter_map(harm).next().map_or(Ok(()), Err)
     }
 
     async fn tried(&self) -> Result<(), SendError> {
@@ -97,7 +77,7 @@ impl StoreProbe {
         let name = format!("leasehold check {}", ObjectId::new().to_hex());
         let identity = &self.deployment.options.identity;
         let tried = write_all(&collection, &mut session, &name, identity).await;
-        // The server aborts a transaction by itself if this is not answered.
+        // If this fails, the server aborts the transaction by itself.
         let _ = session.abort_transaction().await;
         Ok(tried?)
     }
@@ -142,15 +122,13 @@ async fn write_all(
 fn harm(index: &Document) -> Option<Failure> {
     let name = refusals::shown_index(&text(index, "name"));
     let is_unique = index.get_bool("unique").unwrap_or(false);
-    let has_id = index
-        .get_document("key")
-        .is_ok_and(|key| key.contains_key("_id"));
+    let key = index.get_document("key");
+    let has_id = key.is_ok_and(|key| key.contains_key("_id"));
     let (kind, detail) = if index.contains_key("expireAfterSeconds") {
+        let why = "the token of a deleted lease or lock starts again at 1";
         (
             "a TTL index of the collection deletes documents",
-            format!(
-                "drop the index {name}: the token of a deleted lease or lock starts again at 1"
-            ),
+            format!("drop the index {name}: {why}"),
         )
     } else if is_unique && !has_id {
         (

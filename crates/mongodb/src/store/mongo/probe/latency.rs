@@ -1,4 +1,4 @@
-//! Measurements of calls that change nothing.
+//! Measures the latency of calls that change nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,52 +12,40 @@ use crate::store::Failure;
 use crate::store::mongo::follow;
 use leasehold_core::election::BootTime;
 
-/// Maximum number of samples. More would not change the percentiles that a person reads.
+/// More samples would not change the percentiles that a human reads.
 const SAMPLES_MAX: usize = 100;
-/// Maximum time of one measurement, apart from its last call. A distant server allows fewer samples,
-/// but at least one.
+/// Time limit of one measurement, apart from its last call.
 pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
-/// Maximum number of positions of the change stream that are awaited. Each costs a write to the
-/// server's log.
+/// Maximum number of positions of a change stream that are awaited. Each one costs a log entry.
 const POSITIONS_MAX: usize = 10;
-/// How long the server holds a getMore without events while positions are measured.
+/// Time for which the server holds a getMore without events.
 const AWAIT: Duration = Duration::from_millis(1);
 
 /// The measured durations of one kind of call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
-    /// In ascending order; never empty.
-    sorted: Vec<Duration>,
+    /// The number of calls, at least one.
+    pub count: usize,
+    /// The duration that half of the calls did not exceed.
+    pub p50: Duration,
+    /// The duration that 99 of 100 calls did not exceed; with fewer calls, the longest.
+    pub p99: Duration,
 }
 
 impl Latencies {
     fn of(mut measured: Vec<Duration>) -> Self {
         measured.sort_unstable();
-        Self { sorted: measured }
-    }
-
-    /// Returns the number of calls.
-    pub fn count(&self) -> usize {
-        self.sorted.len()
-    }
-
-    /// Returns the duration that half of the calls did not exceed.
-    pub fn p50(&self) -> Duration {
-        self.at(50)
-    }
-
-    /// Returns the duration that 99 of 100 calls did not exceed; with fewer calls, the longest.
-    pub fn p99(&self) -> Duration {
-        self.at(99)
-    }
-
-    fn at(&self, percent: usize) -> Duration {
-        let rank = (self.sorted.len() * percent).div_ceil(100).max(1);
-        self.sorted.get(rank - 1).copied().unwrap_or_default()
+        let count = measured.len();
+        let at = |percent: usize| {
+            let rank = (count * percent).div_ceil(100).max(1);
+            measured.get(rank - 1).copied().unwrap_or_default()
+        };
+        let (p50, p99) = (at(50), at(99));
+        Self { count, p50, p99 }
     }
 }
 
-/// Repeats a call, `samples_max` times and for [`MEASURED_MAX`] at most.
+/// Repeats a call at least once, and up to `samples_max` times in [`MEASURED_MAX`].
 async fn repeated(
     samples_max: usize,
     mut call: impl AsyncFnMut() -> Result<Duration, Failure>,
@@ -85,9 +73,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures writes that a majority acknowledges, by linearizable reads: for each of them the
-    /// primary writes an empty entry into its log and waits until a majority has it. No document is
-    /// written.
+    /// Measures writes that a majority acknowledges, by linearizable reads: for each one the primary
+    /// writes an empty entry into its log and waits until a majority has it.
     ///
     /// # Errors
     /// If the server refuses the read, as a standalone server does.
@@ -100,8 +87,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures the time from sending a write until a change stream is past it. The write is the
-    /// empty log entry of [`StoreProbe::majority_writes`].
+    /// Measures the time until a change stream is past a write, which is the empty log entry of
+    /// [`StoreProbe::majority_writes`].
     ///
     /// # Errors
     /// If the stream cannot be opened, or its position cannot be read.
@@ -111,7 +98,7 @@ impl StoreProbe {
         let opened = opening.max_await_time(AWAIT).await;
         let mut stream = opened.map_err(|error| self.described(&error))?;
         repeated(POSITIONS_MAX, async || {
-            // The log entry of the write, once it is known.
+            // The position of the write, once it is known.
             let written = AtomicU64::new(u64::MAX);
             let sent = leasehold_clock::boot_now();
             let write = async {
@@ -124,7 +111,10 @@ impl StoreProbe {
                     let next = stream.next_if_any().await;
                     next.map_err(|error| self.described(&error))?;
                     let at = stream.resume_token().as_ref().and_then(position);
-                    let at = at.ok_or_else(unreadable)?;
+                    let at = at.ok_or_else(|| {
+                        let why = "the server does not show the position of a change stream";
+                        Failure::new(why, "")
+                    })?;
                     positions.push((at, since(sent)));
                     let written = written.load(Ordering::Relaxed);
                     if at >= written {
@@ -139,8 +129,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Sends a linearizable read for the lease document. Returns the position of the empty log entry
-    /// that the server wrote for it; 0 if the reply does not show it.
+    /// Sends a linearizable read. Returns the position of its empty log entry; 0 if the reply does not
+    /// show it.
     async fn linearizable(&self) -> Result<u64, Failure> {
         let collection = self.collection().await?;
         let (name, concern) = (self.lease.as_str(), ReadConcern::linearizable());
@@ -150,19 +140,12 @@ impl StoreProbe {
     }
 }
 
-fn unreadable() -> Failure {
-    Failure::new(
-        "the server does not show the position of a change stream",
-        "",
-    )
-}
-
-/// Returns the position in the log of this time.
+/// Returns the log position of an operation time.
 fn position_of(time: Timestamp) -> u64 {
     u64::from(time.time) << 32 | u64::from(time.increment)
 }
 
-/// Returns the log position that a resume token begins with: the type of a timestamp and its eight
+/// Returns the log position at the start of a resume token: the type of a timestamp and its eight
 /// bytes, in hexadecimal digits.
 fn position(token: &ResumeToken) -> Option<u64> {
     const TIMESTAMP: &str = "82";
@@ -184,12 +167,12 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_sorted_durations() {
         let hundred = latencies(100);
-        assert_eq!(hundred.p50(), Duration::from_millis(50));
-        assert_eq!(hundred.p99(), Duration::from_millis(99));
+        assert_eq!(hundred.p50, Duration::from_millis(50));
+        assert_eq!(hundred.p99, Duration::from_millis(99));
         let three = latencies(3);
-        assert_eq!(three.p50(), Duration::from_millis(2));
-        assert_eq!(three.p99(), Duration::from_millis(3));
-        assert_eq!(latencies(1).p99(), Duration::from_millis(1));
+        assert_eq!(three.p50, Duration::from_millis(2));
+        assert_eq!(three.p99, Duration::from_millis(3));
+        assert_eq!(latencies(1).p99, Duration::from_millis(1));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn i1_candidates_with_one_string_use_one_deployment() {
     assert_eq!(compared, 168);
 }
 
-/// Such a server is asked for its id before the first call.
+/// The client asks these servers for their ids before the first call.
 #[test]
 fn i1_a_writable_server_without_an_id_is_never_taken_for_a_member() {
     for (x, y) in all()
@@ -193,11 +193,11 @@ fn with(mut hello: Document, more: Document) -> Document {
     hello
 }
 
-/// Judgement of a named server, without `replicaSet` and with that of the primary.
+/// The verdict on a named server, without `replicaSet` and with the name of the primary's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
-    /// Refused without `replicaSet`. With it the driver does not use the server.
+    /// Refused without `replicaSet`. With `replicaSet` the driver does not use the server.
     RefusedWithoutName,
     Refused,
 }
@@ -327,7 +327,7 @@ fn i1_each_kind_of_server_is_judged_by_its_reply() {
             // The check names what the driver ignores, too.
             let found = seeds.strangers(&home(), "a:1", None).count();
             assert_eq!(found == 1, judged != Judged::Accepted, "{kind}, {asked:?}");
-            // A server that is away may come back with what it has reported.
+            // An unreachable server may come back unchanged.
             seeds.unreachable("n:1");
             assert_eq!(
                 seeds.stranger(&home(), "a:1").is_some(),
@@ -377,8 +377,8 @@ fn a_reply_without_an_id_keeps_the_known_one_only_for_the_same_members() {
     assert_eq!(seeds.stranger(&home(), "a:1"), None);
 }
 
-/// A server that completes a connection late and then says nothing: the queue of its listener is full
-/// until the kernel of the client has sent its first request again, which takes a second.
+/// A server that completes a connection late and then never replies. The queue of its listener is full
+/// until the client's kernel retransmits the SYN after a second.
 #[tokio::test]
 async fn a_server_that_is_slow_twice_is_asked_for_one_limit() {
     const LIMIT: Duration = Duration::from_secs(2);
