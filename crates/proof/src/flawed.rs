@@ -1,5 +1,5 @@
-//! Machines with a rule broken on purpose, from outside: they receive other options, inputs or
-//! instants than a correct host would pass. Plant a bug here if possible, so that the code of the
-//! rules stays free of it.
+//! Planted bugs outside the machines: a flawed host passes a machine other options, inputs or times
+//! than a correct host would. Prefer this file for a planted bug, because the shipped rules then
+//! contain no trace of it.
 
 pub(crate) mod lock;

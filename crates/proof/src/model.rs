@@ -1,11 +1,11 @@
 //! Explores every order of events, within bounds, of two or three processes that run the shipped
 //! state machines against a modelled store.
 //!
-//! [`election`] has candidates for a lease, [`lock`] contenders for a lock. Both use the same calls
-//! in flight ([`calls`]), canonical form ([`canonical`]), durations ([`pace`]), random numbers
-//! ([`draw`]) and figures ([`exploration`]). The models have no driver, no files and no seconds.
-//! Time is a count of ticks, in which each process's clock advances by its own amount.
-//! `docs/verification/models.md` lists the other abstractions.
+//! [`election`] has candidates for a lease, [`lock`] contenders for a lock. The two models share
+//! the calls in flight ([`calls`]), the canonical form ([`canonical`]), durations ([`pace`]),
+//! random numbers ([`draw`]) and figures ([`exploration`]). The models have no driver, no files and
+//! no seconds. Time is a count of ticks. In each tick every process's clock advances by its own
+//! amount. `docs/verification/models.md` lists the other abstractions.
 
 mod calls;
 mod canonical;

@@ -1,10 +1,10 @@
 //! Deterministic simulations of the shipped state machines.
 //!
-//! There are no threads, clocks or sockets: one seed determines the whole run. [`election`] runs
-//! candidates for a lease, [`lock`] contenders for a lock. Both share [`world`] (true time, future
-//! events, planned faults), [`network`], [`replica_set`] and [`rng`], the loop over many seeds
-//! ([`run`]), and the [`report`]. The runner, the driver and the replica set are modelled.
-//! `docs/verification.md` describes the coverage, and how to extend the simulation.
+//! There are no threads, clocks or sockets: one seed determines the whole run. [`election`]
+//! simulates candidates for a lease, [`lock`] contenders for a lock. Both share [`world`] (true
+//! time, future events, planned faults), [`network`], [`replica_set`] and [`rng`], the loop over
+//! many seeds ([`run`]), and the [`report`]. The event loop, the driver and the replica set are
+//! modelled. `docs/verification.md` describes the coverage, and how to extend the simulation.
 
 mod clock;
 mod coverage;
@@ -28,7 +28,6 @@ const MS: u64 = 1_000_000;
 /// A second.
 const SECOND: u64 = 1_000 * MS;
 
-/// Returns a changed copy of a value.
 fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut value);
     value

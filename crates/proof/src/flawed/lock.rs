@@ -1,4 +1,4 @@
-//! A contender with a rule broken on purpose, from outside.
+//! Planted bugs in the host of a contender.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Calls in flight between one process and the store, including calls of processes that have
-//! exited. The world decides which call moves when.
+//! exited. The world decides when each call advances.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,14 +11,13 @@ pub(crate) trait Payload: Clone + Hash {
     /// Outcome of the operation.
     type Outcome: Clone + Hash;
 
-    /// Returns true if a process uses the answer to this operation after it stopped waiting.
+    /// Returns true if a process uses the answer even after the call timed out.
     fn may_be_late(&self) -> bool;
 
     /// Returns true if the operation can change the document.
     fn writes(&self) -> bool;
 }
 
-/// A call that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call<O, R> {
     /// Id of the call in the waiting process; `None` once that process has exited.
@@ -151,7 +150,7 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Removes the calls that `is_over`, because they have no further effect.
+    /// Removes the calls that `is_over` selects, because they have no further effect.
     pub(crate) fn forget(&mut self, is_over: impl Fn(&Call<O, O::Outcome>) -> bool) {
         self.0.retain(|call| !is_over(call));
     }
@@ -180,7 +179,7 @@ impl<O: Payload> Calls<O> {
         });
     }
 
-    /// Writes the canonical form. `operation` writes the form of an operation.
+    /// Writes the canonical form of the calls. `operation` writes the form of an operation.
     pub(crate) fn canonicalise<H: Hasher>(
         &self,
         to: &mut Canonical<'_, H>,

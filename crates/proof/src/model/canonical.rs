@@ -6,7 +6,7 @@
 //!
 //! - An instant (recognized by its size, because clocks begin at [`EPOCH`]) is written relative to
 //!   the current time of its machine. All instants that are further in the past than any duration
-//!   that matters have one form.
+//!   that affects a decision have one form.
 //! - An id (the only 16 bytes that are ever hashed) is written as its index in the order of first
 //!   appearance, because ids are only compared for equality.
 //! - A call's number is written by [`Numbers`]: for an election as an index of first appearance
@@ -29,11 +29,11 @@ const PAST_MAX: u64 = 5_000_000_000;
 #[derive(Debug)]
 enum Numbers {
     /// Numbers are only compared for equality: they are written by order of first appearance. A
-    /// number directly before an instant is a counter. Both are left out: the instant is the time
+    /// number directly before an instant is a counter. The form omits both: the instant is the time
     /// of the last input or of the last change of role, and no decision depends on them.
     Appearing(Vec<u64>),
-    /// Numbers are compared by order: they are written as their rank among these numbers of calls
-    /// whose replies are still possible, in order. Every later call has a higher number.
+    /// Numbers are compared by order: each is written as its rank among the numbers of calls that
+    /// may still be answered. Every later call has a higher number.
     Ranked(Vec<u64>),
 }
 
@@ -131,7 +131,8 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
             self.flush();
             self.held = Some(number);
         } else {
-            // A number before an instant is a counter, and the instant is when it last increased.
+            // A number before an instant is a counter, and the instant is the time of the counter's
+            // last increase.
             match self.numbers {
                 Numbers::Appearing(_) if self.held.take().is_some() => return,
                 Numbers::Appearing(_) | Numbers::Ranked(_) => self.flush(),
@@ -144,7 +145,7 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // The nanoseconds of a duration, whose seconds are the number before.
+        // The nanoseconds of a duration; the number before them is its seconds.
         if let Some(seconds) = self.held.take() {
             self.inner.write_u64(seconds);
         }

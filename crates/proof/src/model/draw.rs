@@ -1,4 +1,4 @@
-//! Random numbers of the models: ids in sequence, and always the same jitter.
+//! Random numbers of the models: ids are sequential, and the jitter is constant.
 
 use crate::election::Randomness;
 

@@ -10,14 +10,14 @@ pub(crate) trait Case {
     /// Returns the description of the exploration.
     fn name(&self) -> &'static str;
 
-    /// Returns the number of states when the case was last changed. A lower number reveals a model
-    /// that does less than it seems to.
+    /// Returns the number of states when the case was last changed. A lower number shows that the
+    /// model covers less than before.
     fn states_min(&self) -> usize;
 
     /// Explores the whole case.
     fn explore(&self) -> Figures;
 
-    /// Returns the reason if the figures are not as required.
+    /// Returns the defect of these figures, if they do not meet the requirements.
     fn complaint(&self, figures: &Figures) -> Option<String> {
         let good = figures.complete && figures.missed.is_empty();
         (!good || figures.unique < self.states_min()).then(|| format!("{}: {figures}", self.name()))
@@ -43,8 +43,7 @@ pub(crate) struct Figures {
 
 /// Explores everything within the bounds, until a property is violated.
 ///
-/// An exploration that reaches more than `reached_max` states is aborted, which counts as a
-/// failure.
+/// An exploration that reaches more than `reached_max` states is aborted and fails.
 pub(crate) fn explore<M>(exploration: M, reached_max: usize) -> Figures
 where
     M: Model + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! Runs all explorations and prints their figures, or only those with `MODEL_ONLY` in their names.
+//! Runs the explorations and prints their figures. `MODEL_ONLY` selects the explorations whose
+//! names contain its value.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -14,7 +14,7 @@ fn forms_of_successors<M: Model>(
 }
 
 /// Explores this many states without merging. Returns the number of states whose form was reached
-/// before, and fails if their successors have other forms.
+/// before; fails if states with one form have successors of different forms.
 pub(super) fn merged<M: Model>(
     model: &M,
     states: usize,
@@ -38,8 +38,8 @@ where
         } else {
             successors.insert(form(&world), forms);
         }
-        // Continue with a few successors of each state, even if its form is known, so that long and
-        // different runs reach equal forms.
+        // Continues from a few successors of each state even if their forms are known, so that long
+        // and different runs reach equal forms.
         let mut next = model.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {

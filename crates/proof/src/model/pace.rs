@@ -27,8 +27,8 @@ impl Pace {
         }
     }
 
-    /// Returns a pace with calls shorter than an eighth of the lease duration, the time that others
-    /// leave a grantee.
+    /// Returns a pace whose calls time out within an eighth of the lease duration, which is how
+    /// long other contenders wait for a grantee.
     pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
         Self {
             operation_milliseconds: 300,

@@ -16,7 +16,7 @@ pub(super) struct Searched {
 }
 
 /// Fails if a planted bug was not found, or if the page's table `name` differs from the result;
-/// `BLESS=1` writes the table. The steps are in the test's output: `cargo test -- --nocapture`.
+/// `BLESS=1` writes the table. The output of the test shows the steps: `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
 pub(super) fn each_is_found(name: &str, results: impl Iterator<Item = Searched>) {
     let mut table = String::from(

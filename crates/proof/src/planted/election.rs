@@ -1,10 +1,10 @@
-//! Planted bugs. Each breaks one rule, to prove that a test notices when the rule is missing.
+//! Planted bugs. Each breaks one rule, to prove that a test fails when the rule is missing.
 //!
 //! `crates/core/src/election.rs` includes this file as its module `mutation` in builds of
 //! `leasehold-proof`. In every other build `planted!` expands to `false`.
 
-/// Defines a list of rules that can be broken, and the switch. The locks have their own list
-/// (`lock.rs`).
+/// Defines a list of rules that can be broken, and the switch that breaks one. The locks have their
+/// own list (`lock.rs`).
 macro_rules! mutations {
     ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
         /// A rule that is broken on purpose.
@@ -83,7 +83,7 @@ mutations! {
     /// Decisions use the wall clock.
     WallClock:
         "no wall clock takes part in a decision",
-    /// Contenders decide by the server's clock.
+    /// Contenders use the server's clock.
     ServerClock:
         "no server clock takes part in a decision",
     /// Deadlines use CLOCK_MONOTONIC, which does not advance during a suspend.
@@ -104,19 +104,19 @@ mutations! {
     /// A revision counts as unchanged although claim or token have changed.
     RevisionAlone:
         "a revision counts as unchanged only with its claim and token",
-    /// Ids are drawn from the generator alone, which the twins of a forked machine continue.
+    /// Ids come only from the generator, which both twins of a forked machine continue.
     IdsOfGenerator:
         "ids do not repeat on the twins of a forked machine",
     /// The wait for an unchanged revision begins again with each observation.
     SeenCountsAgain:
         "an unchanged revision keeps the instant at which it was first seen",
-    /// A process continues the wait of the previous process on its directory.
+    /// A process continues the wait of the previous process on the status directory.
     SeenKeptAcrossRestart:
         "the observations of an exited process do not shorten the wait of the next one",
     /// A contender waits for its own lease duration instead of the holder's.
     OwnDuration:
         "a contender waits for the duration that the holder declared",
-    /// New settings change the claim that already leads.
+    /// New settings apply to the claim that already leads.
     TimingsReloaded:
         "a reload of the timings applies from the next claim",
     /// A renewal of unknown outcome counts as acknowledged.
@@ -131,21 +131,21 @@ mutations! {
     /// Acquire and takeover do not compare the revision.
     NoCompareAndSet:
         "acquire and takeover match only the revision that was seen",
-    /// Acquire and takeover match a document with any token, even if it is not the token that was
+    /// Acquire and takeover match a document with any token, even a token that the sender has not
     /// seen.
     TokenNotCompared:
         "acquire and takeover match only a lower token than their own",
     /// Events are applied to a document that was known before the stream was opened.
     DocumentKeptOverGap:
         "events change only a document that was shown since the stream was opened",
-    /// A stream reports only the writes after its opening. A write that was not majority-committed
-    /// then appears neither in the stream nor in the read that follows.
+    /// A change stream reports only the writes after its opening. A write that was not
+    /// majority-committed then appears neither in the stream nor in the read that follows.
     StreamFromItsOpening:
         "a stream also reports the writes that were not majority-committed when it was opened",
     /// Acquisitions insert the document if it is missing.
     FollowerUpserts:
         "no acquisition creates a document",
-    /// An acquisition does not clear an operator's request and a reservation.
+    /// An acquisition clears neither an operator's request nor a reservation.
     RequestKept:
         "an acquisition clears the request and the reservation",
     /// The registration of a standby changes the revision.
@@ -154,7 +154,7 @@ mutations! {
     /// A registration replaces any standby.
     AnyStandbyReplaced:
         "a registration replaces only the standby that was seen, which has a lower priority",
-    /// A standby acquires the lease with any revision.
+    /// A standby acquires the lease at any revision.
     StandbyWithoutCompareAndSet:
         "a standby acquires only the revision that it saw",
     /// A renewal does not change the revision.
@@ -163,10 +163,10 @@ mutations! {
     /// The filters of renewal and release do not compare the revision.
     NoRevisionChain:
         "renewal and release match only a revision that the claim may have",
-    /// A stored claim that names this session is adopted.
+    /// The candidate adopts a stored claim that names its session.
     SessionAdopted:
         "only a claim of this process's own open acquisitions is adopted",
-    /// An acquisition that is found in the store leads without a renewal.
+    /// A claim that was found in the store leads without a renewal.
     AdoptedWithoutRenewal:
         "an adopted claim leads from its renewal, not from being found",
     /// Reads use read concern `local`.
@@ -178,7 +178,8 @@ mutations! {
     /// The next token is the document's plus one.
     HighestTokenForgotten:
         "the next token is above the highest that this process has seen",
-    /// A rollback of the store during an acquisition is forgotten when the acquisition succeeds.
+    /// The candidate forgets a rollback of the store during an acquisition when the acquisition
+    /// succeeds.
     RollbackForgottenAtBegin:
         "an acquisition never leads if another claim had its token, or the store went back, since it was sent",
     /// A process starts without the token recorded in its directory.
@@ -196,16 +197,17 @@ mutations! {
     /// The claim record counts as proof in another boot.
     RecordOfAnotherBoot:
         "the claim record is proof only in the boot that it names",
-    /// A holder with the candidate's own identity counts as exited.
+    /// A holder with the candidate's own identity counts as proven to have exited.
     IdentityIsProof:
         "the same identity is not a proof that the predecessor exited",
-    /// The claim of an exited process is taken over although its files still say "leader".
+    /// The candidate takes over the claim of an exited process although that process's files still
+    /// say "leader".
     ProofBesideOldFiles:
         "the exited process's files no longer say leader before its claim is taken over",
     /// An operator's request changes the revision.
     RequestChangesRevision:
         "a request does not change the revision",
-    /// A free lock on the claim counts as proof, even if the record names a child.
+    /// A free lock on the claim counts as proof even if the record names a child.
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
     /// The guard does not share the lock, so a new daemon starts while the old workload runs.
@@ -217,7 +219,7 @@ mutations! {
     /// The guard decides on each record before it reads the next one.
     EachRecordJudged:
         "the guard reads everything that was sent before it decides",
-    /// The guard starts its child even after the deadline.
+    /// The guard starts its child even after the child's deadline.
     StartedAfterDeadline:
         "the guard starts its child only before the deadline",
     /// The guard does nothing until its child is recorded.
@@ -238,7 +240,7 @@ mutations! {
     /// The child is asked to stop at the deadline but not killed after it.
     LossWithoutKill:
         "the child is killed loss_grace after its deadline",
-    /// Descendants get the stop signal as soon as a command has exited by itself.
+    /// Descendants get the stop signal as soon as the supervised command has exited by itself.
     LingerCutShort:
         "descendants of a child that ended by itself may linger",
     /// The release does not wait for the files.
@@ -250,7 +252,8 @@ mutations! {
     /// A workload that survives its kill counts as gone.
     KilledCountsAsGone:
         "a lease whose workload may still run expires and is not released",
-    /// The end of a hook counts as the end of a workload that the hook does not stop.
+    /// The exit of a hook counts as the end of the workload although the hook does not stop the
+    /// workload.
     AnyHookConfirms:
         "a hook that is not declared to stop the workload does not confirm its end",
     /// A signal to step down is lost while an acquisition is in flight.
@@ -259,22 +262,22 @@ mutations! {
     /// Effects are carried out before the status is published.
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
-    /// HTTP and the gauge show the state at the time of publication.
+    /// HTTP and the gauge show the state as of its publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
-    /// A stream that reports changes late is treated like an immediate stream.
+    /// A stream that reports changes late is treated like a prompt stream.
     LateStreamTrusted:
         "a follower of a late stream reads each renewal when it is expected",
-    /// A hint carries a document, and the follower applies it.
+    /// The hint carries a document, and the follower applies the document.
     HintTrusted:
         "a hint makes a follower read, and its content decides nothing",
-    /// The cursor of a dropped collection of hints is kept, and opened again.
+    /// A follower keeps the cursor on a dropped collection of hints, and opens that cursor again.
     DroppedHintsKept:
         "hints are followed only while their collection exists",
     /// The cursor of hints stays on a member that is no longer the primary.
     DeposedHintsKept:
         "the cursor of hints is opened again when it may be stale",
-    /// A holder declares a wrong renewal interval.
+    /// A holder declares the wrong renewal interval.
     WrongIntervalDeclared:
         "a follower of hints reads each renewal soon after it is stored",
     /// A foreign document is overwritten by a new lease.
@@ -309,7 +312,7 @@ use super::decide::Predecessor;
 use super::write::Acquired;
 use super::{BootTime, CallId, Claim, Holder, Lease, Revision, Timings, Token};
 
-/// Returns an ended claim as if it had never ended.
+/// Returns an ended claim as if the claim had never ended.
 pub(super) fn revived(ended: &EndedClaim, timings: &Timings, now: BootTime) -> Attempt {
     attempt(
         ended.claim,
@@ -320,7 +323,7 @@ pub(super) fn revived(ended: &EndedClaim, timings: &Timings, now: BootTime) -> A
     )
 }
 
-/// Returns another candidate's claim as if it were this candidate's own.
+/// Returns another candidate's claim as this candidate's own.
 pub(super) fn stranger(
     lease: &Lease,
     holder: &Holder,
@@ -352,28 +355,26 @@ fn attempt(
 }
 
 impl super::Election {
-    /// Returns true if an event is only a reason to read, because the stream is late.
+    /// Returns true if the stream is late, so that an event is only a reason to read.
     pub(crate) fn only_reads_after_events(&self) -> bool {
         self.contender.reads.is_late()
     }
 
-    /// Returns the revision that was seen last.
     pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
         self.contender.view.revision()
     }
 
-    /// Returns the token that was seen last.
     pub(crate) fn token_seen(&self) -> Option<super::Token> {
         self.contender.view.marks.document_token()
     }
 
-    /// Copies the instant at which the previous process on the same directory first saw the
+    /// Continues the previous process's wait: copies the time at which that process first saw the
     /// revision.
     pub(crate) fn continue_from(&mut self, before: &Self) {
         self.contender.view.continue_from(&before.contender.view);
     }
 
-    /// Lets a claim that was found lead as if its renewal had been acknowledged.
+    /// Makes a claim that was found in the store lead, as if its renewal had been acknowledged.
     pub(super) fn lead_unrenewed(&mut self, attempt: Attempt, turn: &mut crate::claim::Turn<'_>) {
         let lease = self.contender.view.lease().cloned();
         let acquired = Acquired {

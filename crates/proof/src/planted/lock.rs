@@ -19,7 +19,7 @@ crate::election::mutation::mutations! {
     /// Provisional authority counts from the newest write of the claim.
     AnchorPerClaim:
         "the authority of a grant counts from the granted revision, not from other writes of the claim",
-    /// Provisional authority lasts as long as others wait, although clock rates differ.
+    /// Provisional authority lasts as long as others wait, which ignores different clock rates.
     GrantWithoutRatio:
         "provisional authority is a share of the renew deadline, not of the lease duration",
     /// Authority from a grant lasts for a whole renew deadline without a confirmation.
@@ -40,7 +40,7 @@ crate::election::mutation::mutations! {
     /// A join of unknown outcome is repeated with another claim.
     JoinedAnew:
         "a join is repeated with the same claim until its outcome is known",
-    /// A contender that lost its place joins again with the same claim.
+    /// A contender that lost its place joins again with the ended claim.
     ClaimReused:
         "a claim that lost its place has ended, and the next join has a new claim",
     /// A rejected write is repeated without a read.
@@ -49,19 +49,19 @@ crate::election::mutation::mutations! {
     /// A majority read proves the claim absent.
     PlainReadProvesAbsence:
         "only a write or a linearizable read proves the claim absent",
-    /// The leave after a loss does not wait for the end of the work.
+    /// The leave after a loss does not wait until the work has ended.
     LeaveBeforeWork:
         "the leave waits until no work runs under the claim (I6)",
     /// The wait for an unchanged entry begins again with each observation.
     SightingAnew:
         "an unchanged entry keeps the instant at which it was first seen",
-    /// A contender starts without the observations of earlier ones.
+    /// A contender starts without the observations of earlier contenders on its machine.
     NothingRemembered:
         "observations of other entries are kept from one contender to the next",
     /// An owner whose work ends early leaves before its minimum hold has passed.
     LeaveBeforeLeastTime:
         "the lock stays taken for the minimum hold although the work has ended",
-    /// The lock is kept although its work never began.
+    /// An entry stays for its minimum hold although its work never began.
     GivenUpPlaceKept:
         "there is no minimum hold for work that never began",
     /// The entry of an exited process expires before its minimum hold has passed.
@@ -70,7 +70,7 @@ crate::election::mutation::mutations! {
     /// Work begins before its minimum hold is declared.
     LeastTimeUndeclared:
         "the minimum hold is declared before the work begins",
-    /// Work begins after a grant that does not show the successes.
+    /// Work begins after a grant although the grant does not show the recorded successes.
     GrantWithoutSuccesses:
         "work that is done once per period begins only after a reply that shows the successes",
     /// A release that was never confirmed counts as done.
@@ -79,19 +79,19 @@ crate::election::mutation::mutations! {
     /// A claim that ends without success counts as a success of its work.
     AnyEndIsASuccess:
         "only work that succeeded is recorded",
-    /// A sweep without entries matches nothing.
+    /// An eviction without entries matches no document.
     OverlookedWaits:
         "after an edit that leaves room, the head of the queue is granted",
     /// A grantee without a free slot confirms again immediately.
     ConfirmedWithoutPause:
         "a confirmation that finds no free slot is repeated after a pause",
-    /// A leave matches by the claim alone.
+    /// The filter of a leave compares only the claim.
     LeaveByClaim:
         "a leave removes an entry only if the sender has sent its revision",
-    /// Ids come from the machine's generator alone.
+    /// Ids come only from the machine's generator.
     IdsOfGenerator:
         "ids are different on the copies of a machine",
-    /// A success that is dated in the future counts until that date.
+    /// A success dated in the future counts until its date.
     FutureSuccessCounts:
         "a success counts only within one period of the store's clock",
     /// An eviction does not compare revisions.
@@ -103,19 +103,19 @@ crate::election::mutation::mutations! {
     /// An eviction does not grant.
     NoGrantInSweep:
         "an eviction grants in the same write",
-    /// A shared contender is granted ahead of a waiting exclusive contender.
+    /// A shared contender is granted before an exclusive contender that waits.
     SharedOvertakes:
         "a shared contender does not overtake a waiting exclusive contender",
     /// A join sets the number of slots.
     SlotsChanged:
         "the number of slots changes only while the lock is empty",
-    /// A grant takes a slot that another holder has.
+    /// A grant assigns a slot that another holder has.
     SlotTwice:
         "no two holders have the same slot",
     /// A confirmation takes the document's token without raising it.
     TokenNotRaised:
         "each confirmation raises the token",
-    /// A join does not check if its claim is already in the document.
+    /// A join does not check whether its claim is already in the document.
     JoinedTwice:
         "a claim is in the document at most once",
     /// Writes are acknowledged by the primary alone.

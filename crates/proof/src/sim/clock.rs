@@ -19,7 +19,7 @@ impl Clock {
         self.base + i64::try_from(now / 1000 * self.rate).expect("a run is short")
     }
 
-    /// Returns the true time at which the clock, which shows `shown` now, shows `at`.
+    /// Returns the true time at which the clock, which now shows `shown`, will show `at`.
     pub(super) fn true_time(self, now: u64, shown: BootTime, at: BootTime) -> u64 {
         let ahead = nanos(at.since(shown));
         (now / 1000 + ahead.div_ceil(self.rate)) * 1000 + u64::from(ahead > 0) * 1000

@@ -1,7 +1,7 @@
-//! Counts of all cases that can occur. A soak run in which a required case never occurred proves
-//! less than it claims, and fails.
+//! Counts of all cases that can occur. A soak run that never reaches a required case proves less
+//! than it claims, and fails.
 //!
-//! Every value of closed enums is required, unless [`Case::excused`] gives a reason. A new role,
+//! A closed enum requires each of its values, unless [`Case::excused`] gives a reason. A new role,
 //! reason, notice, operation or fault therefore requires a run in which it occurs.
 
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ pub(super) trait Case: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send {
     fn excused(self) -> Option<&'static str>;
 }
 
-/// Returns a case for each pair of values.
+/// Returns a case for each pair of a value of `first` and a value of `second`.
 pub(super) fn pairs<A: Copy, B: Copy, C>(first: &[A], second: &[B], case: fn(A, B) -> C) -> Vec<C> {
     let each = first.iter();
     each.flat_map(|a| second.iter().map(move |b| case(*a, *b)))
         .collect()
 }
 
-/// Declares an enum of cases without content, with the text of each. `of Source` derives it from
-/// the variants of the same names.
+/// Declares a fieldless enum of cases, with a text for each. With `of Source`, a value of `Source`
+/// converts to the case of the same name.
 macro_rules! closed {
     ($(#[$doc:meta])* $name:ident { $($variant:ident => $words:literal,)* }) => {
         $(#[$doc])*
@@ -63,7 +63,7 @@ macro_rules! closed {
 pub(super) use closed;
 
 closed! {
-    /// The outcomes, without their content.
+    /// The kinds of outcomes.
     Answer {
         Applied => "applied",
         Rejected => "rejected",

@@ -48,12 +48,12 @@ impl<K: Copy> Driver<K> {
         (!std::mem::replace(&mut driven.timed_out, true)).then_some(driven.kind)
     }
 
-    /// Returns true if the process waits for a call.
+    /// Returns true if the process still waits for the call.
     pub(super) fn is_awaited(&self) -> bool {
         self.0.iter().any(|driven| !driven.timed_out)
     }
 
-    /// Returns true if the process no longer waits for this call.
+    /// Returns true if the process no longer waits for the call.
     pub(super) fn gave_up(&self, call: CallId) -> bool {
         let driven = self.0.iter().find(|driven| driven.call == call);
         driven.is_none_or(|driven| driven.timed_out)

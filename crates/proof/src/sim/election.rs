@@ -1,4 +1,4 @@
-//! The simulation of candidates for a lease. `Election` is the shipped type.
+//! The simulation of candidates for a lease. The election is the shipped type, `Election`.
 
 mod audit;
 pub(crate) mod broken;

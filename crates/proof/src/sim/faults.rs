@@ -1,5 +1,5 @@
-//! Faults by name. Each seed draws a subset, which finds more bugs than all faults together. The
-//! plan of a run is drawn before the run begins, so that a failure can be reduced to few faults.
+//! Faults by name. Each seed draws a subset, which finds more bugs than always enabling all faults.
+//! The plan of a run is drawn before the run, so that a failing run can be reduced to few faults.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -12,7 +12,7 @@ use super::rng::Rng;
 pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
     const ALL: &'static [Self];
 
-    /// Returns the fault that gives calls this fate.
+    /// Returns the fault that causes this fate of a call.
     fn of_calls(fate: Fate) -> Self;
 
     /// Returns the position in [`Kind::ALL`].
@@ -34,7 +34,7 @@ macro_rules! faults {
             LostAfter,
             /// A call reaches the store twice, the second time late.
             Duplicate,
-            /// A call is answered with an error although it lands, now or later.
+            /// A call is reported as failed although it lands, now or later.
             Late,
             $($own)*
         }
@@ -109,9 +109,9 @@ pub(super) struct Planned<F> {
     pub(super) chance: u64,
 }
 
-/// Draws the faults of a run: at each instant, one fault by relative frequency. At the instants of
-/// a disabled kind nothing happens. `gap` returns the time from one instant (0 at first) to the
-/// next.
+/// Draws the faults of a run: at each instant, one fault by relative frequency. Nothing happens at
+/// an instant drawn for a disabled kind. `gap` returns the time from one instant to the next; the
+/// first call gets 0.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

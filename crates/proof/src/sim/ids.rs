@@ -1,14 +1,14 @@
-//! The ids of a process, drawn like `KernelRandomness` of leasehold-mongodb: from a generator that
-//! a copy of the machine continues, the time of the draw, and a counter.
+//! The ids of a process, drawn like in `KernelRandomness` of leasehold-mongodb: from a generator
+//! that continues in a copy of the machine, the time of the draw, and a counter.
 //!
-//! The wall clock is left out, although the program mixes it in: a run with other wall clocks must
-//! make the same decisions (I9), and delays are drawn from the same source.
+//! Unlike the program, the source does not mix in the wall clock: a run with other wall clocks must
+//! make the same decisions (I9), and delays come from the same source.
 
 use super::rng::Rng;
 use crate::election::{BootTime, Randomness};
 use crate::{election, lock};
 
-/// Machines differ in speed: a draw happens up to this many nanoseconds after its input.
+/// Maximum delay of a draw after its input, in nanoseconds, because machines differ in speed.
 const WORK_MAX: u64 = 1 << 20;
 
 /// The source of ids of one process, or of the processes of one machine.

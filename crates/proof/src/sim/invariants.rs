@@ -1,9 +1,9 @@
-//! A violated invariant. The invariants themselves are next to each simulation: each file has one
-//! small pure function, with tests on hand-written views.
+//! A violated invariant. Each simulation has its own invariants: each file has one small pure
+//! function, with tests on handwritten facts.
 
 use std::fmt::Debug;
 
-/// A violated invariant, with the evidence.
+/// A violated invariant and the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     /// A number such as `I1` in `docs/protocol.md`, or a name.

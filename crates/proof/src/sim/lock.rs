@@ -1,4 +1,4 @@
-//! The simulation of contenders for one lock. `LockContender` is the shipped type.
+//! The simulation of contenders for one lock. The contender is the shipped type, `LockContender`.
 
 pub(crate) mod broken;
 mod coverage;

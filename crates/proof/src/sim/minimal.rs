@@ -1,4 +1,4 @@
-//! The smallest run that still fails, for a human to read.
+//! Finds the smallest run that still fails.
 
 use super::invariants::Violation;
 use super::planted::Bug as _;
@@ -7,10 +7,10 @@ use super::run::{Setup, run};
 use super::with;
 use super::world::Protocol;
 
-/// Number of runs spent on minimization: a few seconds.
+/// Maximum number of runs for the minimization, a few seconds.
 const RUNS_MAX: usize = 600;
 
-/// Describes a failing seed by the smallest failing run found, line by line.
+/// Describes a failing seed line by line, by the smallest run found that still fails.
 pub(super) fn explain<P: Protocol>(
     setup: &Setup<P::Fault>,
     violation: &Violation,
@@ -68,7 +68,7 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
     smallest
 }
 
-/// Checks that the smallest run violates the same invariant, with fewer faults.
+/// Checks that the smallest run violates the same invariant with fewer faults.
 pub(super) fn still_breaks<P: Protocol>(mutation: P::Mutation) {
     P::Mutation::with(Some(mutation), || {
         let setup = Setup::new(0);

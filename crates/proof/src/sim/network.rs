@@ -1,4 +1,4 @@
-//! Calls in flight to the store and back: slow, lost, late or duplicated; and commits.
+//! Calls in flight to the store and back, which may be slow, lost, late or duplicated; and commits.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::replica_set::{Committed, Landed};
 use super::world::{AtPeace, Protocol, World};
 use crate::election::CallId;
 
-/// The fate of a call, unless it is delivered soon.
+/// The fate of a call that a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Slow,
@@ -19,7 +19,8 @@ pub(super) enum Fate {
     Late,
 }
 
-/// The number of sides of the die, and how many of them make a call slow or give it another fate.
+/// The probabilities of the fates: of `rolls` equally likely results, `slow` make a call slow, and
+/// `other` give it another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,
@@ -30,8 +31,8 @@ pub(super) struct Odds {
 pub(super) trait Calls: Protocol {
     const ODDS: Odds;
 
-    /// Interferes with a call that is sent. `roll` decides the fate of the call. Returns an
-    /// additional delay.
+    /// Applies further faults to a call that is sent. `roll` decides the fate of the call. Returns
+    /// the additional delay.
     fn interfere(
         world: &mut World<Self>,
         process: usize,
@@ -40,8 +41,8 @@ pub(super) trait Calls: Protocol {
         quick: u64,
     ) -> u64;
 
-    /// Returns the end of the time in which a process cannot reach the store, and its operation
-    /// timeout in true time.
+    /// Returns until when the process cannot reach the store, and its operation timeout in true
+    /// time.
     fn link(world: &World<Self>, process: usize) -> Link;
 
     /// Returns true if a call of the process reaches the deposed primary.
@@ -59,10 +60,10 @@ pub(super) trait Calls: Protocol {
     /// Delivers an answer to the driver of a process.
     fn answered(world: &mut World<Self>, process: usize, call: CallId, outcome: Self::Outcome);
 
-    /// Ends the wait of a process for an answer.
+    /// Makes a process stop waiting for an answer.
     fn timed_out(world: &mut World<Self>, process: usize, call: CallId);
 
-    /// Checks majority-committed writes, and notifies the streams.
+    /// Checks the writes that a majority has, and notifies the streams.
     fn committed(world: &mut World<Self>, all: Vec<Committed<Self::State, Self::Write>>);
 }
 
@@ -78,16 +79,16 @@ pub(super) struct Flight<O> {
     process: usize,
     call: CallId,
     operation: Rc<O>,
-    /// True if its answer reaches the sender.
+    /// True if the sender gets the answer.
     answered: bool,
 }
 
 impl<P: Calls> World<P> {
-    /// Sends a call of a process, and waits for its timeout.
+    /// Sends a call of a process, and schedules the call's timeout.
     pub(super) fn transmit(&mut self, process: usize, call: CallId, operation: P::Operation) {
         let timeout = P::link(self, process).timeout;
         self.time_out_at(self.now + timeout, process, call);
-        // All random numbers are drawn, regardless of the enabled faults.
+        // All random numbers are drawn regardless of the enabled faults.
         let roll = self.net.below(P::ODDS.rolls);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
         let quick = quick + P::interfere(self, process, &operation, roll, quick);
@@ -105,7 +106,7 @@ impl<P: Calls> World<P> {
             return match roll % 4 {
                 0 | 1 => self.fails_unsent(process, call, timeout),
                 2 => self.answer_at(later, unknown),
-                // The connection survives, and its packets are retransmitted.
+                // The connection survives, and TCP retransmits its packets.
                 _ => self.land_at(cut_until + quick, flight(roll % 8 == 3)),
             };
         }
@@ -139,7 +140,7 @@ impl<P: Calls> World<P> {
         hit.then_some(fate)
     }
 
-    /// Reports a call as never sent when the driver gives up, before the timeout.
+    /// Reports a call as never sent when the driver gives up, which is before the timeout.
     fn fails_unsent(&mut self, process: usize, call: CallId, timeout: u64) {
         self.never_sent.insert((process, call));
         self.answer_at(self.now + timeout * 9 / 10, (process, call, P::FAILED));
@@ -170,7 +171,7 @@ impl<P: Calls> World<P> {
         }
         let stale = self.set.is_deposed_up() && P::reaches_deposed(self, process);
         if !stale && self.set.no_primary_until > self.now {
-            // Server selection waits for a primary, up to a timeout.
+            // The driver's server selection waits for a primary until a timeout.
             let wait = self.set.no_primary_until - self.now;
             let timeout = P::link(self, process).timeout;
             if wait <= timeout * 9 / 10 {
@@ -209,7 +210,7 @@ impl<P: Calls> World<P> {
         }
     }
 
-    /// Commits everything up to `seq` on a majority, or retries when that is possible.
+    /// Commits everything up to `seq` on a majority, or tries again once that is possible.
     pub(super) fn commit(&mut self, seq: u64) {
         let possible_at = self.set.no_majority_until.max(self.set.no_primary_until);
         if possible_at > self.now {
@@ -220,7 +221,7 @@ impl<P: Calls> World<P> {
         self.acknowledge();
     }
 
-    /// Delivers an answer to the driver. Meanwhile its connection may have been cut.
+    /// Delivers an answer to the driver. The connection may have been cut meanwhile.
     fn answer(&mut self, process: usize, call: CallId, outcome: P::Outcome) {
         let cut_until = P::link(self, process).cut_until;
         if cut_until > self.now && outcome != P::FAILED {
@@ -231,8 +232,9 @@ impl<P: Calls> World<P> {
         P::answered(self, process, call, outcome);
     }
 
-    /// Makes another member primary at `no_primary_until`, with the first `kept` of the uncommitted
-    /// writes. Calls whose writes are lost are answered after a time that `late` draws.
+    /// Makes another member primary from `no_primary_until`, with the first `kept` of the
+    /// uncommitted writes. Calls whose writes are lost get an unknown outcome, each after a delay
+    /// that `late` returns.
     pub(super) fn replace_primary(
         &mut self,
         kept: usize,

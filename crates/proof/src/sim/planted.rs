@@ -1,5 +1,6 @@
-//! Checks that an invariant catches each planted bug, and counts the seeds until then. The tables
-//! in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites them.
+//! Checks that an invariant catches each planted bug, and counts the seeds that this takes. The
+//! tables in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -9,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::invariants::Violation;
 
-/// No planted bug may need more seeds than this.
+/// Maximum number of seeds that a planted bug may need.
 const SEEDS_MAX: u64 = 2_000;
 /// Maximum number of `planted!` sites in the shipped logic.
 const SITES_MAX: usize = 55;
 
-/// A rule that can be broken on purpose.
+/// A rule that a planted bug breaks.
 pub(crate) trait Bug: Copy + Debug + Sync + 'static {
     const ALL: &'static [Self];
 
@@ -28,10 +29,10 @@ pub(crate) trait Bug: Copy + Debug + Sync + 'static {
     fn with<T>(bug: Option<Self>, run: impl FnOnce() -> T) -> T;
 }
 
-/// The number of seeds needed, and the invariant that broke.
+/// How many seeds were needed, and which invariant broke.
 type Caught = Option<(u64, &'static str)>;
 
-/// Searches for each bug on all cores, and compares the results with the table after the line
+/// Searches for every bug on all cores, and compares the results with the table after the line
 /// `<!-- NAME: BLESS=1 writes this table -->`. `violation` runs a seed.
 pub(super) fn each_is_caught<B: Bug>(
     name: &str,
@@ -81,8 +82,8 @@ fn hold<B: Bug>(name: &str, rows: impl Iterator<Item = (B, Caught)>) {
     assert_eq!(survivors, Vec::<String>::new(), "nobody noticed");
 }
 
-/// Compares a table of `docs/verification/planted-bugs.md` with the result, or writes it if `BLESS`
-/// is set.
+/// Compares a table of `docs/verification/planted-bugs.md` with the result; writes the table if
+/// `BLESS` is set.
 pub(crate) fn write_or_compare(name: &str, table: &str) {
     let begin = format!("<!-- {name}: BLESS=1 writes this table -->\n");
     let end = format!("<!-- end of {name} -->\n");
@@ -99,7 +100,7 @@ pub(crate) fn write_or_compare(name: &str, table: &str) {
     }
 }
 
-/// Otherwise the absence of the marker in the daemon would prove nothing.
+/// If the marker were missing here, its absence from the daemon would prove nothing.
 #[test]
 fn a_program_with_planted_bugs_carries_their_marker() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/planted/election.rs");
@@ -117,7 +118,7 @@ fn a_program_with_planted_bugs_carries_their_marker() {
     );
 }
 
-/// Returns the number of `planted!` sites in a file or directory, without tests.
+/// Returns the number of `planted!` sites in a file or directory, except in tests.
 fn sites(path: &Path) -> usize {
     let is = |name| path.file_name().is_some_and(|file| file == name);
     if ["tests", "tests.rs"].into_iter().any(is) {
@@ -133,8 +134,8 @@ fn sites(path: &Path) -> usize {
     text.matches("planted!(").count()
 }
 
-/// Each site makes the shipped logic harder to read. A bug that `cargo-mutants` can generate needs
-/// a unit test instead.
+/// Each site makes the shipped logic harder to read. For a bug that `cargo-mutants` can generate,
+/// write a unit test instead.
 #[test]
 fn the_shipped_logic_has_few_planted_bugs() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");

@@ -1,8 +1,8 @@
-//! The store: a primary, the majority-committed state, and at times a deposed primary that has not
-//! noticed the election yet.
+//! The store: a primary, the majority-committed state, and sometimes a deposed primary that has not
+//! yet noticed the election.
 //!
-//! A write changes the primary immediately, and is acknowledged once it is majority-committed. A
-//! failover discards a suffix of the uncommitted writes.
+//! A write changes the primary immediately and is acknowledged once a majority has it. A failover
+//! discards a suffix of the uncommitted writes.
 
 use std::collections::VecDeque;
 
@@ -36,13 +36,13 @@ pub(super) struct Waiting<O> {
 pub(super) enum Landed<O> {
     /// Answered immediately.
     Answered(O),
-    /// Answered once everything up to this sequence number is majority-committed.
+    /// Answered once a majority has everything up to this sequence number.
     Waits(u64, O),
     /// Not answered.
     Silence,
 }
 
-/// A call, as far as the replica set is concerned.
+/// How a call accesses the replica set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -51,7 +51,7 @@ pub(super) enum Access {
     Write,
 }
 
-/// Weaker read or write concerns than the shipped ones, by a planted bug.
+/// Read and write concerns that a planted bug weakens.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Weak {
     /// Reads have read concern `local`.
@@ -60,7 +60,7 @@ pub(super) struct Weak {
     pub(super) writes: bool,
 }
 
-/// A primary that lost the election to another member.
+/// A former primary that has lost an election to another member.
 struct Deposed<S> {
     state: S,
     committed: S,
@@ -170,7 +170,7 @@ impl<P: Protocol> ReplicaSet<P> {
         (self.primary != before).then(|| self.append(write))
     }
 
-    /// Lets a call wait until everything up to `seq` is majority-committed.
+    /// Makes a call wait until a majority has everything up to `seq`.
     pub(super) fn wait(&mut self, seq: u64, process: usize, call: CallId, outcome: P::Outcome) {
         self.waiting.push(Waiting {
             seq,
@@ -180,7 +180,7 @@ impl<P: Protocol> ReplicaSet<P> {
         });
     }
 
-    /// Commits everything up to `seq` on a majority, unless a failover discarded it.
+    /// Commits everything up to `seq` on a majority, unless a failover has discarded it.
     pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed<P::State, P::Write>> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
@@ -198,7 +198,6 @@ impl<P: Protocol> ReplicaSet<P> {
         all
     }
 
-    /// Returns the answers that are due now.
     pub(super) fn acknowledged(&mut self) -> Vec<Waiting<P::Outcome>> {
         let open = self.suffix.front().map_or(u64::MAX, |entry| entry.seq);
         self.waiting.extract_if(.., |w| w.seq < open).collect()
@@ -214,7 +213,7 @@ impl<P: Protocol> ReplicaSet<P> {
     }
 
     /// Makes another member primary, with the first `kept` of the uncommitted writes. Returns the
-    /// calls whose writes are lost, and the sequence number still to replicate.
+    /// calls whose writes are lost, and the sequence number that is still to be replicated.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

@@ -1,4 +1,4 @@
-//! The description of a run, for a human to read.
+//! The description of a run.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::run::{Ran, Setup, run};
 use super::with;
 use super::world::Protocol;
 
-/// Number of consecutive routine lines that are shown.
+/// Maximum length of a sequence of routine lines that is shown in full.
 const ROUTINE_MAX: usize = 8;
 
 fn traced<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
@@ -51,7 +51,7 @@ pub(super) fn failed<P: Protocol>(
     text
 }
 
-/// Returns how a process learns of changes, for the line of its machine.
+/// Returns how a process learns of changes, for the line about its machine.
 pub(super) fn follows(streams: bool) -> &'static str {
     if streams { "change streams" } else { "polls" }
 }
@@ -78,8 +78,8 @@ fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
     text
 }
 
-/// Returns the trace with long runs of routine lines shortened to one line. Routine lines next to
-/// other lines are kept, and so is the end.
+/// Returns the trace, with each long sequence of routine lines replaced by one line. Keeps the
+/// routine lines next to other lines, and at the end.
 fn shortened(trace: &[(u64, String)], routine: &[&str]) -> Vec<String> {
     let show =
         |(at, line): &(u64, String)| format!("{:>9.3} s  {line}", *at as f64 / SECOND as f64);

@@ -1,7 +1,7 @@
-//! The source of all randomness of a run: one seed decides everything.
+//! All randomness of a run comes from one seed.
 //!
-//! Each purpose has its own stream of random numbers, so that disabling a fault changes the others
-//! as little as possible.
+//! Each purpose has its own stream of random numbers, so that disabling a fault affects the other
+//! faults as little as possible.
 
 use crate::election::Randomness;
 
@@ -37,7 +37,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// Returns an index into a sequence of length `n`.
+    /// Returns a random index into a sequence of length `n`.
     pub(crate) fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).expect("an index")
     }

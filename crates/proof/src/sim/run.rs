@@ -15,10 +15,9 @@ use super::planted::Bug as _;
 use super::world::Protocol;
 use super::{minimal, report, with};
 
-/// The slowest clock, in per mille of the fastest. The bound that follows from the drawn durations
-/// is 3/4.
+/// Rate of the slowest clock, in per mille of the fastest. The drawn durations permit down to 3/4.
 const SLOWEST: u64 = 760;
-/// Every seed divisible by this number is checked by a second run.
+/// Seeds divisible by this number are checked by a second run.
 const AGAIN_EVERY: u64 = 50;
 
 /// The result of a run.
@@ -32,7 +31,7 @@ pub(super) struct Ran<P: Protocol> {
     /// Length of the run, in true nanoseconds.
     pub(super) lasted: u64,
     pub(super) trace: Vec<(u64, String)>,
-    /// Each machine in one line.
+    /// One line about each machine.
     pub(super) machines: Vec<String>,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct Ran<P: Protocol> {
 #[derive(Debug, Clone)]
 pub(super) struct Setup<F> {
     pub(super) seed: u64,
-    /// The enabled faults; `None` to draw them from the seed.
+    /// The enabled faults; `None` if the seed decides.
     pub(super) faults: Option<Faults<F>>,
     /// The times of the planned faults to keep; `None` to keep all.
     pub(super) kept: Option<Vec<u64>>,
@@ -99,9 +98,9 @@ pub(super) fn run<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
 struct Walked<P: Protocol> {
     coverage: Coverage<P::Case>,
     seeds: u64,
-    /// True time of the simulated machines.
+    /// Simulated time.
     simulated: Duration,
-    /// CPU time of all threads, because the machine may be busy with other work.
+    /// CPU time of all threads, because wall-clock time also depends on the machine's other load.
     cpu: Duration,
 }
 
@@ -193,7 +192,7 @@ fn checked<P: Protocol>(setup: &Setup<P::Fault>, ran: Ran<P>) -> Option<Violatio
     }
 }
 
-/// Bypasses the test harness, which hides the output of successful tests.
+/// Writes past the test harness, which hides the output of passing tests.
 fn print(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -204,7 +203,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Returns the planted bug of `REPLAY_MUTATION=NAME`.
+/// Returns the planted bug that `REPLAY_MUTATION=NAME` selects.
 fn mutation_asked_for<P: Protocol>() -> Option<P::Mutation> {
     let name = std::env::var("REPLAY_MUTATION").ok()?;
     let mut all = P::Mutation::ALL.iter().copied();
@@ -218,7 +217,7 @@ pub(super) fn every_seed<P: Protocol>() {
     print(&format!("{}: {walked}", P::NAME));
 }
 
-/// `make soak SEEDS=N`: runs more seeds from a separate range, and prints the cases that they
+/// `make soak SEEDS=N`: runs further seeds, from a separate range, and prints the cases that they
 /// reached.
 pub(super) fn soak<P: Protocol>() {
     let Some(seeds) = number("SOAK_SEEDS") else {
@@ -231,7 +230,7 @@ pub(super) fn soak<P: Protocol>() {
     assert_eq!(missing, Vec::<String>::new(), "never hit");
 }
 
-/// `make replay SEED=N`: prints one seed with every line; a failing one is minimized first.
+/// `make replay SEED=N`: prints every line of one seed; minimizes a failing seed first.
 pub(super) fn replay<P: Protocol>() {
     let Some(seed) = number("REPLAY_SEED") else {
         return;
@@ -246,8 +245,8 @@ pub(super) fn replay<P: Protocol>() {
     });
 }
 
-/// `SURVEY=N`: lists the invariants that are violated in the first N seeds, each with its first
-/// seed. `REPLAY_MUTATION=NAME` plants a bug.
+/// `SURVEY=N`: lists the invariants that the first N seeds violate, each with its first seed.
+/// `REPLAY_MUTATION=NAME` plants a bug.
 pub(super) fn survey<P: Protocol>() {
     let mut broken = BTreeMap::<_, (u64, u64, String)>::new();
     P::Mutation::with(mutation_asked_for::<P>(), || {
@@ -264,7 +263,7 @@ pub(super) fn survey<P: Protocol>() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Checks that the same seed gives the same run.
+/// Checks that a seed always gives the same run.
 pub(super) fn same_seed_same_run<P: Protocol>() {
     let traced = |seed| {
         let ran = run::<P>(&with(Setup::new(seed), |it| it.traced = true));
@@ -276,7 +275,7 @@ pub(super) fn same_seed_same_run<P: Protocol>() {
     assert_ne!(traced(1).0, traced(2).0);
 }
 
-/// Checks that an invariant is violated if clock rates differ too much, which shows that the check
+/// Checks that clock rates which differ too much violate an invariant, which proves that the check
 /// works.
 pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) {
     let broken = (0..seeds).find(|seed| {
@@ -286,7 +285,7 @@ pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) 
     assert!(broken.is_some(), "{invariant} holds in {seeds} seeds");
 }
 
-/// Defines the tests of a simulation, which the make targets start by name.
+/// Defines the tests of a simulation, which the make targets select by name.
 macro_rules! simulation {
     ($protocol:ty) => {
         simulation! {

@@ -1,5 +1,5 @@
 //! A simulated world: the processes and machines of one protocol, the replica set, and the loop
-//! that lets events happen in the order of true time.
+//! that executes events in the order of true time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,10 +12,10 @@ use super::rng::Rng;
 use super::run::{Ran, Setup};
 use crate::election::CallId;
 
-/// Many times the number of steps of a run.
+/// Maximum number of steps, many times the usual number.
 const STEPS_MAX: u64 = 1_000_000;
 
-/// A protocol under simulation, with the state that only its own worlds have.
+/// A protocol under simulation, with its own part of a world's state.
 pub(super) trait Protocol: Sized + 'static {
     type Fault: Kind;
     type Case: Case + From<Self::Fault>;
@@ -26,7 +26,7 @@ pub(super) trait Protocol: Sized + 'static {
     type Outcome: Clone + PartialEq;
     /// The stored document.
     type State: Clone;
-    /// The origin of a write, for the checks when it is committed.
+    /// The author of a write, for the checks at its commit.
     type Write;
 
     const FAILED: Self::Outcome;
@@ -41,16 +41,16 @@ pub(super) trait Protocol: Sized + 'static {
     const LINES: usize;
     /// Explanation of the trace lines.
     const LEGEND: &str;
-    /// Parts of routine trace lines, which are left out of long stretches.
+    /// Text that marks a trace line as routine; long sequences of such lines are left out.
     const ROUTINE: &[&str];
 
     /// Builds the world of a run.
     fn world(setup: &Setup<Self::Fault>) -> World<Self>;
 
-    /// Runs the world to its end: a part with faults, and one without.
+    /// Runs the world to its end: a period with faults, then a period without.
     fn live(world: &mut World<Self>, setup: &Setup<Self::Fault>);
 
-    /// Checks a run without a violation by another one with the same seed.
+    /// Checks a run without violations by a second run of the same seed.
     fn run_again(_setup: &Setup<Self::Fault>, _ran: &Ran<Self>) -> Option<Violation> {
         None
     }
@@ -63,20 +63,20 @@ pub(super) trait Protocol: Sized + 'static {
         invariant
     }
 
-    /// Returns the next true time at which a process acts on its own.
+    /// Returns the next true time at which a process acts by itself.
     fn wakes_at(world: &World<Self>) -> Option<u64>;
 
     /// Applies a planned fault.
     fn inject(world: &mut World<Self>, planned: Planned<Self::Fault>);
 
-    /// Lets a process handle everything that is due.
+    /// Makes a process handle everything that is due.
     fn pump(world: &mut World<Self>, process: usize);
 
     /// Checks the invariants, after every process has run.
     fn check(world: &mut World<Self>);
 }
 
-/// The effect of the end of all faults on an event.
+/// Treatment of an event when all faults end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtPeace {
     Keep,
@@ -94,7 +94,7 @@ pub(super) struct World<P: Protocol> {
     pub(super) calm: bool,
     pub(super) net: Rng,
     pub(super) chance: Rng,
-    /// The events to come, by their time and the order in which they were scheduled.
+    /// The scheduled events, by their time and the order in which they were scheduled.
     events: BTreeMap<(u64, u64), (AtPeace, Happening<P>)>,
     serial: u64,
     steps: u64,
@@ -103,20 +103,21 @@ pub(super) struct World<P: Protocol> {
     pub(super) processes: Vec<P::Process>,
     pub(super) live: Vec<usize>,
     pub(super) set: ReplicaSet<P>,
-    /// Calls that were reported as never sent, so they must not land.
+    /// Calls that were reported as never sent, and must not land.
     pub(super) never_sent: BTreeSet<(usize, CallId)>,
     pub(super) coverage: Coverage<P::Case>,
     pub(super) violation: Option<Violation>,
     /// The trace lines with their true time, if requested.
     pub(super) trace: Option<Vec<(u64, String)>>,
-    /// A digest of all decisions, and their number.
+    /// A digest of all decisions, and how many there were.
     pub(super) decisions: (u64, u64),
-    /// The state that only this protocol's worlds have.
+    /// The protocol's own part of the state.
     pub(super) own: P,
 }
 
 impl<P: Protocol> World<P> {
-    /// Creates a world without machines. `net` and `chance` are the purposes of its random numbers.
+    /// Creates a world without machines. `net` and `chance` select the streams of its random
+    /// numbers.
     pub(super) fn new(
         setup: &Setup<P::Fault>,
         (net, chance): (u64, u64),
@@ -156,7 +157,7 @@ impl<P: Protocol> World<P> {
         self.at_or(AtPeace::Keep, time, event);
     }
 
-    /// Schedules an event with its fate at the end of the faults.
+    /// Schedules an event and its treatment when all faults end.
     pub(super) fn at_or(
         &mut self,
         at_peace: AtPeace,
@@ -168,13 +169,13 @@ impl<P: Protocol> World<P> {
         self.events.insert((time, self.serial), (at_peace, event));
     }
 
-    /// Returns true if `fault` is enabled and faults are still injected. For faults that are drawn
-    /// at each opportunity.
+    /// Returns true if `fault` is enabled and faults are still injected. Used for faults that are
+    /// drawn at each opportunity.
     pub(super) fn troubles(&self, fault: P::Fault) -> bool {
         !self.calm && self.faults.has(fault)
     }
 
-    /// Returns true if `fault` was drawn and is injected, which is counted.
+    /// Returns true if `fault` was drawn and is enabled, and counts it.
     pub(super) fn strikes(&mut self, drawn: bool, fault: P::Fault) -> bool {
         let hit = drawn && self.troubles(fault);
         self.coverage.hit_if(hit, fault.into());
@@ -204,7 +205,7 @@ impl<P: Protocol> World<P> {
         *count += 1;
     }
 
-    /// Returns the next instant at which something happens, at most `until`.
+    /// Returns the time of the next event, at most `until`.
     fn next(&self, until: u64) -> u64 {
         let event = self.events.first_key_value().map(|((time, _), _)| *time);
         let planned = self.plan.front().map(|planned| planned.at);
@@ -212,7 +213,7 @@ impl<P: Protocol> World<P> {
         all.into_iter().flatten().fold(until, u64::min)
     }
 
-    /// Advances to the next instant at which something happens, at most `until`.
+    /// Advances to the next event, at most to `until`.
     pub(super) fn step(&mut self, until: u64) {
         self.now = self.next(until).max(self.now);
         if let Some(planned) = self.plan.front().copied()
@@ -237,14 +238,14 @@ impl<P: Protocol> World<P> {
         P::check(self);
     }
 
-    /// Runs until a violation is found, the time comes, or there is no more to see.
+    /// Runs until `until`, a violation, or `over` returns true.
     pub(super) fn run_until(&mut self, until: u64, over: impl Fn(&Self) -> bool) {
         while self.now < until && self.violation.is_none() && !over(self) {
             self.step(until);
         }
     }
 
-    /// Ends all pending faults: events in flight arrive soon or not at all.
+    /// Ends all pending faults: events in flight arrive soon, or not at all.
     pub(super) fn forget_the_late(&mut self) {
         let now = |(at_peace, _): &(AtPeace, _)| *at_peace == AtPeace::HappenNow;
         let events = self.events.extract_if(.., |_, event| now(event));

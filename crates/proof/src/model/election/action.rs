@@ -1,11 +1,11 @@
-//! Everything that can happen between two states.
+//! The actions: everything that can happen between two states.
 //!
 //! A call is identified by `(candidate, number)`.
 
 /// One step. Each step marked as a fault uses one of the run's fault budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Time advances by a tick, once no prompt action is left.
+    /// Time advances by a tick. Possible only once no prompt action remains.
     Tick,
     /// The candidate's timer fires.
     Wake(usize),
@@ -27,11 +27,11 @@ pub(crate) enum Action {
     Land(usize, u64),
     /// A delayed answer returns, before or after the candidate gave up the call.
     Answer(usize, u64),
-    /// The candidate stops waiting, so the outcome is unknown to it.
+    /// The call times out, so its outcome is unknown to the candidate.
     GiveUp(usize, u64),
     /// A majority receives the writes that only the primary had.
     Commit,
-    /// The primary fails over. Writes that a majority did not have are undone.
+    /// The primary fails over. Writes that had not reached a majority are rolled back.
     RollBack,
     /// The next event of the change stream arrives, in order.
     Event(usize),
@@ -60,7 +60,7 @@ pub(crate) enum Action {
     Pause,
     /// An operator resumes the lease.
     Resume,
-    /// An operator asks the holder to step down in favor of this candidate.
+    /// An operator requests a transfer to this candidate.
     Transfer(usize),
     /// Fault: the document is deleted.
     Delete,

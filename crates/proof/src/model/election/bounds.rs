@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::election::Tunables;
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time is not one of them, because states are compared with their
-/// clocks relative to now, so runs of any length are covered.
+/// Bounds of one exploration. Time is unbounded: states are compared with their clocks relative to
+/// now, so one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Clock rate and lease duration of each candidate.
@@ -61,8 +61,8 @@ impl Bounds {
         Self { requested, ..self }
     }
 
-    /// Returns these bounds with deletions, after which every candidate waits, and the faults that
-    /// combine with them.
+    /// Returns these bounds with deletions, after which every candidate waits, and with the faults
+    /// that deletions combine with.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],
@@ -100,8 +100,8 @@ pub(crate) enum Kind {
     Crashes,
     /// Processes are paused for a while.
     Freezes,
-    /// The document is deleted when every candidate has seen it. Candidates without memory then
-    /// have no guarantees.
+    /// The document is deleted, but only once every candidate has seen it: a candidate without
+    /// memory has no guarantees.
     Deletions,
 }
 
@@ -120,7 +120,7 @@ impl Kind {
 /// How long a transferred lease is reserved for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
-/// Minimum leadership before a leader hands over to a preferred standby.
+/// Minimum time that a leader leads before it hands over to a preferred standby.
 const PREFER_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Returns the settings of a candidate.

@@ -1,6 +1,6 @@
 //! Goal: merging states with the same canonical form loses no behavior. Method: explore without
-//! merging; states that share a form must have successors that share forms. A difference reveals
-//! state that the form omits but that matters.
+//! merging; the successors of states with equal forms must have equal forms. A difference reveals
+//! relevant state that the form omits.
 
 use crate::proof::model::election::bounds::{Bounds, Requested};
 use crate::proof::model::election::cases::{APART, bounds};

@@ -15,16 +15,16 @@ pub(crate) struct Case {
     pub(crate) bounds: Bounds,
     /// Milestones that some run must reach.
     pub(crate) milestones: &'static [Milestone],
-    /// Number of states when the case was last changed. A lower number reveals a model that does
-    /// less than it seems to.
+    /// Number of states when the case was last changed. A lower number shows that the model covers
+    /// less than before.
     pub(crate) states_min: usize,
 }
 
-/// The holder's clock at the slow end of the permitted ratio, and the contender's at the fast end.
+/// Clocks at the permitted ratio: the holder's is the slowest, the contender's the fastest.
 pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
 /// One clock is slower than the others.
 pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
-/// Limit on the states reached. No exploration that is meant to end reaches more.
+/// Limit on the states reached. Explorations that are expected to complete stay below this number.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 const UNKNOWN: &[Milestone] = &[
@@ -37,8 +37,8 @@ const UNKNOWN: &[Milestone] = &[
     LateExtension,
 ];
 
-/// The candidates declare different durations, and the clocks are as far apart as these permit. The
-/// authority of a lasts 4 of its seconds, and b waits 5.
+/// The candidates declare different durations, and the clocks are as far apart as these permit.
+/// Candidate `a` has authority for 4 seconds of its own clock; `b` waits 5 of its own.
 pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace {
         milliseconds_per_tick: 800,
@@ -64,7 +64,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     }
 }
 
-/// Returns the explorations of `make test`, which take two to three minutes on one core.
+/// Returns the explorations of `make test`, two to three minutes on one core.
 pub(crate) fn short() -> Vec<Case> {
     vec![
         Case {

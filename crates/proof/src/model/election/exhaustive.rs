@@ -1,6 +1,6 @@
-//! Goal: I1, I3, I7, I8 and I10 hold in every run within the bounds. The model is also shown to be
-//! effective: it reaches its milestones, and finds two leaders if the clocks are further apart than
-//! the protocol allows.
+//! Goal: I1, I3, I7, I8 and I10 hold in every run within the bounds. The tests also show that the
+//! model is effective: it reaches its milestones, and finds two leaders if the clocks are further
+//! apart than the protocol allows.
 
 use crate::proof::model::election::cases::{beyond_the_ratio, short};
 use crate::proof::model::exploration::Case as _;
@@ -14,7 +14,7 @@ fn every_run_holds(index: usize) {
     assert_eq!(case.complaint(&figures), None);
 }
 
-/// Defines a test for each case, so that they run side by side.
+/// Defines one test per case, so that the cases run in parallel.
 macro_rules! tests {
     ($($index:literal $name:ident)+) => {
         $(#[test]

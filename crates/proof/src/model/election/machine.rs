@@ -39,7 +39,7 @@ pub(crate) struct Machine {
     pub(crate) monitor: Monitor,
     /// True if the candidate registers as standby.
     stands_by: bool,
-    /// Its priority, if leaders prefer higher ones.
+    /// Its priority, if leaders prefer candidates of higher priority.
     priority: Option<u32>,
 }
 
@@ -71,8 +71,8 @@ impl Payload for Operation {
     }
 }
 
-/// Moduli of the election's draws: per mille of jitter, and the spreads of 5, 10, 20 and 40 ms in
-/// nanoseconds.
+/// Moduli of the election's draws: per mille of jitter, and the maximum random delays of 5, 10, 20
+/// and 40 ms in nanoseconds.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
 /// Factor that makes `SPREADS * MIDDLE` yield the middle of the jitter.
@@ -84,7 +84,7 @@ const MIDDLE: u128 = {
     factor
 };
 
-/// Returns a source in which every draw gives the middle of the jitter, and no spread.
+/// Returns a source whose every draw gives the middle of the jitter and no random delay.
 pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
     Draw {
         drawn,
@@ -142,7 +142,7 @@ impl Machine {
         self.election = Some(Election::new(candidate, now, &mut draw(drawn)));
     }
 
-    /// Ends the process. Calls that it sent may still land.
+    /// Ends the process. Its calls in flight may still land.
     pub(crate) fn die(&mut self) {
         self.election = None;
         self.frozen = false;

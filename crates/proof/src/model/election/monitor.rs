@@ -1,5 +1,5 @@
-//! Notes of an observer about the candidates. They allow checking the invariants without asking the
-//! election for its view.
+//! Notes of an observer about the candidates. With these notes the invariants are checked without
+//! asking the election for its view.
 
 use crate::election::{
     BootTime, Claim, Found, Identity, Operation, Outcome, Revision, Session, Token,
@@ -9,8 +9,8 @@ use crate::proof::model::election::store::Store;
 /// Violation of an invariant other than two leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
-    /// A candidate led with a token that is not above all earlier tokens, or led again with an old
-    /// claim.
+    /// A candidate led with a token that was not above all earlier tokens, or led again with an
+    /// ended claim.
     I3,
     /// Authority without an acknowledged write that was sent early enough (I2, I7).
     I7,
@@ -19,7 +19,7 @@ pub(crate) enum Broken {
     I8,
 }
 
-/// Event of the last step that a meaningful run must reach.
+/// Milestone: an event that some run must reach, because an exploration without it proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
     /// A free lease that had a leader before was acquired.
@@ -64,7 +64,7 @@ pub(crate) struct Monitor {
     pub(crate) leading: Option<Token>,
     /// A token, and the end of its authority according to the acknowledged writes of its claim.
     granted: Option<(Token, BootTime)>,
-    /// Stored revisions, each with the time when the candidate first saw it.
+    /// Stored revisions, and when the candidate first saw each.
     shown: Vec<(Revision, BootTime)>,
 }
 
@@ -144,7 +144,7 @@ impl Monitor {
             // candidate's own claim.
             return None;
         };
-        // With another expected revision the write cannot succeed.
+        // The write cannot succeed with any other expected revision.
         let lease = at.store.with_revision(acquisition.expected)?;
         let shown = self.shown.iter().find(|(r, _)| *r == lease.revision);
         let waited = |time| shown.is_some_and(|(_, since)| *since + time <= at.now);

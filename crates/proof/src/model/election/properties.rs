@@ -198,7 +198,7 @@ impl Exploration {
     }
 }
 
-/// Adds the actions whose conditions hold.
+/// Adds each action whose condition holds.
 fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N]) {
     let possible = actions.into_iter().filter(|(holds, _)| *holds);
     into.extend(possible.map(|(_, action)| action));

@@ -10,7 +10,7 @@ use crate::reference::election as reference;
 pub(crate) struct Store {
     /// State of the primary. The filters of writes are evaluated on it.
     pub(crate) primary: Option<Lease>,
-    /// Majority-committed state: reads return it, and a new primary begins with it.
+    /// Majority-committed state: reads return it, and a new primary starts from it.
     pub(crate) committed: Option<Lease>,
     /// Previous majority-committed state, which a deposed primary may still return.
     pub(crate) previous: Option<Lease>,
@@ -48,7 +48,7 @@ impl Store {
         reference::outcome(matched, self.primary.as_ref())
     }
 
-    /// Sets fields as an operator does, without changing the revision.
+    /// Sets fields like an operator, without changing the revision.
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Lease)) {
         if let Some(lease) = &mut self.primary {
             change(lease);

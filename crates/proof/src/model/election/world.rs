@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) faults_left: u8,
     /// Number of requests that may still be made.
     pub(crate) requests_left: u8,
-    /// Consecutive ticks without a disturbance in which no candidate led, or a candidate led a
+    /// Consecutive undisturbed ticks in which no candidate led, or in which a candidate led a
     /// paused lease.
     pub(crate) quiet_ticks: u8,
     /// Highest token that had authority.
@@ -306,7 +306,7 @@ impl World {
         };
     }
 
-    /// Delivers an answer to the candidate if the process that asked still runs. A frozen process
+    /// Delivers an answer, unless the process that sent the call has exited. A frozen process
     /// receives the answer later.
     fn arrive(&mut self, candidate: usize, number: u64, outcome: Outcome) {
         if self.machines[candidate].frozen {
@@ -409,7 +409,7 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // The rarer milestone is recorded.
+                            // Records the rarer of the two milestones.
                             _ if matches!(
                                 self.milestone,
                                 Some(Milestone::Succession | Milestone::Transferred)

@@ -1,11 +1,11 @@
-//! Everything that can happen between two states.
+//! The actions: everything that can happen between two states.
 //!
 //! A call is identified by `(machine, number)`.
 
 /// One step. Each step marked as a fault uses one of the run's fault budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Time advances by a tick, once no prompt action is left.
+    /// Time advances by a tick. Possible only once no prompt action remains.
     Tick,
     /// The contender's timer fires.
     Wake(usize),
@@ -27,11 +27,11 @@ pub(crate) enum Action {
     Land(usize, u64),
     /// A delayed answer returns, before or after the contender stopped waiting.
     Answer(usize, u64),
-    /// The contender stops waiting for the call, so the outcome is unknown to it.
+    /// The call times out, so its outcome is unknown to the contender.
     TimeOut(usize, u64),
     /// A majority receives the writes that only the primary had.
     Commit,
-    /// The primary fails over. Writes that a majority did not have are undone.
+    /// The primary fails over. Writes that had not reached a majority are rolled back.
     RollBack,
     /// The next event of the change stream arrives, in order.
     Event(usize),
@@ -55,8 +55,8 @@ pub(crate) enum Action {
     Freeze(usize),
     /// The process runs again.
     Thaw(usize),
-    /// The work under the lock has ended, after any time.
+    /// The work under the lock ends. It may take any time.
     Finish(usize),
-    /// The contender is asked to give up, and no work runs under the lock afterwards.
+    /// The contender is asked to give up, and starts no work afterwards.
     GiveUp(usize),
 }

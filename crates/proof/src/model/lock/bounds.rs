@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::lock::{LockMode, MinHold, Slots};
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time is not one of them, because states are compared with their
-/// clocks relative to now, so runs of any length are covered.
+/// Bounds of one exploration. Time is unbounded: states are compared with their clocks relative to
+/// now, so one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// The machines, each with a process that contends from the start.
@@ -15,7 +15,8 @@ pub(crate) struct Bounds {
     pub(crate) faults: u8,
     /// Enabled kinds of faults.
     pub(crate) kinds: &'static [Kind],
-    /// Maximum number of further processes in one run, each on a machine whose process has exited.
+    /// Maximum number of processes in one run that start later, each on a machine whose process has
+    /// exited.
     pub(crate) starts: u8,
     /// Maximum number of contenders that are asked to give up.
     pub(crate) give_ups: u8,
@@ -23,8 +24,8 @@ pub(crate) struct Bounds {
     pub(crate) streams: bool,
     /// True if the document does not exist at the start.
     pub(crate) missing: bool,
-    /// Maximum number of ticks without a disturbance in which a running contender waits although it
-    /// would be compatible with the processes that have authority.
+    /// Maximum number of undisturbed ticks in which a running contender waits although the
+    /// processes with authority leave room for it.
     pub(crate) idle_ticks_max: u8,
 }
 

@@ -1,5 +1,5 @@
-//! Canonical form of a lock's state: revisions that cannot be stored again, and the order in which
-//! claims were drawn, are left out.
+//! Canonical form of a lock's state: it omits revisions that cannot be stored again, and the order
+//! in which claims were drawn.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};

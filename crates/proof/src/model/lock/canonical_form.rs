@@ -1,5 +1,5 @@
-//! Goal: merging states with the same canonical form loses no behavior. Method: as for the
-//! election.
+//! Goal: merging states with the same canonical form loses no behavior. Method: explore without
+//! merging, as for the election.
 
 use crate::lock::LockMode::{Exclusive, Shared};
 use crate::proof::model::lock::bounds::{Bounds, slot};

@@ -17,16 +17,16 @@ pub(crate) struct Case {
     pub(crate) bounds: Bounds,
     /// Milestones that some run must reach.
     pub(crate) milestones: &'static [Milestone],
-    /// Number of states when the case was last changed. A lower number reveals a model that does
-    /// less than it seems to.
+    /// Number of states when the case was last changed. A lower number shows that the model covers
+    /// less than before.
     pub(crate) states_min: usize,
 }
 
-/// Limit on the states reached. No exploration that is meant to end reaches more.
+/// Limit on the states reached. Explorations that are expected to complete stay below this number.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 /// The first clock is at the slow end of the permitted ratio, the second at the fast end. Authority
-/// lasts two ticks of the first clock, and others wait two ticks of the second clock.
+/// lasts two ticks of the first clock; other contenders wait two ticks of the second.
 pub(crate) const fn apart(wants: [LockMode; 2]) -> [Seat; 2] {
     [Seat::of(1500, wants[0]), Seat::of(2000, wants[1])]
 }
@@ -45,7 +45,7 @@ pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
 /// Two contenders in ticks of half the length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
 
-/// Two contenders. One has a minimum hold of twice the lease duration.
+/// Two contenders. One of them has a minimum hold of twice the lease duration.
 pub(crate) fn keeping() -> [Seat; 2] {
     [TWO[0].keeping(LEAST_TIME), TWO[1]]
 }
@@ -57,7 +57,7 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Idle ticks of these contenders: the bound has the duration of the other cases.
+/// Idle ticks of these contenders, as long in time as in the other cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 
 const FAULTY: &[Milestone] = &[
@@ -99,7 +99,7 @@ pub(crate) fn grants(faults: u8) -> Bounds {
         .on_streams()
 }
 
-/// Returns the explorations of `make test`, which take less than 20 s on one core.
+/// Returns the explorations of `make test`, less than 20 s on one core.
 pub(crate) fn short() -> Vec<Case> {
     vec![
         Case {
@@ -246,8 +246,7 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with these seats, whose clocks exceed the permitted ratio: the exploration must find
-/// two holders.
+/// Explores with clocks beyond the permitted ratio: the exploration must find two holders.
 pub(crate) fn beyond_the_ratio(seats: [Seat; 2]) -> Figures {
     let bounds = Bounds::of(&seats, 1, 0).with(&[Kind::Freezes]);
     explore(

@@ -1,5 +1,5 @@
 //! Goal: exclusion, the order of tokens, complete grants, the order of the queue and liveness hold
-//! in every run within the bounds. The model is also shown to be effective: it reaches its
+//! in every run within the bounds. The tests also show that the model is effective: it reaches its
 //! milestones, and finds two holders if the clocks are further apart than the protocol allows.
 
 use crate::lock::LockMode::Exclusive;
@@ -16,7 +16,7 @@ fn every_run_holds(index: usize) {
     assert_eq!(case.complaint(&figures), None);
 }
 
-/// Defines a test for each case, so that they run in parallel.
+/// Defines one test per case, so that the cases run in parallel.
 macro_rules! tests {
     ($($index:literal $name:ident)+) => {
         $(#[test]

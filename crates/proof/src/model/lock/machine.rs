@@ -1,5 +1,5 @@
-//! One contender's machine: its clock, its process, the memory that one process leaves to the next,
-//! and the calls and events in flight between it and the store.
+//! One contender's machine: its clock, its process, the memory that each process leaves to the
+//! next, and the calls and events in flight between machine and store.
 
 use std::hash::Hasher;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Payload for LockOperation {
     }
 }
 
-/// A machine that runs one contender after the other.
+/// A machine that runs contenders one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     /// Name of its contenders.
@@ -171,7 +171,7 @@ impl Machine {
         self.die();
     }
 
-    /// Ends the process. Calls that it sent may still land.
+    /// Ends the process. Its calls in flight may still land.
     pub(crate) fn die(&mut self) {
         self.contender = None;
         self.frozen = false;
@@ -248,8 +248,8 @@ impl Machine {
             || self.stream.granted_revisions().any(|it| it == revision)
     }
 
-    /// Returns the notes without irrelevant parts, if there are any. `carried` is true for
-    /// revisions of calls in flight.
+    /// Returns the notes without irrelevant parts, or `None` if nothing remains. `carried` is true
+    /// for revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         store: &Store,

@@ -1,5 +1,5 @@
-//! Notes of an observer about one process. They allow checking the invariants, which the simulation
-//! shares, without asking the contender for its view.
+//! Notes of an observer about one process. With these notes the invariants, which the simulation
+//! shares, are checked without asking the contender for its view.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::proof::sim::lock::invariants::{
 /// Notes about one process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// Send time of each own revision that may be stored, now or later.
+    /// Own revisions that may be stored, now or later, each with its send time.
     sends: Vec<(Revision, BootTime)>,
-    /// Authority according to the messages: a claim, its token, and the end.
+    /// Authority according to the messages: the claim, its token, and the end of its authority.
     backed: Option<(Claim, Token, BootTime)>,
     /// The process's own claim that ended last.
     ended: Option<Claim>,
     /// The process's own claim that the document last showed.
     present: Option<Claim>,
-    /// Joins with an unresolved outcome whose claims no document has shown.
+    /// Joins with an unknown outcome whose claims no document has shown.
     open_joins: Vec<(CallId, Claim)>,
     newest_write: Option<CallId>,
     /// The newest write if it was rejected: a read must be answered before the next write.
@@ -49,7 +49,7 @@ struct Place {
     claim: Option<Claim>,
     /// A majority had the entry.
     there: bool,
-    /// The entry was removed after that.
+    /// The entry was removed after a majority had it.
     gone: bool,
 }
 
@@ -141,7 +141,7 @@ impl Monitor {
         }
     }
 
-    /// Records the end of a claim whose deadline passed before an input.
+    /// Records that a claim's deadline passed before this input, which ends the claim.
     pub(crate) fn before(&mut self, now: BootTime, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
@@ -384,7 +384,7 @@ impl Monitor {
         self.newest_write == Some(call)
     }
 
-    /// Returns true if the process has seen a stored entry for so long that the entry has expired.
+    /// Returns true if the process has seen a stored entry unchanged until the entry expired.
     pub(crate) fn knows_expired(
         &self,
         store: &Store,
@@ -409,8 +409,8 @@ impl Monitor {
         self.place.claim == Some(claim) && self.place.gone
     }
 
-    /// Returns the notes about the process with this claim, without parts that the current state of
-    /// the store makes irrelevant. `carried` is true for revisions of calls in flight.
+    /// Returns the notes about the process with this claim, without parts that no longer matter in
+    /// the current state of the store. `carried` is true for revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         claim: Claim,

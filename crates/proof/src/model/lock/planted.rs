@@ -27,8 +27,8 @@ impl Planted {
     }
 }
 
-/// Returns every planted bug of the locks, each with an exploration: a part of one of the cases,
-/// which succeeds without the bug, or a small separate exploration.
+/// Returns every planted bug of the locks with an exploration: a part of a case, which succeeds
+/// without the bug, or a small exploration of its own.
 pub(crate) fn planted() -> Vec<Planted> {
     let none = Bounds::of(&TWO, 0, 0);
     let one = |kinds| Bounds::of(&TWO, 1, 0).with(kinds);

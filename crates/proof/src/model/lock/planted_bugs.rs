@@ -1,6 +1,6 @@
-//! Goal: the model notices when a rule is broken. Method: each planted bug is explored until an
-//! invariant breaks. The table of `docs/verification/planted-bugs.md` must match the result, and
-//! `BLESS=1` writes it.
+//! Goal: the model notices when a rule is broken. Method: explore with each planted bug until an
+//! invariant breaks. The result must match the table in `docs/verification/planted-bugs.md`;
+//! `BLESS=1` writes the table.
 
 use crate::lock::mutation::Mutation;
 use crate::proof::model::lock::planted::planted;
@@ -16,8 +16,8 @@ fn every_planted_bug_is_found_as_the_table_says() {
     each_is_found("bugs planted in the model of the locks", searched);
 }
 
-/// Bugs that only the simulation finds, because the model has no manual edits, no copies of a
-/// machine, and a store whose clock is right.
+/// Bugs that only the simulation finds: the model has no manual edits and no forked machines, and
+/// its store's clock is always right.
 const ONLY_SIMULATED: &[Mutation] = &[
     Mutation::OverlookedWaits,
     Mutation::ConfirmedWithoutPause,

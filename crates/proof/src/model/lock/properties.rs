@@ -13,16 +13,16 @@ use crate::proof::model::lock::bounds::{Bounds, Kind};
 use crate::proof::model::lock::machine::{Call, Machine, Place};
 use crate::proof::model::lock::world::World;
 
-/// Event that a meaningful exploration must reach.
+/// Milestone: an event that some run must reach, because an exploration without it proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
-    /// A join granted its sender.
+    /// A join granted the lock to its own sender.
     Joined,
     /// A renewal confirmed a grant.
     Confirmed,
     /// A grant gave authority before it was confirmed.
     HeldByGrant,
-    /// A sweep granted its sender.
+    /// An eviction granted the lock to its own sender.
     TakenOver,
     /// A late reply to a timed-out call gave authority.
     LateAcquisition,
@@ -56,8 +56,8 @@ pub(crate) struct Exploration {
     pub(crate) planted: Option<Mutation>,
     /// Milestones that some run reached, one bit each. They are not part of any state.
     reached: Arc<AtomicU32>,
-    /// True once a property was violated. The checker replaces a violation by later violations, but
-    /// the first violation has the fewest steps.
+    /// True once a property was violated. The checker reports the latest violation, but the first
+    /// violation has the fewest steps.
     ended: Arc<AtomicBool>,
 }
 
@@ -284,7 +284,7 @@ impl Exploration {
     }
 }
 
-/// Adds the actions whose conditions hold.
+/// Adds each action whose condition holds.
 fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N]) {
     let possible = actions.into_iter().filter(|(holds, _)| *holds);
     into.extend(possible.map(|(_, action)| action));

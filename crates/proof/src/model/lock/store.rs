@@ -12,11 +12,11 @@ use crate::reference::lock::{By, next};
 pub(crate) struct Store {
     /// State of the primary. The filters of writes are evaluated on it.
     pub(crate) primary: FoundLock,
-    /// Majority-committed state: reads return it, and a new primary begins with it.
+    /// Majority-committed state: reads return it, and a new primary starts from it.
     pub(crate) committed: FoundLock,
     /// Previous majority-committed state, which a deposed primary may still return.
     pub(crate) previous: Option<FoundLock>,
-    /// Events of the writes that a majority does not have, each for the stream of one claim.
+    /// Events of the writes that have not reached a majority, each for the stream of one claim.
     pub(crate) events: Vec<(Claim, Hint)>,
 }
 
@@ -46,7 +46,7 @@ impl Store {
         std::mem::take(&mut self.events)
     }
 
-    /// Undoes the writes that a majority does not have.
+    /// Rolls back the writes that have not reached a majority.
     pub(crate) fn roll_back(&mut self) {
         self.primary = self.committed.clone();
         self.events.clear();
@@ -92,7 +92,7 @@ impl Store {
         (performed.outcome, violation)
     }
 
-    /// Returns all documents that a process may still read or that a write may still match.
+    /// Returns all documents that a process may still read or a write may still match.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &LockDocument> {
         let found = [Some(&self.primary), Some(&self.committed)];
         let found = found.into_iter().chain([self.previous.as_ref()]);

@@ -38,12 +38,12 @@ pub(crate) struct World {
     pub(crate) starts_left: u8,
     /// Number of contenders that may still be asked to give up.
     pub(crate) give_ups_left: u8,
-    /// Consecutive ticks without a disturbance in which a running contender waits although it would
-    /// be compatible with the processes that have authority.
+    /// Consecutive undisturbed ticks in which a running contender waits although the processes with
+    /// authority leave room for it.
     pub(crate) idle_ticks: u8,
     /// Highest token that had authority.
     pub(crate) token_held: Token,
-    /// True if work whose success is recorded has succeeded.
+    /// True if work has succeeded and its success must be recorded.
     succeeded: bool,
     /// Entries with a minimum hold.
     places: Vec<KeptPlace>,
@@ -339,7 +339,7 @@ impl World {
         self.input(index, LockInput::Tick, bounds);
     }
 
-    /// Drops the memory of machines that can start no further process.
+    /// Drops the memory of machines on which no further process can start.
     fn forget_memory(&mut self) {
         if self.starts_left == 0 {
             for index in 0..self.machines.len() {
@@ -357,8 +357,8 @@ impl World {
         };
     }
 
-    /// Returns true if the first running contender that waits is compatible with the processes that
-    /// have authority.
+    /// Returns true if the processes with authority leave room for the first running contender that
+    /// waits.
     fn is_idle(&self) -> bool {
         let waits = |machine: &&Arc<Machine>| {
             let standing = machine.contender.as_ref().map(|c| c.status().standing);
@@ -383,7 +383,7 @@ impl World {
         exclusion::check(&held).is_none()
     }
 
-    /// Drops calls without a further effect.
+    /// Drops calls that have no further effect.
     fn forget_calls(&mut self) {
         let ticks = self.ticks;
         let old = |machine: &Arc<Machine>| machine.calls.iter().any(|call| !call.waiting);

@@ -1,9 +1,9 @@
-//! Planted bugs of the handling of a reply. `crates/core/src/lock/contender/contending.rs` includes
+//! Planted bugs in the handling of a reply. `crates/core/src/lock/contender/contending.rs` includes
 //! this file, which uses its private items.
 
 use super::{Consequence, Exchange, Holding, LockOutcome, LockTurn, SentWrite, WritePurpose};
 
-/// Returns the verdict of a planted bug.
+/// Returns the verdict of a contender with a planted bug.
 pub(super) fn reply(
     exchange: &mut Exchange,
     write: &SentWrite,

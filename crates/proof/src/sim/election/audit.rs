@@ -1,4 +1,4 @@
-//! Passes the ledger to the invariants, before and after each turn.
+//! Checks the ledger against the invariants, before and after each turn.
 
 use std::time::Duration;
 
@@ -12,11 +12,13 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// Two losses by deadline within this time make a candidate wait, as in `election/waits.rs`.
+/// A candidate that loses leadership by deadline twice within this time waits, as in
+/// `election/waits.rs`.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 impl World {
-    /// Checks that the last turn omitted nothing, and records this turn's input.
+    /// Checks that the process made every call that its last turn required, and records this turn's
+    /// input.
     pub(super) fn audit_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let p = &self.processes[process];
         let status = p.election.status();
@@ -46,7 +48,7 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // A file that is replaced at its deadline restarts the delay.
+                // The delay restarts if a file is replaced at its deadline.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
@@ -71,7 +73,7 @@ impl World {
     }
 
     /// Returns the claim of this process's last leadership, if the claim is stored and the process
-    /// can still end it.
+    /// can still release it.
     fn left_in_the_store(&self, process: usize, lease: &Lease) -> Option<Claim> {
         let facts = &self.processes[process].facts;
         // After damage, a fork or a shutdown, a process may leave the claim to expire.
@@ -91,12 +93,12 @@ impl World {
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
         // If an edit raised the token, events may have shown it together with another holder. The
-        // claim then counts as superseded, and the process waits until it has expired.
+        // claim then counts as superseded, and the process waits for it to expire.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
-    /// Checks that leadership ended only with a cause, and did not continue in spite of a cause.
+    /// Checks that leadership ended only with a cause, and that it ended with every cause.
     pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
         let p = &self.processes[process];
         let me = &self.machines[p.machine].identity;
@@ -144,7 +146,7 @@ impl World {
             .filter(unasked);
         let handover = gave_way.map(|token| {
             let made_at = p.facts.of_token(token).map(|claim| claim.made_at);
-            // After these, two candidates may lead at the same time, as tolerated.
+            // After an edit, damage or a fork, two candidates may lead at the same time.
             let troubled = self.own.edited || !self.own.damages.is_empty();
             let last = self
                 .own
@@ -196,7 +198,8 @@ impl World {
         if let Some(token) = by_deadline {
             let before = p.ledger.lost_at.replace(now);
             let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);
-            // If the settings changed in this turn, it is unknown which settings applied.
+            // If the settings changed in this turn, it is unknown which of the two settings
+            // applied.
             if again && !reconfigured {
                 p.facts.stay_out = Some((now + lease_duration, token));
             }

@@ -1,5 +1,5 @@
-//! Store operations with a rule of the filters or updates broken on purpose. Without a planted bug,
-//! the reference applies.
+//! Store operations with planted bugs in the rules of filters and updates. Without a planted bug,
+//! the reference applies the operation.
 
 use crate::election::mutation::{self, planted};
 use crate::election::{Acquisition, Identity, Lease, Operation, Revision, Token, WallMillis};
@@ -52,7 +52,7 @@ pub(crate) fn write(
     matched
 }
 
-/// Changes an acquisition and the document so that less is compared.
+/// Weakens the filter of an acquisition by changing the acquisition or the document.
 fn loosen(lease: &mut Lease, new: &mut Acquisition) {
     let standby = lease.standby.as_ref().map(|standby| standby.session);
     let exempt = planted!(StandbyWithoutCompareAndSet) && standby == Some(new.session);

@@ -1,4 +1,4 @@
-//! Passes the observer's knowledge to the invariants.
+//! Checks the observer's records against the invariants.
 
 use super::cluster::{Was, World};
 use super::coverage::{Hit, Path, Said};
@@ -21,7 +21,7 @@ use crate::election::{
     RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
-/// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
+/// Limits as in `election/tenure.rs`: the acknowledged renewal and the unresolved renewals.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 
@@ -175,8 +175,7 @@ impl World {
                 chain_length = chain.len();
                 renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
-                    // The state at the time of the decision, because the call may be sent after a
-                    // freeze.
+                    // The state at the time of the decision, because a freeze may delay the call.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
                         c.released || (c.led && c.until.is_some_and(|until| until <= decided))
                     }),
@@ -332,7 +331,7 @@ impl World {
         release::check(sent)
     }
 
-    /// Checks a write that has reached a majority.
+    /// Checks a write once a majority has it.
     pub(super) fn check_commit(&mut self, committed: &Committed, token_before: Option<Token>) {
         let Committed {
             before,
@@ -409,7 +408,7 @@ impl World {
         }
     }
 
-    /// Checks after every step that each surface that says "leader" is right.
+    /// Checks after every step that each surface that says "leader" has authority to say so.
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;
@@ -430,7 +429,7 @@ impl World {
                     renews: false,
                 }));
                 // A process that was frozen between an acknowledgement and its publication shows an
-                // earlier deadline; the claim continues.
+                // earlier deadline, and its claim continues.
                 let unpublished =
                     published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
                 facts.ended |= facts.led && !leads && !unpublished;

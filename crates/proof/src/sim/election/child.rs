@@ -1,5 +1,5 @@
-//! The life of a child, and of the processes that it leaves behind: it ends soon after its signal,
-//! late or never, ends on its own, or is outlived by a process that it started.
+//! The life of a child and of its descendants. The child exits soon after the stop signal, late or
+//! never; or it exits by itself; or a descendant outlives it.
 
 use std::time::Duration;
 
@@ -9,29 +9,30 @@ use super::recording::Shim;
 use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 
-/// A process that was started as the workload, and its descendants.
+/// A process that was started as the workload, with its descendants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// Time at which the leader ends; `u64::MAX` while it neither crashes nor was asked to end.
+    /// Time at which the leader exits; `u64::MAX` while it neither crashes nor has got a stop
+    /// signal.
     pub(super) leader: u64,
     pub(super) leader_ended: bool,
-    /// Time at which the remaining descendants end.
+    /// Time at which the remaining descendants exit.
     pub(super) rest: u64,
-    /// Time from the signal to the end; `None` if the child ignores the signal.
+    /// Time from the stop signal to the exit; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
     /// How long a descendant outlives the leader.
     pub(super) leaves: u64,
     /// How long the leader outlives a killed guard: the kernel ends the leader only after the
     /// guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
-    /// How long the processes survive SIGKILL; zero if they end immediately.
+    /// How long the processes survive SIGKILL; zero if SIGKILL ends them immediately.
     pub(super) survives: u64,
-    /// True if SIGKILL was sent and survived so far.
+    /// True if SIGKILL was sent and a process has survived it so far.
     pub(super) survived: bool,
 }
 
 impl Life {
-    /// Returns the end of the last process after SIGKILL.
+    /// Returns when the last process exits after SIGKILL.
     pub(super) fn ends(&self) -> u64 {
         if self.leader_ended {
             self.rest
@@ -40,7 +41,8 @@ impl Life {
         }
     }
 
-    /// Returns the end of a process after SIGKILL at `now`; `None` if it ends immediately.
+    /// Returns the remaining life after SIGKILL at `now`; `None` if SIGKILL ends the processes
+    /// immediately.
     pub(super) fn killed(self, now: u64) -> Option<Self> {
         let ends = now + self.survives;
         (self.survives > 0).then_some(Self {
@@ -66,12 +68,12 @@ pub(super) enum Child {
     Gone,
 }
 
-/// Time limit of the descendants of a leader that ended by itself.
+/// Time limit for the descendants of a leader that exited by itself.
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {
-    /// Draws the life of a child that is not killed. All random values are drawn regardless of the
-    /// enabled faults.
+    /// Draws the life of a child that gets no SIGKILL. All random values are drawn regardless of
+    /// the enabled faults.
     pub(super) fn drawn_life(&mut self) -> Life {
         let rng = &mut self.own.guard_dice;
         let (stubborn, crashes, forks) = (rng.one_in(3), rng.one_in(3), rng.one_in(3));
@@ -87,7 +89,7 @@ impl World {
             false => rng.below(1_000 * MS),
         };
         let untied_for = rng.between(1, 60_000) * MS;
-        // Drawn from a separate generator, so that the other draws are unchanged.
+        // Drawn from a separate generator, which leaves the other draws unchanged.
         let mut rng = Rng::new(self.now, 19);
         let (unkillable, survives) = (rng.one_in(4), rng.between(1_000, 200_000) * MS);
         let unkillable = self.strikes(unkillable, Fault::ChildUnkillable);
@@ -107,7 +109,7 @@ impl World {
         }
     }
 
-    /// Lets a child on a machine that is awake end on its own when it is due.
+    /// Ends a child whose own exit is due, if its machine is awake.
     pub(super) fn end_due_child(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];

@@ -1,4 +1,4 @@
-//! Passes the observer's knowledge of children to the invariants.
+//! Checks the observer's records of children against the invariants.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::invariants::orphaned_children_are_stopped::{self as orphans, Orphan};
 use crate::election::{BootTime, Claim};
 
 const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
-/// Time after which a record has arrived, and daemon and guard have acted on it.
+/// Time within which a record has arrived, and daemon and guard have acted on the record.
 const KNOWN_MAX: Duration = Duration::from_millis(100);
 
 impl World {
@@ -22,7 +22,7 @@ impl World {
         (thawed <= self.now).then(|| Duration::from_nanos(self.now - thawed))
     }
 
-    /// Checks that the guard's newest decision to end a child has a cause.
+    /// Checks that the guard had a cause for its newest decision to end a child.
     pub(super) fn check_end_of_child(&mut self, g: usize, now: BootTime) {
         let guard = &self.own.guards[g];
         let (told, killed) = (guard.judge.stop_requested(), guard.judge.killed());
@@ -46,8 +46,8 @@ impl World {
         self.found(their_time::check(end));
     }
 
-    /// Returns how long a guard whose known deadline has passed, and its daemon, could have known
-    /// of a renewal that extends this deadline.
+    /// For a guard whose known deadline has passed, returns how long the guard and its daemon could
+    /// have known of a renewal that extends the deadline.
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -58,7 +58,7 @@ impl World {
         renewed.then(|| now.since(facts.until_at).min(awake))
     }
 
-    /// Checks after every step that each running child may run.
+    /// Checks after every step that every running child is permitted to run.
     pub(super) fn check_children(&mut self) {
         if self.own.guarding.is_empty() {
             return;
@@ -126,40 +126,39 @@ impl World {
         self.coverage.hit_if(slept, Hit::Path(Path::ChildLate));
     }
 
-    /// Returns true if a child of an earlier claim of this process runs. Meanwhile that claim is
-    /// not released, and no other claim leads.
+    /// Returns true if a child of an earlier claim of this process runs. While it runs, that
+    /// earlier claim is not released, and no other claim leads.
     pub(super) fn child_runs(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && guard.child_runs())
     }
 
     /// Returns true if a child runs under a claim whose daemon has exited, with or without its
-    /// guard. There is then no proof of death.
+    /// guard. In this case there is no proof of death.
     pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
         let same = |guard: &Guard| guard.directory == directory && guard.claim == claim;
         self.any_guard(|guard| same(guard) && guard.child_runs())
     }
 
-    /// Returns true if the record of a directory names a running child. A child whose end was seen
-    /// by a guard or a daemon is no longer in the record.
+    /// Returns true if the record of a directory names a running child. The record omits a child
+    /// once a guard or a daemon has seen its exit.
     pub(super) fn recorded_child_runs(&self, directory: usize) -> bool {
         let named = self.own.directories[directory].child;
         named.is_some_and(|g| self.own.guards[g].child_runs())
     }
 
-    /// Removes a child from the record after a guard, or a daemon whose guard was killed, has seen
-    /// its end.
+    /// Removes a child from the record, because the guard, or the daemon of a killed guard, has
+    /// seen its exit.
     pub(super) fn record_end_of_child(&mut self, g: usize) {
         let recorded = &mut self.own.directories[self.own.guards[g].directory].child;
         *recorded = recorded.filter(|named| *named != g);
     }
 
-    /// Returns true if the process, by its own knowledge, still waits for the end of a workload.
+    /// Returns true if the process still waits for a workload to end, as far as it knows.
     pub(super) fn awaits_child(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && !guard.heard)
     }
 
-    /// Returns a process that leads and supervises, but has no running child. Used at the end of a
-    /// run.
+    /// Returns a process that leads and supervises, but has no running child.
     pub(super) fn leads_without_child(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
@@ -168,7 +167,7 @@ impl World {
         })
     }
 
-    /// Returns the maximum time that a workload may still take to end when the faults end.
+    /// Returns how long a workload may still run when the faults end.
     pub(super) fn longest_end(&self) -> Duration {
         let supervised = self.machines.iter().filter(|m| m.supervises);
         supervised.map(|m| m.stop_grace).max().unwrap_or_default()

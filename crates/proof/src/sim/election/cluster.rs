@@ -24,7 +24,7 @@ use crate::proof::sim::run::{Ran, Setup, run};
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, with, world};
 
-/// A clock rate in per mille that is within 1.1 of the fastest clock.
+/// The slowest clock rate, in per mille of the fastest, that is within the ratio of 1.1.
 const ALIKE: u64 = 910;
 /// How long the leader must continue to lead after the bound.
 const STEADY: u64 = 10 * SECOND;
@@ -41,28 +41,28 @@ pub(super) struct Machine {
     pub(super) slept: u64,
     pub(super) wall_skew: i64,
     pub(super) cut_until: u64,
-    /// True if its driver still talks to the deposed primary.
+    /// True if its driver still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
     /// True if candidates here write hints, and follow hints if they can.
     pub(super) hints: bool,
-    /// False if candidates here are of a version without standby: they do not register, and their
-    /// acquisitions leave the field unchanged.
+    /// False if candidates here are of a version without standby, which does not register and
+    /// leaves the field unchanged in acquisitions.
     pub(super) stands_by: bool,
     pub(super) priority: u32,
-    /// Upper bound of the time in which a workload here confirms; `None` if it never does.
+    /// Maximum time in which a workload here confirms its end; `None` if it never confirms.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
     /// True if candidates here run their workload themselves.
     pub(super) supervises: bool,
-    /// Time that the workload gets to end when leadership is given up.
+    /// Time that the workload has to end when leadership is given up.
     pub(super) stop_grace: Duration,
-    /// The unsupervised workload here, and its way of checking.
+    /// The unsupervised workload here, and how it checks for leadership.
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. Both twins have these claims, and may lead by writes that were sent before the
-/// fork, until these instants on their common clock.
+/// A forked machine. Until these instants on their common clock, both twins may lead under these
+/// claims by writes that were sent before the fork.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -81,7 +81,7 @@ impl Forked {
     }
 }
 
-/// A damaged document. Processes that know less than this may lead until the given time.
+/// A damaged document. Processes whose knowledge is older may lead until the given time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damage {
     pub(super) until: u64,
@@ -99,7 +99,7 @@ pub(super) struct GaveWay {
     pub(super) token: crate::election::Token,
 }
 
-/// The state that a majority had for a while.
+/// A state that a majority had for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Was {
     Missing,
@@ -107,13 +107,13 @@ pub(super) enum Was {
     Token(crate::election::Token),
 }
 
-/// The state that only worlds with candidates have.
+/// State of the simulation of candidates, in addition to the common state.
 #[derive(Default)]
 pub(super) struct Leases {
     pub(super) starts: Rng,
     pub(super) guard_dice: Rng,
     pub(super) stream_dice: Rng,
-    /// The newest change that a majority has, and since when.
+    /// The newest change that a majority has, and the time of its commit.
     pub(super) last_change: Option<(u64, Change)>,
     pub(super) hints: Hints,
     pub(super) router_dice: Rng,
@@ -128,7 +128,8 @@ pub(super) struct Leases {
     pub(super) gave_way: Option<GaveWay>,
     /// True time at which a majority had the last registration of each candidate.
     pub(super) registered: BTreeMap<Identity, u64>,
-    /// The process and claim whose release freed the lease, while the lease is still free.
+    /// The release that freed the lease: its process and claim. `None` once the lease is held
+    /// again.
     pub(super) freed: Option<(usize, Claim)>,
     pub(super) archive: Archive,
     pub(super) forks: Vec<Forked>,
@@ -136,14 +137,14 @@ pub(super) struct Leases {
     pub(super) edited: bool,
     /// Lease durations that a reload replaced, with the time of the reload.
     pub(super) replaced: Vec<(u64, Duration)>,
-    /// Each change of the token that a majority has, with its time.
+    /// Each change of the majority-committed token, with its time.
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
-    /// Tokens up to this number were used twice, because tokens restarted after a loss.
+    /// Highest token that was used twice, because tokens restarted after a loss.
     pub(super) tokens_reused_to: Option<crate::election::Token>,
     /// Offset of the primary's clock from true time.
     pub(super) clock_skew: i64,
-    /// True if wall clocks and servers' clocks are set.
+    /// True if the run sets wall clocks and servers' clocks.
     pub(super) skewed: bool,
 }
 
@@ -192,7 +193,7 @@ impl Protocol for Leases {
         let plan = plan_of(seed, faults);
         let mut world = World::new(setup, (3, 4), faults, plan, (Stored::EMPTY, own));
         let count = build.between(2, 5).min(setup.machines);
-        // The guarantees for children hold for clocks whose rates differ less.
+        // The guarantees for children hold only for clock rates within this smaller ratio.
         let alike = !supervision.one_in(3) && faults.has(Fault::Supervised);
         let least = if alike { ALIKE } else { 0 };
         for index in 0..count {
@@ -205,7 +206,8 @@ impl Protocol for Leases {
         world
     }
 
-    /// Runs ten minutes of faults, then a period without faults. At its end a candidate must lead.
+    /// Runs ten minutes with faults, then a period without faults. At its end a candidate must
+    /// lead.
     fn live(world: &mut World, setup: &Setup<Fault>) {
         world.run_until(RUN, |_| false);
         if world.violation.is_some() {
@@ -220,8 +222,9 @@ impl Protocol for Leases {
             workload_end: world.longest_end(),
             rate: u32::try_from(setup.slowest).expect("per mille"),
         });
-        // A renewal interval, until the holder notices the last change of the document; two, until
-        // a follower on a stale stream notices that its create was rejected for a held lease.
+        // One renewal interval, until the holder notices the last change of the document; or two,
+        // until a follower on a stale stream notices that its create was rejected because the lease
+        // is held.
         let bound = bound + Duration::from_secs(13);
         let calm = world.now + u64::try_from(bound.as_nanos()).expect("short");
         world.run_until(calm, |_| false);
@@ -315,8 +318,8 @@ impl World {
         self.start_at(at, machine, directory);
     }
 
-    /// Draws the priority of candidates on the newest machine, and if they prefer higher ones.
-    /// Earlier versions have none, and some of later versions have the default.
+    /// Draws the priorities of candidates on the newest machine, and whether they prefer higher
+    /// priorities. Earlier versions have no priorities, and some later candidates have the default.
     fn prioritize(&mut self, rng: &mut Rng) {
         let priority = [0, 0, 1, 2, 7][rng.index(5)];
         let interval = [None, None, Some(30), Some(90)][rng.index(4)];
@@ -360,7 +363,7 @@ impl World {
         self.machine_clock(p.machine, p.leads_now)
     }
 
-    /// Returns the true time at which a machine's clock, which shows `shown` now, shows `at`.
+    /// Returns the true time at which a machine's clock, which now shows `shown`, will show `at`.
     pub(super) fn true_time(&self, machine: usize, shown: BootTime, at: BootTime) -> u64 {
         self.machines[machine].clock.true_time(self.now, shown, at)
     }
@@ -385,7 +388,7 @@ impl World {
         self.note(|| format!("p{process} frozen until {} ms", until / MS));
     }
 
-    /// Delivers an input to a process; if the process does not run, the input waits.
+    /// Delivers an input to a process, or queues the input while the process does not run.
     pub(super) fn input(&mut self, process: usize, class: Class, input: Input) {
         if self.processes[process].alive {
             self.processes[process].deliver(class, input);

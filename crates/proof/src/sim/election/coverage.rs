@@ -8,7 +8,7 @@ use crate::proof::sim::coverage::{Answer, Case, Coverage, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
 closed! {
-    /// The operations, without their content.
+    /// The kinds of operations.
     Call of Operation {
         Create => "create",
         Acquire => "acquire",
@@ -22,7 +22,7 @@ closed! {
 }
 
 closed! {
-    /// The result of a write that reaches the store after the process gave it up.
+    /// The result of a write that reaches the store after it timed out in the process.
     Landing {
         Matched => "matched",
         Refused => "refused",
@@ -30,7 +30,7 @@ closed! {
 }
 
 closed! {
-    /// The origin of a leader's step-down.
+    /// The origin of a request that makes a leader step down.
     Asked {
         StepDown => "a request to step down",
         Transfer => "a request for a transfer",
@@ -42,7 +42,7 @@ closed! {
 }
 
 closed! {
-    /// The notices, without their content.
+    /// The kinds of notices.
     Said of Notice {
         Overtook => "overtook",
         Succeeded => "succeeded",
@@ -113,7 +113,7 @@ pub(super) enum Hit {
     Reason(Reason),
     Asked(Asked),
     Call(Call, Answer),
-    /// The true outcome after the timeout.
+    /// The true outcome, which is known only after the timeout.
     Late(Answer),
     Landed(Call, Landing),
     Said(Said),

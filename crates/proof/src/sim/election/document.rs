@@ -33,7 +33,7 @@ pub(super) struct Stored {
     pub(super) history: usize,
 }
 
-/// The writer of an entry.
+/// The author of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
     Process(usize),
@@ -47,7 +47,7 @@ impl Stored {
         history: 0,
     };
 
-    /// Returns the answer to a read or a write that leaves this document.
+    /// Returns the answer to an operation that leaves this document.
     pub(super) fn shown(&self) -> Outcome {
         Outcome::Applied(match &self.document {
             Document::Missing => Found::Missing,
@@ -113,10 +113,10 @@ pub(super) fn claim_of(lease: &Lease) -> Option<Claim> {
 /// The majority-committed states.
 #[derive(Default)]
 pub(super) struct Archive {
-    /// Every revision that a majority ever had, with its token and its place in the order of
+    /// Every revision that a majority ever had, with its token and its position in the order of
     /// commits.
     pub(super) durable: BTreeMap<Revision, (Token, u64)>,
-    /// The token of the newest lease that a majority had, even while a foreign document is stored
+    /// The token of the newest majority-committed lease, even while a foreign document is stored
     /// instead.
     token: Option<Token>,
     /// Older states, as contained in backups.
@@ -125,7 +125,7 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Records a committed state, with the sequence number of the newest write. Returns the token
-    /// that every process may have known before.
+    /// that every process may have known before this state.
     pub(super) fn record(&mut self, state: &Stored, newest: u64) -> Option<Token> {
         let token_before = self.token;
         self.token = match &state.document {
@@ -154,8 +154,8 @@ impl Archive {
         }
     }
 
-    /// Returns the place of a document in the order of commits, `None` if no majority ever had it,
-    /// and the newest place.
+    /// Returns the position of a document in the order of commits, `None` if no majority ever had
+    /// the document, and the newest position.
     pub(super) fn order(&self, revision: Revision) -> (Option<u64>, u64) {
         let order = self.durable.get(&revision).map(|(_, order)| *order);
         (order, self.durable.len() as u64)

@@ -29,10 +29,10 @@ faults! {
     Partition,
     /// A change stream stops reporting without being closed.
     StreamSilent,
-    /// A change stream answers but no longer reports changes, because its cursor is on
-    /// a member that lags or is locked for a backup.
+    /// A change stream answers but no longer reports changes: its cursor is on a member that lags,
+    /// or that is locked for a backup.
     StreamDeaf,
-    /// Old, repeated and mixed events.
+    /// Events are old, repeated or mixed.
     StreamStale,
     /// A change stream breaks.
     StreamLost,
@@ -51,7 +51,7 @@ faults! {
     CopiedAlive,
     /// A machine starts again.
     Reboot,
-    /// A second process starts while the first is frozen and has the lock.
+    /// A second process starts while the first process is frozen and holds the lock.
     Replaced,
     /// A machine is cloned while it runs.
     Fork,
@@ -59,7 +59,7 @@ faults! {
     Delete,
     /// The document is restored to an older state.
     Restore,
-    /// A document that is not a lease has the lease's name for a while.
+    /// Another document, which is not a lease, takes the place of the lease for a while.
     Foreign,
     /// An operator edits the holder's declared duration.
     EditDuration,
@@ -81,7 +81,7 @@ faults! {
     Shutdown,
     /// SIGHUP with other durations.
     Reconfigure,
-    /// A disk takes up to two seconds for a write.
+    /// A disk takes up to two seconds per write.
     DiskSlow,
     /// A disk is full.
     DiskFull,
@@ -89,7 +89,7 @@ faults! {
     DiskReadOnly,
     /// A disk does not answer.
     DiskHangs,
-    /// A workload that never confirms.
+    /// A workload never confirms its end.
     WorkloadSilent,
     /// A workload is unhealthy for a while.
     Unhealthy,
@@ -113,12 +113,12 @@ faults! {
     ChildForks,
     /// An unsupervised workload checks only occasionally if its candidate leads.
     WorkloadPolls,
-    /// An operator raises the token, often while an acquisition is in flight.
+    /// An operator raises the token, often during an acquisition.
     TokenRaised,
     /// A process is killed between two effects of a turn and starts again, with
     /// or without its directory.
     KilledInTurn,
-    /// A child changed its user, so that the kernel does not end it with its guard.
+    /// A child changed its user, so the kernel does not end the child with its guard.
     ChildUntied,
     /// Candidates write hints, and follow hints instead of a change stream.
     Hints,
@@ -139,7 +139,7 @@ faults! {
     RestoredUnder,
 }
 
-/// Faults that are drawn and planned independently, so that they do not change the other faults.
+/// Faults that are drawn and planned independently, which leaves all other faults unchanged.
 const OTHERS: &[Fault] = &[
     Fault::WorkloadPolls,
     Fault::TokenRaised,
@@ -174,7 +174,7 @@ pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
     /// Draws about two thirds of the faults. Faults that damage the store or fork a machine are
-    /// rarer, because violations that are tolerated afterwards would hide other bugs.
+    /// rarer, because the tolerance that follows them would hide other bugs.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
@@ -195,8 +195,8 @@ impl Faults {
         faults
     }
 
-    /// Adds faults of supervised workloads to a third of all runs. Uses a random generator of its
-    /// own, so that the other runs are unchanged.
+    /// Adds faults of supervised workloads to a third of all runs. Uses a separate random
+    /// generator, which leaves the other runs unchanged.
     pub(super) fn supervised(self, rng: &mut Rng) -> Self {
         let mut faults = self;
         let supervised = rng.one_in(3);
@@ -243,7 +243,7 @@ impl Faults {
     }
 }
 
-/// Relative frequency of each kind of fault that is planned at certain times.
+/// Relative frequency of each kind of fault that is planned for an instant.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Freeze, 5),
     (Fault::Stall, 3),
@@ -283,7 +283,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Unhealthy, 3),
 ];
 
-/// The faults that affect one guard, with equal frequency.
+/// The faults that affect a single guard, with equal frequency.
 const OF_GUARDS: &[(Fault, u64)] = &[
     (Fault::GuardFrozen, 1),
     (Fault::BothFrozen, 1),
@@ -297,11 +297,11 @@ pub(super) fn is_of_guard(fault: Fault) -> bool {
     OF_GUARDS.iter().any(|(of_guard, _)| *of_guard == fault)
 }
 
-/// Draws the plan of a run. The faults of guards, and the faults of [`OTHERS`] that occur at
-/// certain times, are drawn separately.
+/// Draws the plan of a run. The faults of guards and the planned faults of [`OTHERS`] are drawn
+/// separately.
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     let until = RUN - SECOND + 1;
-    // Most faults strike alone; some strike together, which covers their interactions.
+    // Most faults strike alone; some strike together, so that the run also covers combinations.
     let gap = |rng: &mut Rng, _| match rng.below(4) {
         0 => rng.between(1, 300) * MS,
         _ => rng.between(1_000, 12_000) * MS,

@@ -1,13 +1,13 @@
-//! A status directory and its writing thread, as in `publish/file.rs` and `crates/status/src/directory.rs`:
-//! newest status first, one write at a time, and a flush is answered by a round that began after it
-//! was requested.
+//! A status directory and its writing thread, as in `publish/file.rs` and
+//! `crates/status/src/directory.rs`: the thread writes the newest status, one write at a time, and
+//! answers a flush after a round that began after the flush was requested.
 
 use std::time::Duration;
 
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Role, Status, Token};
 
-/// The effect of the disk on a write.
+/// How the disk treats a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Health {
     #[default]
@@ -39,13 +39,13 @@ pub(super) struct Record {
     pub(super) inode: u64,
 }
 
-/// The part of the record that a new process takes over.
+/// The part of the record that the next process reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct RecoveredState {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
     pub(super) lease_longest: Option<Duration>,
-    /// Highest token that `lease_longest` takes into account; for the observer.
+    /// Highest token included in `lease_longest`; for the observer only.
     pub(super) informed: Token,
 }
 
@@ -57,10 +57,10 @@ pub(super) struct Directory {
     /// `status.json` and `status.env`.
     pub(super) files: [Option<Says>; 2],
     pub(super) health: Health,
-    /// The guard whose child the record shows as running; `None` if none was started, or if its end
-    /// was seen.
+    /// The guard whose child is running according to the record; `None` if no child was started, or
+    /// if its exit was seen.
     pub(super) child: Option<usize>,
-    /// Start of a new process's wait for the end of that child.
+    /// When a new process began to wait for that child to exit.
     pub(super) child_awaited_since: Option<u64>,
     /// The process that holds the lock.
     pub(super) locked_by: Option<usize>,
@@ -75,7 +75,7 @@ impl Directory {
         }
     }
 
-    /// Writes the record, in this boot.
+    /// Writes the record with the current boot id.
     pub(super) fn record(&mut self, memory: RecoveredState, boot: u64) {
         self.record = Some(Record {
             memory,
@@ -84,7 +84,7 @@ impl Directory {
         });
     }
 
-    /// Returns the part of the record that a new process takes over.
+    /// Returns the part of the record that the next process reads.
     pub(super) fn memory(&self, boot: u64) -> RecoveredState {
         let Some(record) = self.record else {
             return RecoveredState::default();
@@ -103,7 +103,7 @@ impl Directory {
 pub(super) struct FileThread {
     /// The write in progress, if any.
     writing: Option<Writing>,
-    /// True if the thread was called since the last round.
+    /// True if the thread was woken since the last round.
     called: bool,
     /// Flushes that wait for the next round.
     flushes: usize,
@@ -127,7 +127,8 @@ pub(super) enum Round {
     Idle,
     /// A write begins.
     Writes,
-    /// The files already showed the status; this number of flushes is answered.
+    /// The files already showed the status, so no write was necessary; this number of flushes is
+    /// answered.
     Shown(usize),
 }
 
@@ -149,7 +150,7 @@ impl FileThread {
         self.flushes += 1;
     }
 
-    /// Returns the time of the next round without a call; `None` during a write.
+    /// Returns when the next round is due if no call wakes the thread; `None` during a write.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         self.writing.is_none().then(|| self.look_at())
     }
@@ -190,7 +191,7 @@ impl FileThread {
     }
 
     /// Completes the write; returns the number of answered flushes, and the answer. `second_chance`
-    /// decides if a write succeeds after a removal has made room.
+    /// returns true if the write succeeds after a removal has made room.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

@@ -1,4 +1,5 @@
-//! The daemon's deadlines for a guard: to start the child, to kill it, and to confirm its end.
+//! The daemon's deadlines for a guard: to start the child, to kill it, and to confirm that it has
+//! exited.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ impl World {
         (!done).then(|| due + GUARD_LATE_MAX)
     }
 
-    /// Returns when the daemon reports that the workload survived SIGKILL, as in
+    /// Returns when the daemon reports that the workload has survived SIGKILL, as in
     /// `crates/supervisor/src/command.rs`.
     pub(super) fn stuck_at(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
@@ -39,7 +40,7 @@ impl World {
         Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
     }
 
-    /// Reports that a workload survived SIGKILL, on behalf of its daemon.
+    /// Reports for the daemon that a workload has survived SIGKILL.
     pub(super) fn report_stuck(&mut self, g: usize) {
         let Guard {
             daemon,
@@ -62,7 +63,7 @@ impl World {
         self.input(daemon, Class::Machine, input);
     }
 
-    /// Kills a guard that is late, on behalf of its daemon.
+    /// Kills a late guard for its daemon.
     pub(super) fn keep(&mut self, g: usize) {
         let daemon = self.own.guards[g].daemon;
         let now = self.machine_clock(self.own.guards[g].machine, true);
@@ -84,7 +85,7 @@ impl World {
         (waits && !planted!(StartUnbounded)).then(|| guard.ordered_at + STARTED_WITHIN)
     }
 
-    /// Gives up a start on behalf of the daemon.
+    /// Gives up a start for the daemon.
     pub(super) fn give_up_start(&mut self, g: usize) {
         let Guard {
             daemon,
@@ -104,7 +105,7 @@ impl World {
         self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
     }
 
-    /// Checks that a leader's wait for a start is bounded.
+    /// Checks that a leader waits only a bounded time for a start.
     pub(super) fn check_start(&mut self, g: usize) {
         let guard = &self.own.guards[g];
         let process = &self.processes[guard.daemon];
@@ -121,7 +122,7 @@ impl World {
         self.found(bounded::check(bounded::Start { lasts }));
     }
 
-    /// Checks a guard that its daemon considers late.
+    /// Checks that a guard which its daemon considers late has had no time to act.
     pub(super) fn check_late_guard(&mut self, g: usize) {
         let thaws = self.guard_thaws_at(g).max(self.own.guards[g].told_at);
         let runs = self.running_since(thaws);

@@ -1,4 +1,4 @@
-//! The effect of faults on guards and their children: killed, stopped, lost or cloned.
+//! Faults of guards and their children: they are killed, stopped, lost or cloned.
 
 use super::child::{Child, Life};
 use super::cluster::World;
@@ -9,8 +9,8 @@ use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 
 impl World {
-    /// Kills a guard. The leader of its child ends a moment later, when the guard's lock is already
-    /// free; the daemon ends the remaining processes.
+    /// Kills a guard. The leader of its child exits a moment later, after the guard's lock has
+    /// become free; the daemon kills the remaining processes.
     pub(super) fn kill_guard(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];
@@ -31,7 +31,7 @@ impl World {
         self.report_killed(g);
     }
 
-    /// Schedules the daemon's notice of the guard's exit, which it gets from the pidfd.
+    /// Schedules the time at which the daemon learns of the guard's exit, from the guard's pidfd.
     fn report_killed(&mut self, g: usize) {
         let at = self.now + self.own.guard_dice.between(1, WAKE_MAX);
         self.at(at, move |world| world.reported(g, true));
@@ -142,7 +142,8 @@ impl World {
             {
                 life.leader = u64::MAX;
             }
-            // A daemon that was frozen for longer runs now, so the guard's exit is reported now.
+            // The daemon may have been frozen longer than the guard, so report the guard's exit
+            // now.
             let guard = &self.own.guards[g];
             if !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
                 self.report_killed(g);

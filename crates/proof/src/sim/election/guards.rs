@@ -3,7 +3,7 @@
 //!
 //! The shipped `DeadlinePolicy` makes the decisions of a guard. The code of
 //! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
-//! the child, decides, and acts. When the child is gone, the guard releases the claim lock and
+//! the child, decides, and acts. Once the child is gone, the guard releases the claim lock and
 //! exits.
 
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
-/// Time that a process needs to act after a sleep or a stop. This time is due to the scheduler.
+/// Time that the scheduler may take to run a process again after a sleep or a stop.
 pub(super) const WAKE_MAX: u64 = 10 * MS;
 const SIGTERM: i32 = 15;
 
@@ -43,7 +43,7 @@ pub(super) struct Guard {
     pub(super) claim: Claim,
     pub(super) judge: DeadlinePolicy,
     pub(super) alive: bool,
-    /// Earliest time when the guard runs again: it is frozen, or has not started yet.
+    /// Earliest time at which the guard runs again, or for the first time.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
     /// Records in flight with their arrival times, in order.
@@ -56,24 +56,24 @@ pub(super) struct Guard {
     pub(super) wanted: DesiredState,
     /// Time at which the daemon first asked the workload to end.
     pub(super) asked_at: Option<BootTime>,
-    /// True if the daemon knows that all processes of the workload are gone.
+    /// True if the daemon knows that every process of the workload has exited.
     pub(super) heard: bool,
     told_leader_ended: bool,
     pub(super) told_stuck: bool,
     /// Time at which the newest record arrives.
     pub(super) told_at: u64,
-    /// Time at which the daemon ordered the guard.
+    /// Time at which the daemon ordered the start.
     pub(super) ordered_at: BootTime,
-    /// Time at which the daemon gave up the start, and ordered the guard to kill.
+    /// Time at which the daemon gave up the start and ordered the guard to kill the child.
     pub(super) start_given_up: Option<BootTime>,
-    /// Time limit of the descendants of a child that has ended.
+    /// Time limit for the descendants of a child that has exited.
     pub(super) lingers_until: Option<BootTime>,
-    /// The instant when the child must be gone, regardless of later records. It is set once a check
-    /// by the guard finds that the newest received deadline has passed.
+    /// Latest time at which the child must be gone, regardless of later records. It is set once a
+    /// check by the guard finds that the newest received deadline has passed.
     pub(super) passed: Option<BootTime>,
-    /// How long, at that check, a renewal that extends this deadline had been known.
+    /// How long a renewal that extends this deadline had been known at that check.
     pub(super) renewed_for: Option<Duration>,
-    /// If the child was asked to end, and if it was killed, at the last check.
+    /// True for each if, at the last check, the child had got a stop signal, or SIGKILL.
     pub(super) ends: (bool, bool),
     /// Time at which the daemon exited.
     pub(super) orphaned_at: Option<u64>,
@@ -207,7 +207,7 @@ impl World {
         guard.frozen_until.max(woken)
     }
 
-    /// Returns the next instant at which the state of a workload changes.
+    /// Returns the next time at which the state of a workload changes.
     pub(super) fn next_of_guards(&self) -> Option<u64> {
         let each = self.own.guarding.iter().filter_map(|g| {
             let guard = &self.own.guards[*g];
@@ -363,8 +363,8 @@ impl World {
     pub(super) fn check_started(&mut self, g: usize) {
         let Guard { claim, token, .. } = self.own.guards[g];
         let started = one_child_a_token::Started { claim, token };
-        // Damage to the document may cause tokens to repeat, and the guards of a forked machine
-        // share a claim.
+        // Tokens may repeat after damage to the document, and the guards of a forked machine share
+        // a claim.
         let damaged = !self.own.damages.is_empty() || !self.own.forks.is_empty();
         if !damaged {
             self.found(one_child_a_token::check(&self.own.children, started));
@@ -403,7 +403,7 @@ impl World {
             return self.at(at, move |world| world.reported(g, true));
         }
         if gone {
-            // The daemon ends the processes that a killed guard left behind.
+            // The daemon kills the processes that a killed guard left behind.
             self.own.guards[g].child = Child::Gone;
             self.record_end_of_child(g);
             self.own.guards[g].heard = true;
@@ -417,7 +417,7 @@ impl World {
         guarded && !planted!(GuardWithoutLock)
     }
 
-    /// Returns true if this holds for a guard that may still cause events.
+    /// Returns true if `holds` is true for a guard that may still cause events.
     pub(super) fn any_guard(&self, holds: impl Fn(&Guard) -> bool) -> bool {
         self.own
             .guarding
@@ -426,7 +426,7 @@ impl World {
     }
 }
 
-/// Returns the terms as the policy receives them.
+/// Returns the terms that the policy receives.
 fn patient(mut terms: Terms) -> Terms {
     if planted!(LossWithoutKill) {
         terms.kill_at = terms.kill_at + Duration::from_secs(3600);

@@ -11,8 +11,8 @@ use crate::proof::sim::SECOND;
 
 impl World {
     /// Returns the maximum time that a candidate may have to wait for the lease now: the duration
-    /// that the holder declared, or the cooldown of a candidate that stepped down. After damage to
-    /// the document, the longest duration of all.
+    /// that the holder declared, or its own cooldown. After damage to the document, the longest
+    /// duration of all.
     pub(super) fn longest_wait(&self) -> Duration {
         if !self.own.damages.is_empty() {
             return LEASE_MAX;
@@ -30,7 +30,7 @@ impl World {
             .unwrap_or(LEASE_MAX)
     }
 
-    /// Ends all preferences, so that the leader continues to lead.
+    /// Disables preferences, so that the leader continues to lead.
     fn end_preferences(&mut self) {
         for machine in &mut self.machines {
             machine.tunables.prefer_interval = None;
@@ -69,8 +69,8 @@ impl World {
                 self.input(process, Class::News, Input::PrimaryChanged);
             }
         }
-        // No holder here declares a longer duration. A repair with a shorter duration than declared
-        // would let others take over while the holder leads.
+        // No holder here declares a longer duration. A repair with a shorter duration would let
+        // other candidates take over while the holder leads.
         let default = Declared { millis: 40_000 };
         self.edit(|stored| {
             if stored.document == Document::Foreign {

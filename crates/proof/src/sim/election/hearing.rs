@@ -1,5 +1,5 @@
-//! The order in which a process received events and replies, and the calls that they require,
-//! recorded by the observer from inputs and calls.
+//! The observer's record of the order in which a process received events and replies, and of the
+//! calls that they require.
 
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use crate::proof::sim::SECOND;
 /// The longest renewal interval of any candidate.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
-/// The record of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hearing {
     /// True if the last notice said that the stream is open, and the process has not requested
@@ -22,18 +21,18 @@ pub(super) struct Hearing {
     /// True if the process follows a late stream, whose events are not applied.
     late_stream: bool,
     reopening_owed: bool,
-    /// The newest read that was sent since the stream was opened, and since the last event that
-    /// does not show the document; true if a read was answered.
+    /// The newest read since the stream was opened and since the last event without a document; and
+    /// true once a read was answered.
     informing: Option<CallId>,
     informed: bool,
     /// True if the adapter was shown a whole document since the stream was opened.
     pub(super) document_seen: bool,
-    /// An unanswered takeover from an expired holder.
+    /// The unanswered takeover from an expired holder.
     taking_over: Option<CallId>,
     /// Times of the last event and of the last reply.
     event_at: BootTime,
     reply_at: BootTime,
-    /// True if the document has a holder, as last shown.
+    /// True if the last shown document has a holder.
     held: bool,
     /// The unanswered read. `None` also for a linearizable read, which shows the state after it was
     /// sent, regardless of events.
@@ -41,8 +40,8 @@ pub(super) struct Hearing {
     /// The unanswered read of either kind. Its reply is trusted.
     asking: Option<CallId>,
     writing: Option<CallId>,
-    /// The newest state that an event showed since the read was sent, by its place in the order of
-    /// commits.
+    /// The newest state that an event showed since the read was sent, by its position in the order
+    /// of commits.
     order: u64,
     /// Set if the input of this turn is a reply that is older than an earlier event.
     late: Option<Late>,
@@ -73,7 +72,7 @@ impl Hearing {
                 (self.asking, self.informing, self.reading) = (None, None, None);
                 self.writing = Some(call);
             }
-            // Sent in addition to all other calls.
+            // Sent independently of all other calls.
             Operation::Register { .. } | Operation::Withdraw { .. } => {}
             _ => self.writing = Some(call),
         }
@@ -90,7 +89,8 @@ impl Hearing {
 }
 
 impl World {
-    /// Checks that the last turn omitted nothing, and records this turn's input.
+    /// Checks that the process made every call that its last turn required, and records this turn's
+    /// input.
     pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let archive = &self.own.archive;
         let order_of = |lease: &Lease| archive.order(lease.revision).0;
@@ -129,7 +129,7 @@ impl World {
                 {
                     hearing.shows(lease);
                 }
-                // A late answer to a timed-out read is ignored.
+                // The process ignores a late answer to a read that timed out.
                 let asked = hearing.asking.take_if(|id| id == call).is_some();
                 let read = hearing.reading.take_if(|id| id == call).is_some();
                 if let Outcome::Applied(_) = outcome {
@@ -157,7 +157,7 @@ impl World {
         self.found(streams::check_reopening(owed));
     }
 
-    /// Checks that the process reads often enough, and the effect of a late reply.
+    /// Checks that the process reads often enough, and that a late reply has no effect.
     pub(super) fn hear_after(&mut self, process: usize, now: BootTime) {
         if !self.processes[process].alive {
             return;
@@ -177,7 +177,7 @@ impl World {
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
             unread_max: (hearing.open && hearing.reads_renewals).then(|| {
-                // The longest of the declared intervals and this process's own interval.
+                // The longest interval: declared or own.
                 let timings = &p.tunables.timings;
                 INTERVAL_MAX.max(timings.retry_interval())
             }),
@@ -188,7 +188,7 @@ impl World {
         self.found(asked.and_then(streams::check_asked));
     }
 
-    /// Returns the newest token, and the token that an idle follower knows.
+    /// Returns the newest token, and the token that an idle follower considers stored.
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];
         let stream = &p.stream;
@@ -206,18 +206,18 @@ impl World {
         })
     }
 
-    /// Returns a follower whose stream is stale long after the last fault.
+    /// Returns a follower whose stream is still stale long after the last fault.
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
-            // A stale cursor on hints is noticed when the next hint is missing. Until then there is
-            // nothing to report.
+            // A stale cursor on hints is noticed when the next hint is missing. Until then the
+            // follower has nothing to report.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
-                // A late stream is only occasionally faster than the reads.
+                // A late stream only occasionally reports a renewal before the read does.
                 false => p.stream.stale && !p.stream.late,
             };
-            // The process does not know yet of a stream that was opened just now.
+            // The process does not know yet that a stream was just opened.
             let known = p.stream.opened_at + SECOND <= self.now;
             p.stream.open && known && stale && !p.facts.holds
         })

@@ -1,5 +1,5 @@
-//! The capped collection of hints, where candidates and operators write hints, and the cursors on
-//! it. A hint may be lost, late, repeated or false, and the collection may be dropped.
+//! The capped collection of hints and the cursors on it. Candidates and operators write the hints.
+//! A hint may be lost, late, repeated or false, and the collection may be dropped.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::election::{Claim, Declared, Operation, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// Time limit to estimate the phase of the renewals.
+/// Time for followers to estimate the phase of the renewals.
 const LEARNED_IN: u64 = 45 * SECOND;
 
-/// The collection of hints, and the known renewals of the holder.
+/// The collection of hints, and the newest renewal of the holder.
 #[derive(Default)]
 pub(super) struct Hints {
     pub(super) dice: Rng,
-    /// End of the time without the collection.
+    /// The collection does not exist until this time.
     gone_until: u64,
     /// The claim that holds the lease, and the true time of its last renewal.
     renewed: Option<(Claim, u64)>,
@@ -36,7 +36,7 @@ impl Hints {
     }
 }
 
-/// Returns true if a hint reports this write to others.
+/// Returns true if the process reports this write by a hint.
 fn is_hinted(kind: Call) -> bool {
     !matches!(kind, Call::Renew | Call::Read)
 }
@@ -55,8 +55,8 @@ impl World {
         self.own.hints.gone_until <= self.now
     }
 
-    /// Returns true if a process would now open a cursor on hints: if the collection exists, and
-    /// the last holder that the adapter saw writes hints.
+    /// Returns true if a process would open a cursor on hints now: the collection exists, and the
+    /// last holder that the adapter saw writes hints.
     pub(super) fn follows_hints(&self, process: usize) -> bool {
         let p = &self.processes[process];
         let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
@@ -76,8 +76,8 @@ impl World {
         }
     }
 
-    /// Returns an operation as the adapter of a process sends it: only candidates that write hints
-    /// declare their renewal interval.
+    /// Returns an operation in the form that the process's adapter sends: only candidates that
+    /// write hints declare their renewal interval.
     pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
         let hints = self.machines[self.processes[process].machine].hints;
@@ -93,7 +93,7 @@ impl World {
         operation
     }
 
-    /// Writes a hint after a process received the outcome "applied" of its write.
+    /// Writes a hint when a process learns that its write was applied.
     pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
         let machine = &self.machines[self.processes[process].machine];
         if machine.hints && is_hinted(kind) && !machine.stale {
@@ -183,7 +183,8 @@ impl World {
     }
 
     /// Kills the leader long after the last fault, and checks that a follower that reads renewals
-    /// in phase takes over when the lease has ended. No other cause may delay the followers.
+    /// in phase takes over when the lease has ended. The run contains no other cause of delay for
+    /// the followers.
     pub(super) fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;
@@ -200,7 +201,7 @@ impl World {
             return;
         };
         self.kill(leader);
-        // The last renewal may be in flight.
+        // The last renewal of the killed leader may be in flight.
         self.run_until(self.now + SECOND, |_| false);
         let Some((_, renewed)) = self.own.hints.renewed.filter(|(of, _)| *of == claim) else {
             return;
@@ -223,8 +224,8 @@ impl World {
         declared.filter(|_| holder.claim == claim)
     }
 
-    /// Returns the leader if each process runs undelayed at the rate of true time, and each
-    /// follower follows hints, or a late stream with the leader's interval.
+    /// Returns the leader if every process runs undelayed at the rate of true time, and every
+    /// follower follows hints, or a late stream and has the leader's interval.
     fn timely_leader(&self) -> Option<usize> {
         let leader = self
             .live

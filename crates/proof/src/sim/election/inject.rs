@@ -1,4 +1,4 @@
-//! The effect of each planned fault when it is due, also on events in flight.
+//! Injects each planned fault when it is due, also into events in flight.
 
 use super::cluster::{Forked, World};
 use super::coverage::{Hit, Path};
@@ -67,7 +67,8 @@ impl World {
             }
             Fault::StreamSilent => self.stream_hangs(process),
             Fault::StreamDeaf => {
-                // In most cases all streams become stale, because their cursors are on one member.
+                // In most cases all streams become stale together, because their cursors are on one
+                // member.
                 let all = !rng.one_in(4);
                 for other in self.live.clone() {
                     let stream = &mut self.processes[other].stream;
@@ -191,7 +192,7 @@ impl World {
                 let copy = self.add_directory(other);
                 self.own.directories[copy].record = self.own.directories[old].record;
                 if self.machines[other].boot != self.machines[machine].boot {
-                    // A cloned disk: the copy has the same inode.
+                    // A clone of the disk: the copy of the file has the same inode.
                     self.own.directories[copy].inode = self.own.directories[old].inode;
                 }
                 self.start_at(later, other, copy);
@@ -239,7 +240,7 @@ impl World {
         twin.machine = machine;
         twin.directory = self.own.directories.len();
         // The twins continue one generator, because not every hypervisor notifies the kernel of a
-        // copy.
+        // clone.
         twin.random.copied(Rng::new(rng.next_u64(), 7));
         twin.stream.open = false;
         let exiting = twin.exiting;
@@ -273,8 +274,8 @@ impl World {
         }
     }
 
-    /// Repeats a revision with another claim, as after a partial restore of the document: a
-    /// follower misses a change of leaders, and sees the revision that it knows.
+    /// Repeats a revision with another claim, like a partial restore of the document: a follower
+    /// misses a change of leaders, because it sees the revision that it knows.
     fn repeat_revision(&mut self, rng: &mut Rng) {
         let leads = |p: &usize| self.processes[*p].leads_now;
         let (leaders, followers): (Vec<usize>, Vec<usize>) =
@@ -352,8 +353,8 @@ impl World {
     }
 
     /// Lets an operator pause the lease or make a request at the moment when an acquisition of
-    /// unknown outcome is being adopted. In half of the cases the durations also become the
-    /// shortest durations, and the process freezes for longer than they allow.
+    /// unknown outcome is being adopted. In half of the cases, all durations are also set to the
+    /// shortest choice, and the process freezes for longer than these permit.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
         let mut rng = Rng::new(chance, 8);
         if rng.one_in(2) {
@@ -379,9 +380,8 @@ impl World {
         }
     }
 
-    /// Lets a signal arrive while an acquisition is in flight. Or delays the acquisition, and
-    /// restores the document that it was meant for just before the acquisition lands. Returns the
-    /// delay.
+    /// Delivers a signal during an acquisition. Or delays the acquisition, and restores an older
+    /// document just before the acquisition lands. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,

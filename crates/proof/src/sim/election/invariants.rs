@@ -1,5 +1,5 @@
 //! The conditions that must hold after every step. Each file has one small pure function, with
-//! tests on hand-written views. The numbers of the invariants are defined in `docs/protocol.md`.
+//! tests on handwritten facts. The numbers of the invariants are defined in `docs/protocol.md`.
 
 use std::time::Duration;
 
@@ -41,7 +41,6 @@ pub(super) mod wall_clocks_decide_nothing;
 pub(super) use crate::proof::sim::invariants::{Violation, explain, require, violation};
 pub(super) use crate::proof::sim::with;
 
-/// Returns a reservation of some seconds, for tests.
 fn reservation(name: &str, seconds: u64) -> Reservation {
     Reservation {
         identity: Identity::new(name).expect("legal"),

@@ -1,6 +1,6 @@
-//! The requests that a process received, the rejections, and the calls that it must make
-//! immediately, recorded by the observer from its inputs and calls. Its claims are in
-//! `observer.rs`.
+//! The observer's record, from inputs and calls, of the requests that a process received, the
+//! rejections, and the calls that the process must make immediately. `observer.rs` records its
+//! claims.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use crate::election::{
     Token, Watch,
 };
 
-/// Maximum number of remembered renewals and releases, many times the number in flight.
+/// Maximum number of renewals and releases to remember, many times the number in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
-/// The content of this turn's input.
+/// The reports in this turn's input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     pub(super) signalled: bool,
@@ -23,7 +23,7 @@ pub(super) struct Heard {
     /// The token of a workload that was reported to have survived SIGKILL.
     pub(super) stuck: Option<Token>,
     pub(super) reconfigured: bool,
-    /// The requests to the holder in the document that a reply shows.
+    /// The requests to the holder, in the document that a reply shows.
     pub(super) asks: Option<Asks>,
     /// The claim with the most recently acknowledged renewal.
     pub(super) renewed: Option<Claim>,
@@ -32,7 +32,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Returns the token in a request of the document, and the target of its transfer.
+    /// Returns the token that a request in the document names, and the target of a transfer.
     pub(super) fn requested(&self) -> Option<&(Token, Option<Reservation>)> {
         self.asks.as_ref()?.request.as_ref()
     }
@@ -42,7 +42,7 @@ impl Heard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asks {
     pub(super) paused: bool,
-    /// The token in a request, and the target of its transfer.
+    /// The token that a request names, and the target of a transfer.
     pub(super) request: Option<(Token, Option<Reservation>)>,
 }
 
@@ -60,26 +60,28 @@ pub(super) struct Ledger {
     /// Renewals in the order in which they were sent.
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
-    /// Claims whose release was answered or whose renewal was rejected, and the last led claim at a
-    /// `StoreRolledBack` notice. No further action is due, even if a stale member shows the claim.
+    /// Claims whose release was answered or whose renewal was rejected, and at a `StoreRolledBack`
+    /// notice the claim that led last. The process need not act on them, even if a stale member
+    /// shows the claim.
     resolved: VecDeque<Claim>,
     /// True if a stream was opened and no read was sent since.
     pub(super) read_owed: bool,
     /// The token of a holder that was notified of a new primary, and has not sent a renewal since
     /// although fewer than two were in flight.
     pub(super) renewal_owed: Option<Token>,
-    /// Consecutive reads that showed the process's own ended claim without any action on it.
+    /// Number of consecutive reads that showed the process's own ended claim although the process
+    /// sent no write for it.
     pub(super) idle_reads: u32,
     pub(super) lost_at: Option<BootTime>,
     /// The token of the leadership that was transferred last, and the requested reservation.
     pub(super) transferred: Option<(Token, Reservation)>,
     /// True time at which the process last asked a preferred standby to register again.
     pub(super) asked_at: u64,
-    /// The tokens that the process led with and drained before this turn, and the deadline.
+    /// Before this turn: the tokens that the process led with and drained, and the deadline.
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,
     pub(super) until: Option<BootTime>,
-    /// A write without an answer from the driver or a timeout.
+    /// The write that neither the driver nor a timeout has answered.
     writing: Option<CallId>,
 }
 
@@ -97,7 +99,7 @@ impl Asks {
 }
 
 impl Ledger {
-    /// Records the content of an input, before the process acts on it. `held` is the claim that the
+    /// Records what an input reports, before the process acts on it. `held` is the claim that the
     /// process leads with or drains, with its token.
     pub(super) fn received(&mut self, input: &Input, held: Option<(Claim, Token)>) {
         self.heard = Heard::default();
@@ -146,7 +148,7 @@ impl Ledger {
         let newest = !later.clone().any(|r| r.claim == claim);
         match outcome {
             Outcome::Applied(Found::Lease(_)) => {
-                // Earlier renewals can no longer match.
+                // Earlier renewals no longer match.
                 let earlier = self.renewals.iter_mut().take(index);
                 for renewal in earlier.filter(|r| r.claim == claim) {
                     renewal.in_flight = false;
@@ -170,7 +172,7 @@ impl Ledger {
     }
 
     /// Records a read. `ended` is a claim of this process that no longer leads, if the read shows
-    /// it with a revision that it may have.
+    /// the claim with a revision that the process may have written.
     pub(super) fn reads(&mut self, ended: Option<Claim>) {
         match ended {
             Some(_) if self.writing.is_some() => {}
@@ -198,7 +200,7 @@ impl Ledger {
             Operation::Release { claim, .. } => {
                 remember(&mut self.releases, (call, *claim));
             }
-            // Sent in addition to all other calls.
+            // Sent independently of all other calls.
             Operation::Register { .. } | Operation::Withdraw { .. } => return,
             Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
         }
@@ -212,7 +214,7 @@ impl Ledger {
     }
 }
 
-/// Adds the newest entry, and drops the oldest entry of many.
+/// Adds a newest entry, and drops the oldest entry if there are too many.
 fn remember<T>(all: &mut VecDeque<T>, newest: T) {
     if all.len() == CALLS_REMEMBERED_MAX {
         all.pop_front();

@@ -1,6 +1,6 @@
-//! Unsupervised workloads. Each runs next to its candidate's process and checks from time to time
-//! if that candidate still leads, at the latest after `handoff_delay`. Between two checks it works
-//! under the claim that it saw.
+//! Unsupervised workloads. Each runs next to its candidate's process and checks periodically
+//! whether the candidate still leads, at least every `handoff_delay`. Between two checks the
+//! workload works under the claim that the earlier check showed.
 
 use std::time::Duration;
 
@@ -15,14 +15,15 @@ use crate::proof::sim::rng::Rng;
 /// The workload next to one process. By default it checks before each effect.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Neighbour {
-    /// Interval between checks, on the clock of its machine; `None` if it checks before each
-    /// effect.
+    /// Interval between checks, on the clock of its machine; `None` if the workload checks before
+    /// each effect.
     looks_every: Option<Duration>,
     /// True if the workload reads the file; otherwise it asks over HTTP.
     reads_file: bool,
     /// The claim and token that the workload works under.
     works: Option<(Claim, Token)>,
-    /// The token that the workload confirmed last; it does not start again under that token.
+    /// The token of the workload's last confirmation; the workload does not start again under that
+    /// token.
     confirmed: Option<Token>,
     looked_at: u64,
 }
@@ -100,7 +101,7 @@ impl World {
         neighbour.works = neighbour.works.filter(|(_, under)| *under != token);
     }
 
-    /// Handles a commit that releases a claim, or that acquires the lease which a release freed.
+    /// Handles a commit that releases a claim, or that acquires a lease after a release.
     pub(super) fn check_neighbours(&mut self, committed: &Committed) {
         let holder = |stored: &Stored| stored.lease().and_then(claim_of);
         let (before, after) = (holder(&committed.before), holder(&committed.after));
@@ -123,7 +124,7 @@ impl World {
         let releaser = &self.processes[by];
         let neighbour = &releaser.neighbour;
         let every = neighbour.looks_every.unwrap_or_default();
-        // An overdue workload has just woken, and has had no time to check yet.
+        // A workload whose check is overdue has just woken, and has had no time to check.
         let overdue = neighbour.looked_at + self.stretched(releaser.machine, every) <= self.now;
         let troubled =
             self.own.edited || !self.own.forks.is_empty() || !self.own.damages.is_empty();

@@ -55,12 +55,12 @@ impl World {
         }
     }
 
-    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
+    /// Makes the deposed primary, and the drivers that still use it, notice the new primary.
     pub(super) fn deposed_learns(&mut self) {
         self.use_new_primary();
         for process in self.live.clone() {
-            // A cursor survives the step-down of its member. A cursor that breaks is opened again
-            // on the new primary.
+            // A cursor survives the step-down of its member in half of the cases; otherwise it is
+            // opened again on the new primary.
             if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
                 self.stream_ends(process);
             }
@@ -192,10 +192,11 @@ impl Calls for Leases {
         }
     }
 
-    /// Reports an unknown outcome to the process, unless its driver was answered before.
+    /// Reports an unknown outcome to the process, unless the driver has already delivered an
+    /// answer.
     fn timed_out(world: &mut World, process: usize, call: CallId) {
         if world.is_frozen(process) && world.net.one_in(2) {
-            // After a thaw, events that arrived meanwhile may be handled first.
+            // After a thaw, the process may first handle events that arrived during the freeze.
             let at = world.thaws_at(process) + MS;
             return world.at_or(AtPeace::HappenNow, at, move |world| {
                 Self::time_out(world, process, call);

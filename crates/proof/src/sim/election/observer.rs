@@ -1,6 +1,6 @@
-//! The observer's records of each process, with true time: its inputs, its calls, and the status
+//! The observer's records about each process, with true time: its inputs, its calls, and the status
 //! that it publishes. The status names the claim that is drained, and the reason; the other records
-//! show if that is justified.
+//! show whether that is justified.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,16 +11,17 @@ use crate::election::{
     Token, Tunables, Watch,
 };
 
-/// Maximum number of revisions with a remembered first observation.
+/// Maximum number of revisions whose first observation is remembered.
 const SIGHTS_MAX: usize = 12;
 
-/// A claim that a process made, with its writes, its authority, and the violations tolerated for it.
+/// A claim that a process made: its writes, its authority, and the violations that the checks
+/// tolerate.
 #[derive(Debug, Clone)]
 pub(super) struct ClaimFacts {
     pub(super) claim: Claim,
     pub(super) token: Token,
     pub(super) timings: Timings,
-    /// Writes that give authority if acknowledged, with the time at which each was sent.
+    /// Writes that give authority once acknowledged, each with its send time.
     pub(super) sent: Vec<(CallId, Revision, BootTime)>,
     /// Time at which the acquisition was sent.
     pub(super) made_at: BootTime,
@@ -31,17 +32,17 @@ pub(super) struct ClaimFacts {
     /// True if the claim had authority and no longer has it.
     pub(super) ended: bool,
     pub(super) led: bool,
-    /// End of the true time in which this claim may lead concurrently with another claim.
+    /// Until this true time, the claim may lead concurrently with another claim.
     pub(super) tolerated_until: u64,
     pub(super) renewal_sent: BootTime,
-    /// True if its process could know, before it led, that the store was rolled back since its
-    /// acquisition was sent.
+    /// True if the process could know, before the claim led, that the store was rolled back since
+    /// the acquisition was sent.
     pub(super) warned: bool,
-    /// True if its process was asked to step down before it led.
+    /// True if the process was asked to step down before the claim led.
     pub(super) cancelled: bool,
     /// True if its release was sent.
     pub(super) released: bool,
-    /// The highest token that its process had seen when it made the claim.
+    /// The highest token that the process had seen when it made the claim.
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
 }
@@ -49,10 +50,10 @@ pub(super) struct ClaimFacts {
 /// The knowledge of a process about possible leaders.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knowledge {
-    /// The highest token with a lease duration that the process has seen or its status directory
-    /// stores.
+    /// The highest token with a lease duration that the process has seen, or that its status
+    /// directory contains.
     pub(super) informed: Token,
-    /// The newest committed state that the process has seen since its start, by its place in the
+    /// The newest committed state that the process has seen since its start, by its position in the
     /// order of commits.
     pub(super) newest: u64,
 }
@@ -73,12 +74,12 @@ pub(super) struct Drain {
     pub(super) confirmed: bool,
 }
 
-/// Everything that is known of one process.
+/// All records about one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
     pub(super) sights: VecDeque<Sight>,
-    /// True if the document, as last read, is foreign.
+    /// True if the last read showed a foreign document.
     pub(super) foreign: bool,
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
@@ -91,13 +92,13 @@ pub(super) struct Facts {
     pub(super) shutdown: bool,
     /// True if the process was last notified that its workload is unhealthy.
     pub(super) unhealthy: bool,
-    /// Cooldown after a step-down request: until this instant, or until another claim with a higher
-    /// token led.
+    /// Cooldown after a step-down request: until this instant, or until another claim has led with
+    /// a higher token.
     pub(super) stay_out: Option<(BootTime, Token)>,
-    /// Cooldown after the workload exited on its own: until this instant, even if another claim
+    /// Cooldown after the workload exited by itself: until this instant, even if another claim
     /// leads.
     pub(super) exit_until: Option<BootTime>,
-    /// The length of that cooldown, and the time since which the process leads or led.
+    /// The length of that cooldown, and when the process last began to lead.
     pub(super) back_off: Duration,
     pub(super) leads_since: BootTime,
     pub(super) last_read: Option<CallId>,
@@ -132,7 +133,7 @@ impl Facts {
         self.claims.iter_mut().rev().find(|c| c.claim == claim)
     }
 
-    /// Returns the acknowledged claim of this token. Attempts that were never acknowledged can have
+    /// Returns the acknowledged claim of this token. Attempts without an acknowledgement can have
     /// the same token.
     pub(super) fn of_token(&self, token: Token) -> Option<&ClaimFacts> {
         let acknowledged = |c: &&ClaimFacts| c.token == token && c.until.is_some();
@@ -163,7 +164,7 @@ impl Facts {
                     return None;
                 };
                 let Found::Lease(lease) = found else {
-                    // The process may no longer wait for the reply to an older read.
+                    // The process may already have stopped waiting for the reply to an older read.
                     if self.last_read == Some(*call) {
                         self.shown(now, found);
                     }
@@ -171,7 +172,7 @@ impl Facts {
                 };
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.shown(now, found);
-                // The process may no longer wait for this reply.
+                // The process may already have stopped waiting for this reply.
                 if let (Some(false), Some(sight)) = (paused, self.sights.back_mut()) {
                     sight.lease.paused = false;
                 }
@@ -180,7 +181,7 @@ impl Facts {
             Input::Watch(Watch::Changed(lease)) => {
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.saw(now, lease);
-                // A holder treats an event only as a hint to read.
+                // A holder takes an event only as a hint to read.
                 if let (true, Some(false), Some(sight)) =
                     (self.holds, paused, self.sights.back_mut())
                 {
@@ -206,7 +207,7 @@ impl Facts {
                 }
             }
             Input::Health { healthy } => self.unhealthy = !healthy,
-            // The cooldown may be shorter now.
+            // The new settings may shorten the cooldown.
             Input::Reconfigure(_) => self.stay_out = None,
             _ => {}
         }
@@ -234,7 +235,7 @@ impl Facts {
         self.stay_out = stay_out.filter(|(_, token)| mine || lease.token <= *token);
         let mut sights = self.sights.iter();
         let index = sights.position(|s| s.lease.revision == lease.revision);
-        // In most cases this is the newest state, at the end.
+        // Usually this is the newest state, the last one.
         let before = match index {
             Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
             Some(index) => self.sights.remove(index),
@@ -254,7 +255,7 @@ impl Facts {
         self.sights.push_back(Sight { first, lease });
     }
 
-    /// Records that the process saw the `order`th majority-committed state.
+    /// Records that the process saw the majority-committed state at position `order`.
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);
@@ -306,7 +307,7 @@ impl Facts {
             && let Some(holder) = &sight.lease.holder
             && self.dead == Some(holder.claim)
         {
-            // A proof of death is as old as its record.
+            // A proof of death is only as recent as its record.
             knowledge.newest = knowledge.newest.min(1);
         }
         match operation {
@@ -354,8 +355,8 @@ impl Facts {
         }
     }
 
-    /// Returns the time that the workload may take to notice. At a shutdown this is at most a
-    /// second, if the workload is configured to end first.
+    /// Returns how long the workload may take to notice. At a shutdown this is at most a second, if
+    /// the workload is configured to end first.
     pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
         let delay = tunables.handoff_delay;
         match self.shutdown && tunables.workload_ends_first {
@@ -393,8 +394,8 @@ impl Facts {
         }
     }
 
-    /// Records that the workload exited on its own. The cooldown is longer if it exits soon after
-    /// its start, several times in a row.
+    /// Records that the workload exited by itself. The cooldown grows if the workload repeatedly
+    /// exits soon after its start.
     fn backs_off(&mut self, now: BootTime, tunables: &Tunables) {
         let timings = tunables.timings;
         let (least, most) = (timings.retry_interval(), timings.lease_duration());

@@ -1,6 +1,6 @@
-//! One candidate's process as driven by the event loop: one input at a time, the status published
-//! before the effects, and calls that are never dropped. Inputs that arrive while the process does
-//! not run wait in the order of the event loop's `select!`.
+//! One candidate's process, driven like the event loop drives it: one input at a time, the status
+//! published before the effects, and no call ever dropped. Inputs that arrive while the process
+//! does not run are handled later in the order of the event loop's `select!`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::proof::sim::rng::Rng;
 /// As in `calls.rs` of `leasehold-mongodb`.
 pub(super) const CALLS_MAX: usize = 16;
 
-/// The priority of pending inputs in the event loop. The timer precedes all inputs.
+/// The priority of pending inputs in the event loop. The timer comes before all inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Demoted,
@@ -35,15 +35,15 @@ pub(super) enum Class {
 /// The change stream of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
-    /// Number of the current opening. Events of an earlier opening are dropped.
+    /// Number of the current opening. The process drops events of an earlier opening.
     pub(super) opening: u64,
     pub(super) open: bool,
-    /// The sequence number of the first write that it reports.
+    /// Sequence number of the first write that the stream reports.
     pub(super) from: u64,
-    /// True time of the opening.
+    /// True time at which the stream was opened.
     pub(super) opened_at: u64,
     pub(super) silent: bool,
-    /// True for a cursor on hints instead of a change stream.
+    /// True for a cursor on hints, false for a change stream.
     pub(super) hints: bool,
     /// True if the previous opening was a cursor on hints.
     pub(super) hints_before: bool,
@@ -56,7 +56,7 @@ pub(super) struct Stream {
     pub(super) last_at: u64,
 }
 
-/// The point at which a freeze interrupts a turn.
+/// Where a freeze interrupts a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     BeforePublish,
@@ -71,13 +71,13 @@ pub(super) struct Process {
     pub(super) random: Ids,
     pub(super) alive: bool,
     pub(super) frozen_until: u64,
-    /// The point at which the next turn is interrupted, and the duration.
+    /// Where a freeze interrupts the next turn, and for how long.
     pub(super) stall_next: Option<(Cut, u64)>,
     pub(super) cut: Option<Cut>,
     pub(super) inbox: VecDeque<(Class, Input)>,
     /// The content of the watch channel. HTTP and metrics are computed from it.
     pub(super) published: Status,
-    /// The value of a surface that would store a flag.
+    /// A surface as it would be if it stored a flag instead of a deadline.
     pub(super) gauge: bool,
     pub(super) driver: Driver<Call>,
     pub(super) files: FileThread,
@@ -86,11 +86,11 @@ pub(super) struct Process {
     pub(super) stream: Stream,
     /// The newest document that the adapter knows, to which events are applied.
     pub(super) newest: Option<Lease>,
-    /// True if the last holder that the adapter knew writes no hints.
+    /// True if the last holder that the adapter saw writes no hints.
     pub(super) holder_leaves_none: bool,
     /// The unsupervised workload next to the process, if any.
     pub(super) neighbour: Neighbour,
-    /// Number of further effects after which the process is killed.
+    /// Number of effects that the process still carries out before it is killed.
     pub(super) dies_after: Option<u64>,
     /// True if the process may open change streams or follow hints.
     pub(super) streams: bool,
@@ -98,13 +98,13 @@ pub(super) struct Process {
     pub(super) exiting: bool,
     /// True if the last input was a signal to step down.
     pub(super) signalled: bool,
-    /// The linearizable read in flight, and true if this turn's input answers it.
+    /// The linearizable read in flight; true if this turn's input answers the read.
     pub(super) confirming: Option<CallId>,
     pub(super) confirmed: bool,
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
     pub(super) hearing: Hearing,
-    /// True if the process led after its last turn, for clocks that are broken on purpose.
+    /// True if the process led after its last turn; needed for clocks that a planted bug breaks.
     pub(super) leads_now: bool,
 }
 
@@ -137,7 +137,7 @@ pub(super) fn tunables(rng: &mut Rng) -> Tunables {
 }
 
 impl Process {
-    /// Starts on the machine with the number `place`, and on a status directory.
+    /// Starts a process on the machine with the number `place`, with a status directory.
     pub(super) fn start(
         (place, machine): (usize, &Machine),
         directory: usize,

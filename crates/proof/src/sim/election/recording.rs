@@ -1,8 +1,9 @@
 //! The record that a shim writes before it becomes the child, on a disk that may hang.
 //!
 //! The shim is a separate process, so a blocked record stops neither the guard nor the daemon. A
-//! killed shim never becomes the child, even if its write is still in progress. The guard reports
-//! at once that nothing runs, but exits and releases the lock only after the shim is gone.
+//! killed shim never becomes the child, even if its write is still in progress. The guard
+//! immediately reports that no child will run, but exits and releases the lock only after the shim
+//! has exited.
 
 use super::child::Child;
 use super::cluster::World;
@@ -16,13 +17,13 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 use crate::proof::sim::MS;
 
-/// Interval of this model's checks for a shim that the daemon must reap.
+/// Interval at which the model checks for a shim that the daemon must reap.
 const REAPED_AGAIN: u64 = 20 * MS;
 
-/// A shim that was ordered to become the child.
+/// A shim that has orders to become the child.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shim {
-    /// From this time on, the shim refuses to become the child.
+    /// The shim refuses to become the child from this time on.
     valid_until: BootTime,
     killed: bool,
     /// True if the guard has reported that no child will run.
@@ -67,7 +68,7 @@ impl World {
         self.own.directories[directory].health == Health::Hangs
     }
 
-    /// Lets a shim become the child, or end, once its write has returned.
+    /// Makes a shim the child, or ends the shim, once its write has returned.
     pub(super) fn end_recording(&mut self, g: usize) {
         let Guard {
             machine, directory, ..
@@ -81,7 +82,7 @@ impl World {
             return;
         }
         if !unrecorded {
-            // The write of a killed shim is not undone.
+            // The completed write of a killed shim stays.
             self.own.directories[directory].child = Some(g);
         }
         let now = self.machine_clock(machine, true);
@@ -101,7 +102,7 @@ impl World {
         self.own.guards[g].child = Child::Runs(life);
     }
 
-    /// Reports for a guard that it has killed a shim, without waiting for the end of the shim.
+    /// Reports for a guard that it has killed a shim, without waiting until the shim has exited.
     pub(super) fn give_up_recording(&mut self, g: usize, now: BootTime) {
         let guard = &mut self.own.guards[g];
         let Child::Recording(shim) = &mut guard.child else {
@@ -128,7 +129,7 @@ impl World {
             self.own.guards[g].heard = true;
             self.input(daemon, Class::Machine, Input::WorkloadGone { token });
         } else if !alive {
-            // The daemon reaps the shim of a killed guard.
+            // After the guard was killed, the daemon reaps the shim.
             let at = self.now + REAPED_AGAIN;
             self.at(at, move |world| world.reported(g, true));
         }

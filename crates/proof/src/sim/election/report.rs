@@ -1,4 +1,4 @@
-//! The texts of a trace, for a human to read.
+//! The texts of a trace.
 
 use super::cluster::Machine;
 use super::document::{Committed, Document, Writer};
@@ -11,7 +11,7 @@ use crate::proof::sim::report::follows;
 pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
 started, on its machine m and status directory d), event; -- marks a fault, == the store";
 
-/// Parts of routine lines: renewals, and the reads and events around them.
+/// Text that marks a trace line as routine: renewals, and the reads and events around them.
 pub(super) const ROUTINE: &[&str] = &[
     " renew ",
     " applied [",

@@ -1,4 +1,4 @@
-//! The start of processes, with the content of their status directory, and their end.
+//! Starts processes with the content of their status directory, and ends them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::proof::sim::{MS, SECOND};
 const CHILD_AWAITED_MAX: u64 = SECOND;
 
 impl World {
-    /// Decides if candidates on the newest machine run their workload themselves.
+    /// Decides whether candidates on the newest machine run their workload themselves.
     pub(super) fn supervise(&mut self, rng: &mut Rng) {
         let drawn = !rng.one_in(3);
         let grace = [1, 5, 20][rng.index(3)];
@@ -26,11 +26,11 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Every second candidate has only hooks, in addition to an unsupervised workload.
+            // Every second such machine has only hooks, next to an unsupervised workload.
             if only_hooks {
                 self.coverage.hit(Hit::Path(Path::OnlyHooks));
             } else {
-                // A step-down waits only for the end of the workload.
+                // A step-down waits only until the workload has exited.
                 machine.confirms_within = None;
                 machine.tunables.handoff_delay = Duration::ZERO;
             }
@@ -45,15 +45,15 @@ impl World {
     /// Starts a process, unless another process holds the directory's lock.
     fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
-        // Without the guard's lock, its record may still change.
+        // If the guard holds no lock, the guard's record may still change.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
         let child_runs = self.recorded_child_runs(directory) && !unread;
         let locked = self.own.directories[directory].locked_by.is_some();
         let awaited = if locked && !planted!(LockIgnored) {
             Some((Path::DirectoryLocked, 5 * SECOND))
         } else if self.is_guarded(directory) {
-            // A new daemon waits for the guard of an exited one, which holds the lock of the claim
-            // until its child is gone.
+            // A new daemon waits for the guard of an exited daemon, which holds the claim lock
+            // until its child has exited.
             Some((Path::GuardAwaited, 50 * MS))
         } else if child_runs && self.may_yet_end(directory) {
             Some((Path::ChildAwaited, 5 * MS))
@@ -70,8 +70,8 @@ impl World {
             self.coverage.hit(Hit::Path(Path::ProofRefused));
         }
         let record = memory;
-        // The proof is valid only if the status files of the previous process could be removed, as
-        // in `crates/status/src/directory.rs`.
+        // The proof is valid only if the previous process's status files could be removed, as in
+        // `crates/status/src/directory.rs`.
         let dir = &mut self.own.directories[directory];
         if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
             memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
@@ -127,8 +127,8 @@ impl World {
         self.at(at, move |world| world.exited(process));
     }
 
-    /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
-    /// the disk allows it.
+    /// Ends a process that exits on its own. The file thread first writes "not leader", if the disk
+    /// permits.
     fn exited(&mut self, process: usize) {
         if self.is_frozen(process) {
             let at = self.thaws_at(process);

@@ -1,4 +1,4 @@
-//! The change streams of the processes: late, hanging, stale, or with old events.
+//! The change streams of the processes. They may be late, hang, become stale, or report old events.
 
 use super::cluster::World;
 use super::coverage::Hit;
@@ -10,23 +10,24 @@ use crate::election::mutation::planted;
 use crate::election::{Input, Lease, Watch};
 use crate::proof::sim::{MS, SECOND};
 
-/// A message of a change stream to the adapter.
+/// A message from a change stream to the adapter.
 #[derive(Debug, Clone)]
 enum Says {
-    /// An event that is forwarded without interpretation.
+    /// An event that the adapter forwards without interpretation.
     News(Watch),
     /// A change of the document from the first state to the second.
     Change(Change),
 }
 
-/// The state before a write, and after it.
+/// The states before and after a write.
 pub(super) type Change = Box<(Stored, Stored)>;
 
-/// Interval between empty answers of a stream, as in `store/mongo/follow.rs`.
+/// Interval between empty batches of a stream, as in `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
 /// Maximum delay of a stream through routers: MongoDB's default of `periodicNoopIntervalSecs`.
 const LAG_MAX: u64 = 10 * SECOND;
-/// Interval between attempts if neither is available, as in `store/mongo/follow.rs`.
+/// Interval between attempts if neither hints nor a change stream is available, as in
+/// `store/mongo/follow.rs`.
 const LACKING_RETRY: u64 = 60 * SECOND;
 
 impl World {
@@ -67,7 +68,7 @@ impl World {
         Some(match roll {
             0 | 1 => newest,
             2 | 3 => old,
-            // The mixture that results from an old delta and the newest document known.
+            // The result of an old delta on the newest known document.
             _ => Lease {
                 token: newest.token,
                 paused: newest.paused,
@@ -128,9 +129,8 @@ impl World {
         stream.silent = false;
         stream.stale = stale;
         (stream.hints, stream.late) = (hints, late);
-        // By default, a stream of MongoDB begins after the newest write of the primary, even if
-        // this write is not majority-committed. The adapter requests a stream that begins at the
-        // time of a majority read.
+        // By default, a MongoDB stream begins after the primary's newest write, even if no majority
+        // has that write. The adapter requests a stream that begins at the time of a majority read.
         stream.from = match planted!(StreamFromItsOpening) {
             true => self.set.newest() + 1,
             false => 0,
@@ -147,7 +147,8 @@ impl World {
         self.beats_at(self.now + BEAT, process, opening);
     }
 
-    /// Reports the change between the read that determined the start of the stream and its opening.
+    /// Reports the change between the read that set the stream's start time and the opening of the
+    /// stream.
     fn repeat_since_its_read(&mut self, process: usize) {
         let since = self
             .now
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// Lets a stream stop reporting, until the watcher notices.
+    /// Makes a stream stop reporting until the watcher notices.
     pub(super) fn stream_hangs(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if p.stream.open {
@@ -185,7 +186,7 @@ impl World {
         }
     }
 
-    /// Breaks the stream; another stream is opened after `retry_interval`.
+    /// Breaks the stream. The process opens another stream after `retry_interval`.
     pub(super) fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || !p.streams {
@@ -198,7 +199,7 @@ impl World {
         self.opens_at(at, process, opening);
     }
 
-    /// Tries again later to open a stream or to follow hints.
+    /// Schedules another attempt to open a stream or to follow hints.
     fn lacks_streams(&mut self, process: usize) {
         self.input(process, Class::News, Input::Watch(Watch::Lost));
         let opening = self.processes[process].close_stream();
@@ -241,7 +242,8 @@ impl World {
                     p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
                 }
             };
-            // The bug `TokenNotCompared` must be caught by the tokens that it issues.
+            // Skipped with the planted bug `TokenNotCompared`, which only the check of tokens must
+            // catch.
             self.found(streams::check_events(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
             self.choose_stream(process);
@@ -249,9 +251,9 @@ impl World {
     }
 }
 
-/// Returns the document that the adapter knows after an event; `None` if it must be read. As in
-/// MongoDB, an update contains only the changed fields. As in `store/mongo/change_stream.rs`, they
-/// are applied to the newest known document.
+/// Returns the document that the adapter knows after an event; `None` if the adapter must read it.
+/// As in MongoDB, an update contains only the changed fields. The adapter applies them to its
+/// newest known document, as in `store/mongo/change_stream.rs`.
 fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lease> {
     let after = after.lease()?;
     let Some(before) = before.lease() else {

@@ -1,6 +1,6 @@
-//! Violations that are tolerated for a limited time: two leaders after an operator damaged the
-//! document or forked a machine, and no process could notice it. `docs/verification/simulations.md`
-//! lists them.
+//! Violations that the checks tolerate for a limited time: two leaders after an operator damaged
+//! the document or forked a machine, if no process could notice it.
+//! `docs/verification/simulations.md` lists them.
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
@@ -10,8 +10,8 @@ use super::process::LEASE_MAX;
 use crate::election::{Operation, Token};
 
 impl World {
-    /// Returns true if a majority had this state at any instant since the process sent its last
-    /// read, or the write whose reply showed it.
+    /// Returns true if a majority had this state at some time since the process sent its last read,
+    /// or the write whose reply showed this state.
     pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
         let found = found.map_or(Was::Missing, Was::Token);
         let (p, facts) = (&self.processes[process], &self.processes[process].facts);
@@ -26,7 +26,7 @@ impl World {
     }
 
     /// Records damage to the document by an operator. The previous holder may continue to lead, and
-    /// a process that has not seen this holder cannot know of it.
+    /// a process that has not seen that holder cannot know of it.
     pub(super) fn tolerate_the_ignorant(
         &mut self,
         committed: &Committed,
@@ -34,8 +34,8 @@ impl World {
     ) {
         let Committed { before, after, .. } = committed;
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
-        // Only the token may be older, because an operator who raises the token leaves the revision
-        // unchanged.
+        // The new document may be older only by its token, because an operator who changes the
+        // token leaves the revision unchanged.
         let (old, new) = (before.lease(), after.lease());
         let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {
@@ -44,7 +44,7 @@ impl World {
             (_, Some((Some(order), newest))) if order < newest || lowered => order,
             (Document::Lease(_) | Document::Foreign, _) => return,
         };
-        // If tokens restarted after an earlier loss, they no longer show which state is newer. This
+        // If tokens restarted after an earlier loss, they no longer show which state is newer. The
         // damage may then look like progress to every process.
         let reused = self.own.tokens_reused_to;
         let began_anew =
@@ -64,9 +64,9 @@ impl World {
         });
     }
 
-    /// Returns the end of the tolerance for a claim or document that was made with this knowledge.
-    /// If a tolerated process makes a claim or document, the other processes may not notice
-    /// anything wrong, so they are tolerated too.
+    /// Returns when the tolerance ends for a claim or document that was made with this knowledge.
+    /// Claims and documents that a tolerated process makes may mislead other processes, so those
+    /// are tolerated too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;
@@ -83,7 +83,7 @@ impl World {
         tolerated_until
     }
 
-    /// Tolerates a process of a forked machine that is restarted before it noticed the fork. Its
+    /// Tolerates a process of a forked machine that restarts before it has noticed the fork. Its
     /// record is valid, so its authority overlaps with the twin's once more, up to that deadline.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
@@ -95,7 +95,7 @@ impl World {
         let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
         let Some(claim) = dead else { return };
         self.coverage.hit(Hit::Path(Path::ProvenDead));
-        // A process that noticed another owner of its claim has removed the record.
+        // A process that noticed another owner of its claim has removed its record.
         let twins = self.processes.iter().filter_map(|p| p.facts.claim(claim));
         if self.own.forks.iter().any(|fork| fork.has(claim))
             && let Some(deadline) = twins.map(|c| c.timings.renew_deadline()).max()

@@ -1,4 +1,4 @@
-//! One turn of a process, with its steps in the same order as in `event_loop.rs`.
+//! One turn of a process, with the steps in the order of `event_loop.rs`.
 
 use super::cluster::World;
 use super::coverage::{Hit, Path};
@@ -36,7 +36,7 @@ impl World {
             if p.exiting || self.violation.is_some() {
                 return;
             }
-            // The timer precedes all pending inputs.
+            // The timer comes before all pending inputs.
             let next = p.inbox.front();
             let late = planted!(AcknowledgedAfterDeadline)
                 && p.leads_now
@@ -103,14 +103,14 @@ impl World {
         self.look_at_files(process);
     }
 
-    /// Publishes the status, which precedes the effects.
+    /// Publishes the status before the effects.
     fn first_half(&mut self, process: usize) {
         if planted!(EffectsBeforeStatus) {
             self.carry_out(process);
         } else {
             self.processes[process].publish();
         }
-        // The file thread waits for neither half of a turn.
+        // The file thread may run between the two halves of a turn.
         if self.chance.one_in(2) {
             self.look_at_files(process);
         }
@@ -268,7 +268,8 @@ impl World {
         self.pump(process);
     }
 
-    /// Draws whether the pod's label takes longer than the files. The API server may never answer.
+    /// Draws whether the pod's label takes longer than the files. The API server may also never
+    /// answer.
     fn label_pending(&mut self, process: usize) -> bool {
         let dice = &mut self.own.label_dice;
         let (pending, answered) = (dice.one_in(4), !dice.one_in(3));

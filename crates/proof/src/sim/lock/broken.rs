@@ -1,5 +1,5 @@
-//! Store operations with a rule of the filters or updates broken on purpose. Without a planted bug,
-//! the reference applies.
+//! Store operations with planted bugs in the rules of filters and updates. Without a planted bug,
+//! the reference applies the operation.
 
 use super::entries::all;
 use crate::election::Claim;
@@ -45,7 +45,7 @@ fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation
     performed
 }
 
-/// Applies a write that ignores the slots of the holders.
+/// Applies a write as if the holders had no slots.
 fn with_slots_twice(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let mut taken = Vec::new();
     if let FoundLock::Lock(lock) = stored {
@@ -171,7 +171,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> Cha
     }
 }
 
-/// Changes an answer as if a contender ignored one of the rules for answers.
+/// Changes an answer as if the contender ignored one of the rules for answers.
 pub(super) fn read(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome
         && planted!(FutureSuccessCounts)

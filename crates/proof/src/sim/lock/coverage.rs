@@ -7,7 +7,7 @@ use crate::lock::{End, EntryState, LockEffect, LockNotice, LockOutcome};
 use crate::proof::sim::coverage::{Answer, Case, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
-/// The operations of contenders by name. Only operators break a lock.
+/// The operations by name. Contenders never break a lock; only operators do.
 const OPERATIONS: &[&str] = &[
     "create", "join", "try", "renew", "keep", "leave", "sweep", "read",
 ];

@@ -30,8 +30,8 @@ impl World {
         });
     }
 
-    /// Makes the head of the queue a holder although all slots are taken. An older version does not
-    /// know that a holder needs a slot.
+    /// Makes the head of the queue a holder although all slots are taken. Does nothing if older
+    /// contenders take part, because they do not know that a holder needs a slot.
     fn add_holder_without_slot(&mut self) {
         if self.machines.iter().any(|seat| seat.older) {
             return;

@@ -1,4 +1,4 @@
-//! The entries of a lock, each with the time since when it is unchanged.
+//! The observed entries of a lock, and how long each has been unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::{Entry, LockDocument};
 
-/// An entry as it was shown. `T` is the clock of its observer.
+/// An entry at its last observation. `T` is the clock of its observer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ObservedEntry<T> {
     pub(crate) revision: Revision,
@@ -16,9 +16,9 @@ pub(crate) struct ObservedEntry<T> {
     /// Minimum hold as last declared.
     pub(crate) min_hold: Duration,
     pub(crate) work_done: bool,
-    /// Start of the time without a change.
+    /// When the current unchanged period began.
     pub(crate) since: T,
-    /// End of the minimum hold, counted from that start, if there is a minimum hold.
+    /// End of the minimum hold, counted from `since`; `None` without a minimum hold.
     pub(crate) kept_until: Option<T>,
 }
 
@@ -49,12 +49,12 @@ impl Instant for u64 {
 
 pub(crate) type Entries<T> = BTreeMap<Claim, ObservedEntry<T>>;
 
-/// Returns the holders, and then the queue.
+/// Returns the entries of the holders, then those in the queue.
 pub(crate) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
     lock.holders.iter().chain(&lock.queue)
 }
 
-/// Returns the entries of a lock that is shown now. An entry that is unchanged keeps its time.
+/// Returns the entries of a newly observed document. Unchanged entries keep their `since`.
 pub(crate) fn shown<T: Instant>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
     let holding = lock.holders.len();
     let each = all(lock).enumerate().map(|(place, entry)| {

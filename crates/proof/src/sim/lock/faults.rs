@@ -27,7 +27,7 @@ faults! {
     StreamLost,
     /// Events of a change stream come late.
     StreamLag,
-    /// Some contenders are of a version before grants carried tokens.
+    /// Some contenders are of an older version, whose grants carry no tokens.
     OlderVersion,
     /// A contender is not permitted to open change streams.
     NoStreams,
@@ -55,7 +55,7 @@ faults! {
 pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
-    /// Faults that delay the answer to a call, or an event.
+    /// Faults that delay an answer or an event.
     const NETWORK: &[Fault] = &[
         Fault::Slow,
         Fault::LostBefore,
@@ -69,9 +69,8 @@ impl Faults {
         Fault::StreamLag,
     ];
 
-    /// Draws each fault with a probability of one half. One seed in four has no faults of the
-    /// network and the store, so that the checks know which entries must stay and which must be
-    /// evicted.
+    /// Draws each fault with a probability of one half. One seed in four has no network or store
+    /// faults, so that the checks know exactly which entries must stay and which must be evicted.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let reliable = rng.one_in(4);
         let mut faults = Self::NONE;
@@ -84,13 +83,13 @@ impl Faults {
         faults
     }
 
-    /// Returns true if every call is answered soon and every event arrives soon.
+    /// Returns true if every answer and every event arrives soon.
     pub(super) fn is_reliable(self) -> bool {
         !Self::NETWORK.iter().any(|fault| self.has(*fault))
     }
 }
 
-/// Relative frequency of the faults that are planned for an instant.
+/// Relative frequency of each fault that is planned for an instant.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Failover, 4),
     (Fault::Deposed, 3),

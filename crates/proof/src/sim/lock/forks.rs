@@ -1,4 +1,4 @@
-//! Forked machines: a snapshot of a machine is started a second time. Both twins continue one claim,
+//! Forked machines: a machine continues from one snapshot as two twins. The twins share one claim,
 //! one clock and one generator of ids.
 
 use super::world::World;
@@ -21,8 +21,8 @@ pub(super) struct Forked {
 impl World {
     /// Clones a running machine. The connections of the clone are broken.
     ///
-    /// A machine is cloned at most once. A leave of an older version matches the claim alone, so
-    /// its twins are not protected from each other.
+    /// A machine is cloned at most once. A leave of an older version matches by the claim alone, so
+    /// nothing protects two twins of that version from each other.
     pub(super) fn fork(&mut self, process: usize, chance: u64) {
         let seat = self.processes[process].seat;
         let forked = self.own.forks.iter().any(|fork| fork.seats.contains(&seat));
@@ -67,19 +67,19 @@ impl World {
         }
     }
 
-    /// Returns true if a machine was forked while a process on it had this claim.
+    /// Returns true if a process with this claim was running when its machine was forked.
     pub(super) fn is_of_twins(&self, claim: Claim) -> bool {
         self.own.forks.iter().any(|fork| fork.claim == claim)
     }
 
-    /// Returns true if a process existed when its machine was forked.
+    /// Returns true if the process was running when its machine was forked.
     pub(super) fn is_twin(&self, process: usize) -> bool {
         let mut forks = self.own.forks.iter();
         forks.any(|fork| fork.processes.contains(&process))
     }
 
-    /// Returns the number of the fork if this authority comes from a write that was sent before the
-    /// fork, and the other twin also holds the lock or has left it meanwhile.
+    /// Returns the number of the fork if this authority comes from a write before the fork and the
+    /// other twin also holds the lock or has left it since.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();
         self.own.forks.iter().position(|fork| {

@@ -1,5 +1,5 @@
-//! Tests of the reference: the entries that each write grants, and the writes that its filter
-//! refuses.
+//! Tests of the reference: the entries that each write grants, and the writes that a filter
+//! rejects.
 
 use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
@@ -273,7 +273,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
 
     perform(&mut stored, &leave(2));
     assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
-    // The owner knows higher tokens, so it cannot use the token of the grant.
+    // The owner knows higher tokens, so it cannot use the token of its grant.
     perform(&mut stored, &renew(&[9]));
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
     // Renewing a held entry keeps its token.
@@ -325,7 +325,7 @@ fn each_holder_gets_the_lowest_free_slot() {
         perform(&mut stored, &join(number, EntryMode::Slot, 3));
     }
     assert_eq!(slots(&stored), [(1, Some(0)), (2, Some(1)), (3, Some(2))]);
-    // All have the same name, so the owner of the free slot gets it again.
+    // Every entry has the name of one owner, so the next entry gets the slot that this owner left.
     let performed = perform(&mut stored, &leave(2));
     assert_eq!(slots(&stored), [(1, Some(0)), (3, Some(2)), (4, Some(1))]);
     let [(_, Some(grant))] = performed.granted[..] else {
@@ -356,7 +356,7 @@ fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
     by("d", &mut stored, &join(5, EntryMode::Slot, 3));
     by("b", &mut stored, &join(6, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(4, Some(2)), (5, Some(0)), (6, Some(1))]);
-    // Another owner has taken its slot meanwhile.
+    // Meanwhile another owner has taken the slot.
     perform(&mut stored, &leave(4));
     by("a", &mut stored, &join(7, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(5, Some(0)), (6, Some(1)), (7, Some(2))]);

@@ -1,5 +1,5 @@
 //! Invariants that must hold after every step. Each file has one small pure function, with tests on
-//! hand-made views.
+//! handwritten facts.
 
 pub(crate) mod authority_from_acknowledged_writes;
 pub(crate) mod calls_are_paced;

@@ -1,5 +1,5 @@
-//! Record of the messages that one process sent and received, independent of its state machine. The
-//! checks use this record.
+//! Record of the messages that one process sent and received, for the checks. It does not depend on
+//! the state machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,12 +23,12 @@ pub(super) struct Sent {
     at: BootTime,
 }
 
-/// Activity of the process while it sends.
+/// Activity of the process when it sends the call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doing {
-    /// The process has authority.
+    /// True if the process has authority.
     pub(super) holds: bool,
-    /// Work runs under the claim of the process.
+    /// True if work runs under the claim of the process.
     pub(super) works: bool,
 }
 
@@ -40,33 +40,33 @@ pub(super) struct Ledger {
     /// Highest token shown.
     token: Token,
     shown: Entries<BootTime>,
-    /// The process's own claims that any reply showed.
+    /// The process's own claims that some reply showed.
     seen: BTreeSet<Claim>,
-    /// The process's own claims in a reply that was newer than the recorded document or answered a
-    /// write.
+    /// The process's own claims that a trusted reply showed: a reply newer than the recorded
+    /// document, or the answer to a write.
     present: BTreeSet<Claim>,
-    /// The process's own claims that ended.
+    /// The process's own ended claims.
     ended: BTreeSet<Claim>,
-    /// End of the authority according to acknowledged writes, by claim.
+    /// End of the authority of each claim according to acknowledged writes.
     backed: BTreeMap<Claim, BootTime>,
     /// The newest write if it was rejected: a read must be answered before the next write.
     must_read: Option<u64>,
     newest_write: u64,
-    /// Joins whose outcome is unresolved.
+    /// Joins with an unknown outcome.
     open_joins: BTreeMap<u64, Claim>,
     /// Revisions of acknowledged joins.
     acknowledged_joins: BTreeSet<Revision>,
     left: Option<(BootTime, bool)>,
-    /// The outcome of a leave is unknown.
+    /// True if the outcome of a leave is unknown.
     leave_unanswered: bool,
-    /// The process was asked to give up before its work ended.
+    /// True if the process was asked to give up before its work ended.
     gave_up: bool,
     renew_deadline: Duration,
-    /// The newest call, and when it was sent.
+    /// The newest call and its send time.
     newest_call: (u64, BootTime),
     /// True if the current input answers the newest call.
     prompted: bool,
-    /// Number of consecutive calls that each followed the previous answer immediately.
+    /// Number of consecutive calls that each immediately followed the previous answer.
     unpaced: usize,
 }
 
@@ -86,8 +86,8 @@ pub(super) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)
 }
 
 impl Ledger {
-    /// Creates the ledger of a process that starts with the observations of an earlier one on its
-    /// machine, and with the highest token that the machine remembers.
+    /// Creates the ledger of a process that starts with the observations of the previous process on
+    /// its machine and with the highest token that the machine remembers.
     pub(super) fn remembering(observations: &Observations, token: Token) -> Self {
         let shown = |observation: &Observation| ObservedEntry {
             revision: observation.revision,
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Records an input before the process handles it. `status` is the state before that.
+    /// Records an input before the process handles it. `status` is the state before the input.
     pub(super) fn before(&mut self, now: BootTime, input: &LockInput, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
@@ -186,7 +186,7 @@ impl Ledger {
         }
     }
 
-    /// Credits authority to an acknowledged write that left its own revision with a token.
+    /// Credits authority to an acknowledged write that left its own revision and a token.
     fn credit(&mut self, operation: &LockOperation, sent: BootTime, lock: &LockDocument) {
         let Some((claim, revision)) = revision_of(operation) else {
             return;
@@ -211,16 +211,15 @@ impl Ledger {
         let newer = call.0 > self.newest && lock.token >= self.token;
         let told = newer || writes;
         for entry in entries::all(lock).filter(|entry| own.contains(&entry.claim)) {
-            // A claim that an old reply shows may be gone since.
+            // An old reply may show a claim that is gone by now.
             self.seen.insert(entry.claim);
             if told {
                 self.present.insert(entry.claim);
             }
         }
         let shown = entries::shown(lock, now, &self.shown);
-        // A plain read is doubted and not recorded if it does not show the process's own claim
-        // although the claim was present, or shows a lower token. A superseded linearizable read is
-        // not recorded either.
+        // A plain read is not recorded if it looks stale: it lacks the process's own claim although
+        // the claim was present, or shows a lower token. Neither is a superseded linearizable read.
         let is_read = |sent: &Sent| matches!(sent.operation, LockOperation::Read { .. });
         let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
         let plain = match self.sent.get(&call.0).map(|s| &s.operation) {
@@ -265,7 +264,7 @@ impl Ledger {
         options: &Options,
     ) -> Option<Violation> {
         self.renew_deadline = options.timings.renew_deadline();
-        // The shortest retry interval is a fifth less than the configured interval.
+        // The shortest retry interval is a fifth shorter than the configured interval.
         let pause = options.timings.retry_interval() * 4 / 5;
         let unpaced = self.prompted && at.since(self.newest_call.1) < pause;
         self.unpaced = if unpaced { self.unpaced + 1 } else { 1 };
@@ -342,7 +341,7 @@ impl Ledger {
         self.leave_unanswered || leaves.count() > 1
     }
 
-    /// Returns true if an entry of this claim may be stored although the process ends now.
+    /// Returns true if an entry of this claim may stay behind when the process ends now.
     pub(super) fn leaves_behind(
         &self,
         claim: Claim,
@@ -356,7 +355,7 @@ impl Ledger {
         stored && !self.left.is_some_and(done)
     }
 
-    /// Returns the claim and revision of each write that carried one, in order.
+    /// Returns the claim and revision that each write carried, in order.
     fn writes(&self) -> impl DoubleEndedIterator<Item = (Claim, Revision)> {
         let sent = self.sent.values();
         sent.filter_map(|sent| revision_of(&sent.operation))

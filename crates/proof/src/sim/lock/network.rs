@@ -1,4 +1,5 @@
-//! Calls of contenders: their drivers, the checks of each write, change streams, and planned faults.
+//! Calls of contenders: their drivers, the checks of each write, the change streams, and the
+//! planned faults.
 
 use super::coverage::Hit;
 use super::faults::Fault;
@@ -16,14 +17,14 @@ use crate::reference::lock::{self as reference, By};
 /// The origin of a write.
 pub(super) struct Write {
     pub(super) writer: Writer,
-    /// Time at which the primary applied it.
+    /// Time at which the primary applied the write.
     pub(super) at: u64,
     pub(super) granted: Vec<(Claim, Option<Grant>)>,
 }
 
 /// The author of a change of the document.
 pub(super) enum Writer {
-    /// A process, by this call.
+    /// A process, by the call with this number.
     Process(usize, LockOperation),
     /// An operator, by hand.
     Operator,
@@ -73,7 +74,7 @@ impl Calls for Locks {
         }
     }
 
-    /// Some connections of a stale driver already reach the new primary.
+    /// Some connections of a stale driver already use the new primary.
     fn reaches_deposed(world: &mut World, process: usize) -> bool {
         world.machines[world.processes[process].seat].stale && world.net.one_in(2)
     }
@@ -123,7 +124,7 @@ impl Calls for Locks {
         world.set.land((access, weak), stale, read, write)
     }
 
-    /// Checks majority-committed writes, and notifies the streams.
+    /// Checks the writes that a majority has, and notifies the streams.
     fn committed(world: &mut World, all: Vec<Committed>) {
         for committed in all {
             world.note(|| super::report::committed(&committed));
@@ -160,7 +161,8 @@ impl Calls for Locks {
 }
 
 impl World {
-    /// Notifies the open streams of claims that were granted or have reached the head of the queue.
+    /// Notifies the open streams of each claim that was granted or has become the head of the
+    /// queue.
     fn notify_streams(&mut self, committed: &Committed) {
         let next = |found: &FoundLock| match found {
             FoundLock::Lock(lock) => reference::next(lock),
@@ -274,8 +276,8 @@ impl World {
         }
     }
 
-    /// Freezes a holder while a renewal is in flight, until just after its authority ends. The
-    /// delayed acknowledgement must not count.
+    /// Freezes a holder while a renewal is in flight, until just after the holder's authority ends.
+    /// The delayed acknowledgement must not count.
     pub(super) fn freeze_beyond_the_deadline(&mut self, process: usize, late: u64) {
         let now = self.clock(process);
         if let Some(authority) = self.processes[process].contender.authority_at(now) {
@@ -306,7 +308,6 @@ impl World {
         }
     }
 
-    /// Returns true if a process is of an older version.
     pub(super) fn is_older(&self, process: usize) -> bool {
         self.machines[self.processes[process].seat].older
     }

@@ -1,4 +1,4 @@
-//! Observer with true time, which sees every process and the majority-committed state.
+//! An observer with true time, which sees every process and the majority-committed state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,17 +30,16 @@ pub(super) struct Observer {
     tokens: BTreeMap<Token, Claim>,
     /// Every revision ever sent.
     revisions: BTreeSet<Revision>,
-    /// Each acquired claim with a minimum hold, and when its acquiring write was
-    /// majority-committed.
+    /// Each acquired claim with a minimum hold, and when a majority had its acquiring write.
     places: BTreeMap<Claim, (u64, Duration)>,
     /// The recorded successes of each key, oldest first.
     successes: BTreeMap<WorkKey, Vec<Success>>,
-    /// Processes whose work succeeded, with the claim. The twins of a forked machine share a claim.
+    /// Each process whose work succeeded, with its claim. The twins of a forked machine share a
+    /// claim.
     succeeded: BTreeSet<(Claim, usize)>,
-    /// Claims with a majority-committed leave, with the sender of the leave, and whether the leave
-    /// recorded a success.
+    /// Majority-committed leaves by claim and sender; true if the leave recorded a success.
     left: BTreeMap<(Claim, usize), bool>,
-    /// Each majority-committed entry, and since when it has been unchanged.
+    /// Each majority-committed entry, and how long it has been unchanged.
     entries: Entries<u64>,
     looks_at: u64,
     /// End of the faults.
@@ -50,7 +49,7 @@ pub(super) struct Observer {
 /// A majority-committed success.
 #[derive(Debug, Clone, Copy)]
 struct Success {
-    /// Its date, by the clock of the store.
+    /// Its date by the store's clock.
     dated: Duration,
     /// True time at which the primary recorded it.
     at: u64,
@@ -70,7 +69,7 @@ impl Observer {
 
     /// I3: checks that a token is acquired only once.
     ///
-    /// The twins of a forked machine can both acquire by one grant.
+    /// Both twins of a forked machine may acquire by one grant.
     pub(super) fn acquired(
         &mut self,
         (token, claim): (Token, Claim),
@@ -83,7 +82,7 @@ impl Observer {
         }
     }
 
-    /// Copies the records about a process to its clone.
+    /// Copies the records about a process to its twin.
     pub(super) fn forked(&mut self, claim: Claim, process: usize, copy: usize) {
         if let Some(left) = self.left.get(&(claim, process)).copied() {
             self.left.insert((claim, copy), left);
@@ -167,7 +166,7 @@ impl World {
         }
     }
 
-    /// Notes the entry that a process has acquired with a minimum hold.
+    /// Records the entry of a process that has acquired with a minimum hold.
     pub(super) fn note_place(&mut self, process: usize, claim: Claim) {
         let min_hold = self.processes[process].options.min_hold.get();
         let observer = &mut self.own.observer;
@@ -178,13 +177,13 @@ impl World {
         }
     }
 
-    /// Drops the entry of a process that gives up before its work began.
+    /// Removes the record of an entry whose process gives up before its work began.
     pub(super) fn forget_place(&mut self, claim: Claim) {
         self.own.observer.places.remove(&claim);
     }
 
-    /// Checks that acquired entries are given up only after their minimum hold. Older versions know
-    /// no minimum hold.
+    /// Checks that acquired entries are given up only after their minimum hold. An older version
+    /// has no minimum hold.
     fn check_places(&mut self, by: usize, before: &LockDocument, after: &LockDocument) {
         let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
         let places = &self.own.observer.places;
@@ -199,8 +198,8 @@ impl World {
         }
     }
 
-    /// Drops the entries that a write removed. A late join can bring the claim back as a ghost (an
-    /// entry without an owner).
+    /// Removes the records of the entries that a write removed. A late join can restore the claim
+    /// as a ghost, an entry without an owner.
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
             |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
@@ -236,7 +235,7 @@ impl World {
         }
     }
 
-    /// Notes that the work of a process succeeded.
+    /// Records that the work of a process succeeded.
     pub(super) fn work_succeeded(&mut self, process: usize, claim: Claim) {
         self.own.observer.succeeded.insert((claim, process));
     }
@@ -251,7 +250,7 @@ impl World {
         let now = self.clock(process);
         let authority = self.processes[process].contender.authority_at(now);
         if let (Some(success), Some(authority)) = (success, authority) {
-            // The acquiring write was performed after it was sent.
+            // The store performed the acquiring write after it was sent.
             let deadline = self.processes[process].options.timings.renew_deadline();
             let sent = authority.valid_until.since(BootTime::default() + deadline);
             let sent = self.true_time(process, BootTime::default() + sent);
@@ -260,8 +259,8 @@ impl World {
         }
     }
 
-    /// Checks the eviction of an entry. On a forked machine, the twin that sent the entry's
-    /// revision is the owner.
+    /// Checks the eviction of an entry. On a forked machine, the owner is the twin that wrote the
+    /// entry's revision.
     fn check_eviction(&mut self, evicted: EntryVersion) {
         let owner = self.live.iter().copied().find(|id| {
             let p = &self.processes[*id];
@@ -271,7 +270,7 @@ impl World {
         });
         let Some(owner) = owner else { return };
         let p = &self.processes[owner];
-        // A waiter that is just in time by its own clock can be late by true time.
+        // A waiter that is in time by its own clock may be late by true time.
         let lease = p.options.timings.lease_duration() * 2;
         let lease = u64::try_from(lease.as_nanos()).expect("short");
         self.found(live_entries_stay::check(live_entries_stay::Taken {
@@ -282,14 +281,14 @@ impl World {
         }));
     }
 
-    /// Checks that a claim that its owner reports as lost is not stored with a revision of the
-    /// owner.
+    /// Checks a claim that its owner reports as lost: the store must not contain it with a revision
+    /// of the owner.
     fn check_lost(&mut self, process: usize, claim: Claim) {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
-        // A join that lands after all other calls creates a ghost, which its owner cannot know
-        // about. The other twin's leave removes an entry that both have written, and a twin that
-        // renews the ghost afterwards has lost its place anyway.
+        // A join that lands after all other calls creates a ghost without its owner's knowledge. If
+        // both twins have written an entry, the leave of one removes it; the other has then lost
+        // its place, even if it renews the ghost.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         }) && !self.has_twin_that_left(process, claim);
@@ -316,7 +315,8 @@ impl World {
 
     pub(super) fn check_notice(&mut self, process: usize, notice: &LockNotice) {
         match notice {
-            // A new claim has been chosen already, so the previous one is checked.
+            // The contender has already chosen its next claim, so the check uses the previous
+            // claim.
             LockNotice::PlaceLost => {
                 if let Some(claim) = self.processes[process].ledger.newest_claim() {
                     self.check_lost(process, claim);
@@ -413,9 +413,9 @@ impl World {
         }
     }
 
-    /// Checks evictions under brisk traffic, where no contender waits for as long as an entry
-    /// declares. One job of a machine observes the entry, and a later job that begins after the
-    /// entry has expired evicts it.
+    /// Checks evictions under brisk traffic, where no contender waits as long as an entry declares.
+    /// One job of a machine observes the entry. The first later job that begins after the entry has
+    /// expired must evict it.
     fn check_brisk_traffic(&mut self) {
         let violation = self.machines.iter().find_map(|seat| {
             let now = self.now;
@@ -424,13 +424,13 @@ impl World {
             self.own.observer.entries.values().find_map(|entry| {
                 let wait = entry.declared() * 1000 / self.own.observer.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
-                // A reply may be as old as the maximum duration of a call.
+                // A reply may be as old as a call may take.
                 let known = entry.since + answered;
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
-                // The first of these jobs may have seen the entry in a reply concurrent with an
-                // eviction, so only the second job must evict.
+                // The first of these jobs may have seen the entry in a reply concurrent with its
+                // eviction, so only the second job must evict it.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),

@@ -1,8 +1,8 @@
-//! Contenders of a version from before grants carried tokens, mixed with new contenders on one
-//! lock.
+//! Contenders of an older version, whose grants carry no tokens, on one lock with new contenders.
 //!
-//! They run the shipped state machine. It gets documents without the new fields, and its writes
-//! grant like the older version, so it confirms each grant first, and knows no slot numbers.
+//! Older contenders run the shipped state machine. The state machine sees documents without the new
+//! fields, and its writes grant like the older version; so it confirms each grant first, and knows
+//! no slot numbers.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     performed
 }
 
-/// Returns an operation with the filter and the update of an older version: a renewal changes no token
-/// that an entry has, and a leave matches by the claim alone.
+/// Returns an operation with the filter and the update of an older version: a renewal keeps the
+/// token of an entry that has one, and a leave matches by the claim alone.
 fn as_sent(before: &LockDocument, operation: &LockOperation) -> LockOperation {
     let mut operation = operation.clone();
     match &mut operation {
@@ -90,7 +90,7 @@ pub(super) fn read(outcome: LockOutcome) -> LockOutcome {
             for entry in holders.iter_mut().chain(queue) {
                 entry.granted_revision = None;
                 (entry.min_hold, entry.work_done) = (Duration::ZERO, false);
-                // The state machine demands a number, which an older version does not know.
+                // The state machine requires a slot number, which an older version does not know.
                 entry.slot = Some(0);
             }
             LockOutcome::Applied(FoundLock::Lock(lock))
@@ -102,7 +102,7 @@ pub(super) fn read(outcome: LockOutcome) -> LockOutcome {
 /// Returns an event as an older version reads it.
 pub(super) fn hint(hint: Hint) -> Hint {
     match hint {
-        // An older version knows grants by the claim alone.
+        // An older version recognizes a grant by its claim alone.
         Hint::Granted(Some(_)) => Hint::Changed,
         other => other,
     }

@@ -1,5 +1,4 @@
-//! A contending process: the shipped state machine, with models of the event loop and the driver around
-//! it.
+//! A contending process: the shipped state machine with a modelled event loop and driver.
 
 use std::collections::VecDeque;
 
@@ -20,14 +19,14 @@ pub(super) struct Process {
     pub(super) works: bool,
     /// Time of the acquisition, in true time.
     pub(super) acquired_at: Option<u64>,
-    /// Time of the start, in true time.
+    /// True time at which the process started.
     pub(super) started_at: u64,
     pub(super) frozen_until: u64,
-    /// Start of the current run without a pause, in true time.
+    /// True time since which the process runs without a pause.
     pub(super) running_since: u64,
-    /// Inputs that wait while the process is frozen.
+    /// Inputs that arrived while the process is frozen.
     pub(super) inbox: VecDeque<LockInput>,
-    /// The calls in flight, with the names of their operations.
+    /// The calls in flight, with their operations.
     pub(super) driver: Driver<&'static str>,
     pub(super) stream: Stream,
     pub(super) ledger: Ledger,
@@ -37,10 +36,11 @@ pub(super) struct Process {
 pub(super) struct Stream {
     pub(super) claim: Option<Claim>,
     pub(super) open: bool,
-    /// Number of the current opening. Events of an earlier opening are dropped.
+    /// Number of the current opening. The process drops events of an earlier opening.
     pub(super) opening: u64,
     pub(super) last_at: u64,
-    /// The claim whose join was acknowledged. Its first stream reports every event since the join.
+    /// The claim of the process's acknowledged join. The claim's first stream reports every event
+    /// since the join.
     pub(super) joined: Option<Claim>,
 }
 

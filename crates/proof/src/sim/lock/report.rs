@@ -1,4 +1,4 @@
-//! The texts of a trace, for a human to read.
+//! The texts of a trace.
 
 use super::network::{Committed, Writer};
 use super::seats::Seat;

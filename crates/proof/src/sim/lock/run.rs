@@ -1,4 +1,5 @@
-//! The runs of contenders, over many seeds. `make soak-locks` and `make replay-locks` start them too.
+//! The runs of contenders, over many seeds. `make soak-locks` and `make replay-locks` also start
+//! them.
 
 use super::world::Locks;
 use crate::lock::mutation::Mutation;

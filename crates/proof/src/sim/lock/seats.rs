@@ -1,5 +1,5 @@
-//! Seats of a run. On each seat processes contend one after the other, and each leaves its memory
-//! to the next.
+//! Seats of a run. Processes contend on a seat one after another, and each passes its memory to the
+//! next process.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 use crate::proof::sim::{MS, SECOND};
 
-/// A place at which one process after another contends.
+/// A place where processes contend one after another.
 #[derive(Clone)]
 pub(super) struct Seat {
     /// The source of the ids of its processes.
@@ -24,10 +24,10 @@ pub(super) struct Seat {
     pub(super) identity: Identity,
     pub(super) clock: Clock,
     pub(super) cut_until: u64,
-    /// The driver still uses the deposed primary.
+    /// True if the driver still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
-    /// Its processes are of a version before grants carried tokens.
+    /// True if its processes are of an older version, whose grants carry no tokens.
     pub(super) older: bool,
     pub(super) watch_first: bool,
     pub(super) timings: Timings,
@@ -36,14 +36,14 @@ pub(super) struct Seat {
     pub(super) min_hold: MinHold,
     pub(super) once_per: Option<OncePer>,
     pub(super) token_remembered: Token,
-    /// Observations of its processes. Each process starts with the observations of the previous
-    /// process.
+    /// The observations of its processes. Each process starts with the observations of its
+    /// predecessor.
     pub(super) observations: Observations,
-    /// Completed work of the processes that exited without being killed.
+    /// Completed work of the processes that exited normally.
     pub(super) done: Vec<Done>,
 }
 
-/// One piece of work under the lock, in true time.
+/// One run of work under the lock, in true time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
     pub(super) from: u64,
@@ -69,7 +69,7 @@ impl World {
         let older = self.strikes(build.one_in(3), Fault::OlderVersion);
         let (reads, number) = (build.one_in(2), build.between(1, 4));
         let keeps = self.strikes(build.one_in(3), Fault::LeastTime);
-        // Otherwise short jobs would always wait for each other.
+        // Longer holds would make short jobs wait for each other all the time.
         let longest = if self.own.brisk { 1_000 } else { 30_000 };
         let min_hold = Duration::from_millis(build.between(100, longest));
         let once = self.strikes(build.one_in(2), Fault::OncePer);

@@ -24,23 +24,22 @@ use crate::proof::sim::run::Setup;
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, world};
 
-/// Maximum time from the end of the faults until every process is done. The value is twice the
-/// longest wait for an expired entry, because another ghost can be granted after a ghost is
-/// evicted.
+/// Maximum time from the end of the faults until every process is done. This is twice the longest
+/// wait for an expired entry, because the eviction of a ghost may grant another ghost.
 const PEACE: u64 = 160 * SECOND;
 /// Additional time for eight entries with a minimum hold of 30 s each, by the slowest clock.
 const KEPT: u64 = 8 * 30 * SECOND * 4 / 3;
 
 pub(super) type World = world::World<Locks>;
 
-/// The state that only worlds with contenders have.
+/// State of the simulation of contenders, in addition to the common state.
 pub(super) struct Locks {
-    /// True if work and waits are short compared to the lease, and one job follows another.
+    /// True if work and waits are short compared to the lease and jobs follow each other closely.
     pub(super) brisk: bool,
     pub(super) observer: Observer,
     /// The majority-committed events, oldest first.
     pub(super) events: Vec<(Claim, Hint)>,
-    /// Period in which the clock of the store is ahead, and by how much.
+    /// The period in which the store's clock is ahead, and by how much.
     ahead: (Range<u64>, u64),
     pub(super) forks: Vec<Forked>,
 }
@@ -82,8 +81,8 @@ impl Protocol for Locks {
         world.coverage.hit_if(jumps, Hit::Fault(Fault::ClockAhead));
         let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
         if world.own.brisk && kind == 0 {
-            // With an exclusive lock, every contender would wait while the entry of a killed holder
-            // stays, so use slots.
+            // Uses slots, because with an exclusive lock every contender would wait for a killed
+            // holder's entry.
             (kind, slots) = (2, slots + 1);
         }
         let common = timings(&mut build);
@@ -105,7 +104,7 @@ impl Protocol for Locks {
             return;
         }
         world.heal();
-        // Minimum holds may follow each other.
+        // The minimum holds of several processes may follow each other.
         let kept = match world.faults.has(Fault::LeastTime) {
             true => KEPT,
             false => 0,
@@ -146,7 +145,7 @@ impl Protocol for Locks {
     }
 }
 
-/// Draws when the clock of the store is ahead, and by how much.
+/// Draws when the store's clock is ahead, and by how much.
 fn ahead(rng: &mut Rng, faults: Faults) -> (Range<u64>, u64) {
     let from = rng.between(10, 60) * SECOND;
     let (until, by) = (
@@ -164,7 +163,7 @@ impl World {
         BootTime::from_nanos(u64::try_from(shown).unwrap_or(0))
     }
 
-    /// Returns the clock of the store, which may be ahead.
+    /// Returns the store's clock, which may be ahead.
     pub(super) fn store_now(&self) -> WallMillis {
         WallMillis(i64::try_from(self.store_clock(self.now) / MS).expect("small"))
     }
@@ -174,7 +173,8 @@ impl World {
         at + if period.contains(&at) { *by } else { 0 }
     }
 
-    /// Returns the readings of the store's clock since `from`, as periods without a jump.
+    /// Returns the readings of the store's clock since `from`, as ranges within which the clock did
+    /// not jump.
     pub(super) fn store_readings(&self, from: u64) -> Vec<RangeInclusive<Duration>> {
         let (period, _) = &self.own.ahead;
         let from = from.min(self.now);
@@ -212,7 +212,7 @@ impl World {
         self.note(|| format!("p{process} frozen until {} ms", until / MS));
     }
 
-    /// Passes an input to a process. The input is queued while the process is frozen.
+    /// Passes an input to a process. While the process is frozen, the input is queued.
     pub(super) fn input(&mut self, process: usize, input: LockInput) {
         if self.processes[process].alive {
             self.processes[process].inbox.push_back(input);
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Runs a process until it has nothing left to do.
+    /// Lets a process run until it has no more to do.
     fn pump(&mut self, process: usize) {
         while self.processes[process].alive && self.processes[process].frozen_until <= self.now {
             let now = self.clock(process);
@@ -239,7 +239,7 @@ impl World {
         self.note(|| super::report::input(process, &input));
         let p = &mut self.processes[process];
         if matches!(input, LockInput::GiveUp) {
-            // No work runs under a lock that was granted while the process was frozen.
+            // No work starts under a lock that was granted while the process was frozen.
             p.works = false;
         }
         p.ledger.before(now, &input, &p.contender.status());
@@ -309,7 +309,7 @@ impl World {
         self.check_exclusion();
     }
 
-    /// Adds an effect to the digest. Runs are compared by their digests.
+    /// Adds an effect to the digest that identifies a run.
     fn decides(&mut self, process: usize, effect: &LockEffect) {
         let words = match effect {
             LockEffect::Call { id, operation } => id.0 ^ operation.as_str().len() as u64,
@@ -376,7 +376,7 @@ impl World {
         }
     }
 
-    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
+    /// Makes the deposed primary, and the drivers that still use it, notice the new primary.
     pub(super) fn deposed_learns(&mut self) {
         self.set.deposed_learns();
         for seat in &mut self.machines {
@@ -387,7 +387,7 @@ impl World {
     /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
         if self.faults.has(Fault::Edited) && self.chance.one_in(2) {
-            // The last wake-up of a queue that no other event wakes.
+            // No other event wakes the queue: the removal of the holders must do it.
             self.remove_holders();
         }
         self.calm = true;

@@ -6,7 +6,7 @@ use crate::election::{Operation, Outcome};
 use crate::proof::model::election::bounds::{Bounds, Kind};
 use crate::proof::model::election::monitor::{Broken, Milestone};
 
-/// Maximum number of events that wait for one candidate.
+/// Maximum number of undelivered events per candidate.
 const EVENTS_MAX: usize = 2;
 
 impl World {
@@ -50,7 +50,7 @@ impl World {
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
                 // A process that does not run gets only the oldest and the newest event: either can
-                // mislead it, and a complete list would grow without bound.
+                // mislead it, and keeping all events would need unbounded state.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

@@ -1,5 +1,4 @@
-//! Delivery of calls to the store, and of answers and inputs to a contender, whose effects are
-//! carried out.
+//! Delivers calls to the store, and answers and inputs to contenders, and carries out the effects.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ impl World {
         outcome
     }
 
-    /// Delivers an answer to the contender if the process that asked still runs. A frozen process
+    /// Delivers an answer, unless the process that sent the call has exited. A frozen process
     /// receives the answer later.
     pub(super) fn arrive(
         &mut self,
@@ -205,13 +204,13 @@ impl World {
         self.broken = self.broken.or(broken);
     }
 
-    /// Checks the order of tokens (I3) and begins the work.
+    /// Checks the order of tokens (I3) and starts the work.
     fn acquired(&mut self, index: usize, token: Token) {
         // Provisional authority ends before the next long tick.
         self.disturb();
         let machine = self.machine(index);
         machine.works = true;
-        // Several readers, or holders of slots, may receive their replies in another order.
+        // Several readers, or holders of slots, may receive their replies in any order.
         let in_order = machine.seat.mode != LockMode::Exclusive || token > self.token_held;
         if !in_order {
             self.broken = self.broken.or(Some("I3"));
@@ -219,7 +218,7 @@ impl World {
         self.token_held = self.token_held.max(token);
     }
 
-    /// Checks that a contender that does not wait evicts entries that it knows to be expired.
+    /// Checks that a contender that does not wait evicts the entries that it knows to be expired.
     fn ended(&mut self, index: usize, end: &End) {
         if let End::Skipped { .. } = end {
             self.milestones.push(Milestone::Skipped);
@@ -255,7 +254,7 @@ impl World {
                 }
             }
             LockNotice::StoreRolledBack { .. } | LockNotice::Duplicate { .. } => {
-                // The model never rolls back an acknowledged write, and forks no process.
+                // The model never rolls back an acknowledged write and never forks a machine.
                 self.broken = self.broken.or(Some("no false alarm"));
             }
             LockNotice::QueueFull

@@ -16,13 +16,13 @@ pub(crate) struct KeptPlace {
     claim: Claim,
     /// Revision of the write that declared the minimum hold, if any.
     revision: Option<Revision>,
-    /// Earliest tick at which the entry may be given up, once it was acquired.
+    /// Earliest tick at which an acquired entry may be given up.
     until: u64,
     acquired: bool,
 }
 
 impl World {
-    /// Notes the majority-committed entries, and checks that no acquired entry is given up early.
+    /// Records the majority-committed entries, and checks that no acquired entry is given up early.
     pub(super) fn note_places(&mut self) {
         let ticks = self.ticks;
         let holders = lock_of(&self.store.committed).map_or(&[][..], |lock| &lock.holders);
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Notes that a process has acquired, if it has a minimum hold.
+    /// Records that a process with a minimum hold has acquired.
     pub(super) fn place_acquired(&mut self, index: usize, claim: Claim) {
         let mut places = self.places.iter_mut();
         let min_hold = self.machines[index].seat.min_hold.get();
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// Returns a duration in whole ticks by the fast clock, which advances furthest in a tick.
+/// Returns a duration in whole ticks of the fast clock, the clock that advances furthest in a tick.
 fn in_ticks(machines: &[Arc<Machine>], duration: Duration) -> u64 {
     let ticks = machines.iter().map(|m| m.seat.pace.milliseconds_per_tick);
     let tick = u128::from(ticks.max().unwrap_or(1));

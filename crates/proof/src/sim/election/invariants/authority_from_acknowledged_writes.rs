@@ -4,7 +4,7 @@
 use super::{Violation, explain, require};
 use crate::election::BootTime;
 
-/// The authority that a process claims to have, and the observer's knowledge of it.
+/// The authority that a process claims to have, and the authority according to the observer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Authority {
     pub(crate) says: BootTime,

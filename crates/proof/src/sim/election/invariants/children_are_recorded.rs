@@ -1,5 +1,5 @@
-//! The claim file names every child that runs under a guard. A process that later finds the lock
-//! free, because daemon and guard were killed, then also finds the child.
+//! The claim file names every child that runs under a guard. So a process that finds the lock free,
+//! because daemon and guard were killed, also finds the child.
 
 use super::{Violation, require};
 

@@ -1,10 +1,10 @@
 //! I5: a child is gone by its deadline, on its host's clock, as long as its guard or its daemon
 //! runs.
 //!
-//! While a host sleeps, none of its processes runs, including children. After the host wakes, or a
-//! stopped guard or daemon continues, the time until the scheduler lets it act does not count: only
-//! a child that outlives this time is late. If neither guard nor daemon runs, no process could end
-//! the child, and only the fencing token protects.
+//! A host that sleeps runs no process, not even children. After the host wakes, or a stopped guard
+//! or daemon continues, it takes the scheduler some time to run that process. This time does not
+//! count: only a child that outlives it is late. If neither guard nor daemon runs, no process can
+//! end the child, and only the fencing token protects.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ const STEP: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) now: BootTime,
-    /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal, or the time in the
-    /// guard's orders if it is earlier; `None` before the first renewal.
+    /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal, or the deadline in
+    /// the guard's orders if it is earlier; `None` before the first renewal.
     pub(crate) due: Option<BootTime>,
-    /// A deadline that had passed at a check by the guard. The guard ends the child then, although
-    /// its daemon may know that the claim continues.
+    /// A deadline that had passed when the guard checked it. The guard then ends the child, even if
+    /// its daemon already knows that the claim continues.
     pub(crate) passed: Option<BootTime>,
     /// How long the guard has been running without a pause; `None` if it does not run.
     pub(crate) guarded: Option<Duration>,
     /// How long its daemon has been running without a pause; `None` if it does not run.
     pub(crate) kept: Option<Duration>,
-    /// Time that a process needs to act after it continues.
+    /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
     /// Time after the deadline at which a daemon considers its guard stuck.
     pub(crate) guard_late_max: Duration,
@@ -39,7 +39,7 @@ fn lateness(running: Running) -> Duration {
     due.map_or(Duration::MAX, |due| running.now.since(due))
 }
 
-/// Returns true if the claim no longer gives the child time.
+/// Returns true if the child has outlived the deadline of its claim.
 pub(crate) fn is_late(running: Running) -> bool {
     lateness(running) > STEP
 }

@@ -1,20 +1,20 @@
-//! A child is asked to end or killed only with a cause. A deadline that a renewal has extended is
-//! not a cause.
+//! A child gets a stop signal or SIGKILL only with a cause. The deadline is not a cause once a
+//! renewal has extended it.
 
 use std::time::Duration;
 
 use super::{Violation, require, with};
 
-/// A child that its guard asks to end, or kills.
+/// A child to which its guard sends a stop signal or SIGKILL.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct End {
-    /// True if the child is killed, false if it is asked to end.
+    /// True for SIGKILL, false for the stop signal.
     pub(crate) killed: bool,
     /// True if the daemon is gone.
     pub(crate) orphaned: bool,
     /// True if the daemon gave up a start that took too long.
     pub(crate) given_up: bool,
-    /// True if the newest record that was read asks for the end of the child.
+    /// True if the newest record that the guard has read orders the child to stop.
     pub(crate) stopped: bool,
     /// True if the time limit in this record has passed.
     pub(crate) stop_over: bool,
@@ -23,7 +23,7 @@ pub(crate) struct End {
     /// True if the deadline of the newest record has passed; for a kill, including the grace.
     pub(crate) expired: bool,
     /// How long daemon and guard could have known of an acknowledged renewal that extends this
-    /// deadline, if the claim is not lost.
+    /// deadline; `None` if there is none or the claim is lost.
     pub(crate) renewed_for: Option<Duration>,
     /// Upper bound of the latency of a record.
     pub(crate) latency_max: Duration,

@@ -3,7 +3,7 @@
 
 use super::{Violation, require};
 
-/// The use of a claim by its process.
+/// How a process uses a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Use {
     pub(crate) ended: bool,

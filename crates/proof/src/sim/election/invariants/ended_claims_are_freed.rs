@@ -4,11 +4,11 @@
 
 use super::{Violation, explain};
 
-/// Maximum number of idle reads. An event during a read makes the read inconclusive, but not this
-/// often in a row.
+/// Maximum number of idle reads. An event during a read makes the read inconclusive, but that does
+/// not happen this often in a row.
 const IDLE_READS_MAX: u32 = 4;
 
-/// Checks the number of consecutive reads that showed the claim without a write between them.
+/// Checks the number of consecutive reads that showed the claim without a write after them.
 pub(crate) fn check(idle_reads: u32) -> Option<Violation> {
     let evidence = || format!("{idle_reads} reads");
     explain(

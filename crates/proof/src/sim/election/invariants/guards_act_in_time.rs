@@ -1,5 +1,5 @@
 //! A guard that runs enforces the newest deadline that it received, even while it waits for another
-//! event. Its daemon never finds it late.
+//! event. Its daemon never has to treat it as late.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) struct Late {
     /// How long the guard has been running since the newest order arrived; `None` if it does not
     /// run, or the order has not arrived.
     pub(crate) runs: Option<Duration>,
-    /// Time that a process needs to act after it continues.
+    /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn bound(longest: Longest) -> Duration {
         / longest.rate
 }
 
-/// Checks the leaders at the end of the bound, or later. For a later check, `before` is the leader
+/// Checks the leaders at the end of the bound, or later. In a later check, `before` is the leader
 /// at the end of the bound.
 pub(crate) fn check(
     leaders: &[Token],
@@ -42,7 +42,8 @@ pub(crate) fn check(
     }
 }
 
-/// Checks that no process (`without`) leads and supervises without a running child.
+/// Checks that every leader that supervises has a running child; `without` is a process that lacks
+/// one.
 pub(crate) fn check_child(without: Option<usize>) -> Option<Violation> {
     let process = without?;
     let evidence = format!("p{process} leads, and its child does not run");

@@ -1,6 +1,6 @@
 //! A claim that leads is renewed. The renewals continue while its workload ends, so that no other
-//! candidate takes over before the workload is gone (*The holder* and *Losing leadership* in
-//! `docs/protocol.md`). Another renewal follows a renewal that hangs.
+//! candidate takes over before the workload has exited (*The holder* and *Losing leadership* in
+//! `docs/protocol.md`). If a renewal hangs, the process sends another renewal.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Violation, require};
 pub(crate) struct Held {
     /// Time since the process last sent a renewal, or last came out of a freeze.
     pub(crate) idle: Duration,
-    /// Upper bound: a renewal interval, timeouts and retries.
+    /// Maximum: a renewal interval, timeouts and retries.
     pub(crate) idle_max: Duration,
 }
 

@@ -17,7 +17,8 @@ pub(crate) struct Turn {
     pub(crate) store_went_back: bool,
     /// True if a step-down was requested after the acquisition was sent, and before it led.
     pub(crate) cancelled: bool,
-    /// True if its workload was last reported as unhealthy. Then no new claim leads either.
+    /// True if its workload was last reported as unhealthy. In this state no new claim leads
+    /// either.
     pub(crate) unhealthy: bool,
 }
 

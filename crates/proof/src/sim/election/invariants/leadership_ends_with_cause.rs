@@ -5,7 +5,7 @@
 use super::{Violation, require, with};
 use crate::election::{Reason, Token};
 
-/// A leadership that a turn ends, and the content of that turn's input.
+/// A leadership that ends in a turn, and the content of that turn's input.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ending {
     pub(crate) token: Token,
@@ -20,7 +20,7 @@ pub(crate) struct Ending {
     /// The token of a workload that was reported in this turn to have survived SIGKILL.
     pub(crate) stuck: Option<Token>,
     pub(crate) paused: bool,
-    /// True for a handover without a request, which `preference_is_bounded` checks.
+    /// True for a handover without a request; `preference_is_bounded` checks such handovers.
     pub(crate) prefers: bool,
     /// The token that the request in the document names.
     pub(crate) requested: Option<Token>,
@@ -42,7 +42,7 @@ pub(crate) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Unhealthy) => ending.unhealthy,
         Some(Reason::Rejected) => ending.rejected,
         Some(Reason::Deadline) => ending.expired,
-        // `notices_are_true` checks this answer.
+        // The invariant `notices_are_true` checks this answer.
         Some(Reason::StoreRolledBack) => ending.confirmed,
         Some(Reason::WorkloadStuck) => ending.stuck == Some(ending.token),
         Some(Reason::WorkloadExit) => ending.exited == Some(ending.token),

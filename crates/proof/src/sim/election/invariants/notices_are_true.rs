@@ -3,16 +3,17 @@
 
 use super::{Violation, require, with};
 
-/// A notice, and what happened.
+/// A notice, and what actually happened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     pub(crate) store_went_back: bool,
     pub(crate) duplicate: bool,
     /// True if the document was deleted or restored.
     pub(crate) damaged: bool,
-    /// True if the reported state was majority-committed since the candidate sent its last read.
+    /// True if a majority had the reported state at some time since the candidate sent its last
+    /// read.
     pub(crate) was_so: bool,
-    /// True if a machine was forked, or the document edited or damaged.
+    /// True if a machine was forked, or if the document was edited or damaged.
     pub(crate) forked_or_edited: bool,
 }
 

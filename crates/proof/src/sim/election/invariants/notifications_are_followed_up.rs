@@ -1,10 +1,11 @@
-//! Some events require a call in the same turn. An opened stream requires a read, because the
-//! stream does not report earlier changes. A new primary requires a renewal, in addition to a
-//! renewal that hangs on the old primary (*Change streams* and *Outcomes* in `docs/protocol.md`).
+//! Certain events require a call in the same turn. An opened stream requires a read, because the
+//! stream does not report earlier changes. A change of primary requires a renewal, even while
+//! another renewal hangs on the old primary (*Change streams* and *Outcomes* in
+//! `docs/protocol.md`).
 
 use super::{Violation, require};
 
-/// The calls that a process still owes when its next turn begins.
+/// Calls that the process should have made before its next turn begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owed {
     pub(crate) read: bool,

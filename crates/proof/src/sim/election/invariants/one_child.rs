@@ -12,8 +12,8 @@ const RATIO: (u64, u64) = (11, 10);
 pub(crate) struct Child {
     pub(crate) process: usize,
     pub(crate) claim: Claim,
-    /// True if the claim is tolerated after a fork or damage to the store, if its machine has only
-    /// just woken after the deadline, or if neither guard nor daemon runs.
+    /// True if the checks tolerate the claim after a fork or damage to the store, if its machine
+    /// woke only just after the deadline, or if neither guard nor daemon runs.
     pub(crate) tolerated: bool,
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Leading {
     pub(crate) surface: &'static str,
     pub(crate) claim: Claim,
     pub(crate) token: Token,
-    /// True if the claim is tolerated at this instant after a fork or damage to the store.
+    /// True if the checks tolerate the claim at this instant, after a fork or damage to the store.
     pub(crate) tolerated: bool,
 }
 

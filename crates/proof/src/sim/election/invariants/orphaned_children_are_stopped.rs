@@ -1,5 +1,4 @@
-//! A guard whose daemon is gone asks its child to end immediately, because there will be no more
-//! renewals.
+//! A guard whose daemon has exited stops its child immediately, because no more renewals will come.
 
 use std::time::Duration;
 
@@ -8,12 +7,12 @@ use super::{Violation, require};
 /// A child that runs without a daemon.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Orphan {
-    /// True if the guard has asked the child to end, by a signal or SIGKILL, or its leader has
+    /// True if the guard has sent the child a stop signal or SIGKILL, or if the child's leader has
     /// exited.
     pub(crate) asked: bool,
-    /// How long the guard could have done so.
+    /// How long the guard has been able to send the signal.
     pub(crate) alone: Duration,
-    /// Time that a process needs to act after it continues.
+    /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Priorities end a leadership only if the leader prefers higher priorities. The leader itself
-//! hands over, at most once in its interval, to a candidate with a higher priority that registered
+//! A priority ends a leadership only if the leader prefers higher priorities. The leader hands over
+//! at most once in its interval, and only to a candidate with a higher priority that registered
 //! again on request. A registration replaces only a standby with a lower priority (*The standby* in
 //! `docs/protocol.md`).
 

@@ -1,6 +1,6 @@
-//! I6: a release is sent only after no surface says "leader" and the workload is gone, or its time
-//! to notice has passed. A supervised workload must be gone in any case. Until then, neither this
-//! process nor a successor on its status directory begins another claim.
+//! I6: a release is sent only when no surface says "leader" and the workload has ended, or has had
+//! the time to notice the loss. A supervised workload must always have ended. Until then, neither
+//! this process nor a successor on its status directory begins another claim.
 
 use super::{Violation, require, with};
 
@@ -9,11 +9,11 @@ use super::{Violation, require, with};
 pub(crate) struct Release {
     /// True if the claim never led in this process, so there is nothing to stop.
     pub(crate) never_led: bool,
-    /// True if its deadline has passed and the workload's time to notice too.
+    /// True if the claim's deadline has passed, and then the workload's time to notice.
     pub(crate) expired: bool,
     /// True if an earlier release of the claim has an unknown outcome.
     pub(crate) repeated: bool,
-    /// True if the workload confirmed its end, or its time has passed.
+    /// True if the workload confirmed its end, or its time to notice has passed.
     pub(crate) drained: bool,
     /// True if a child of this process runs.
     pub(crate) child_runs: bool,
@@ -34,7 +34,8 @@ pub(crate) fn check(release: Release) -> Option<Violation> {
 pub(crate) struct Acquisition {
     /// True if a child of an earlier claim of this process runs.
     pub(crate) child_runs: bool,
-    /// True if the claim of a process that has provably exited is taken over while its child runs.
+    /// True if the process takes over the claim of a process that has provably exited, while a
+    /// child of that process runs.
     pub(crate) orphan_runs: bool,
 }
 
@@ -47,12 +48,12 @@ pub(crate) fn check_acquisition(acquisition: Acquisition) -> Option<Violation> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beside {
     /// True if the releaser's workload still works under the released claim, because it has not
-    /// checked since.
+    /// checked since the release.
     pub(crate) works: bool,
     /// True if the next leader is on another machine.
     pub(crate) elsewhere: bool,
-    /// True if the document was damaged or a machine forked, or if that workload did not run when
-    /// its check was due.
+    /// True if the document was damaged or a machine forked, or if the machine of that workload was
+    /// asleep when its check was due.
     pub(crate) tolerated: bool,
 }
 

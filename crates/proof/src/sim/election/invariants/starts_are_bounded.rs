@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// Maximum time until a step-down takes effect.
+/// Time within which a step-down must take effect.
 const ACTS_MAX: Duration = Duration::from_millis(200);
 
 /// A leader whose child has not started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// How long the daemon has been running since it should have given up the start.
+    /// How long the daemon has been running since it was due to give up the start.
     pub(crate) lasts: Duration,
 }
 

@@ -1,5 +1,5 @@
 //! I10: a step-down ends in time. The wait for a workload that survives SIGKILL is bounded, because
-//! renewals would otherwise keep the lease with a candidate that does not lead.
+//! its renewals would otherwise keep the lease with a candidate that does not lead.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use super::{Violation, require, with};
 
 /// As in `crates/supervisor/src/command.rs`.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum time that orders and reports are in flight and the processes take to act on them.
+/// Maximum time for orders and reports to arrive and for the processes to act on them.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 
-/// A step-down that has not ended.
+/// A step-down in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stop {
     /// Time since the step-down began, or since the process last came out of a freeze.
@@ -18,7 +18,8 @@ pub(crate) struct Stop {
     /// Time from the stop signal to SIGKILL.
     pub(crate) grace: Duration,
     pub(crate) loss_grace: Duration,
-    /// Maximum time that readers of stuck files, and an unsupervised workload, have to notice.
+    /// Maximum time that readers of stuck files, and an unsupervised workload, have to notice the
+    /// loss.
     pub(crate) notice: Duration,
 }
 

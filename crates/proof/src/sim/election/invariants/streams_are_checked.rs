@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::{Violation, explain, require, violation, with};
 use crate::election::{Revision, Token};
 
-/// A time limit that is many times the delay of an event.
+/// Time limit, many times the delay of an event.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A turn of a follower after which none of its calls is in flight.
+/// A turn of a follower that leaves no call in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     /// Time since the last reply.
@@ -19,9 +19,9 @@ pub(crate) struct Asked {
     /// Time since the last reply or event.
     pub(crate) unheard: Duration,
     pub(crate) unheard_max: Duration,
-    /// True if the document has a holder, as last shown.
+    /// True if the last shown document has a holder.
     pub(crate) held: bool,
-    /// The longest time between two reads of a follower of hints or of a late stream.
+    /// Maximum time between two reads of a follower of hints or of a late stream.
     pub(crate) unread_max: Option<Duration>,
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
     })
 }
 
-/// Checks that an event, which contains only the changes, is applied to a document that was shown
-/// since the stream was opened.
+/// Checks that an event, which contains only the changes, is applied only to a document that was
+/// shown since the stream was opened.
 pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
     let evidence = "an event changed a document from before the stream was opened";
     explain(!of_a_document_before, "streams are checked", || {
@@ -69,7 +69,7 @@ pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
 /// A turn of a follower that has read since it opened its stream, and has handled every event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Followed {
-    /// The token that it considers stored.
+    /// The token that the follower considers stored.
     pub(crate) known: Option<Token>,
     /// The stored token.
     pub(crate) stored: Token,

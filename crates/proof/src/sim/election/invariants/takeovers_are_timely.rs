@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// Maximum delay until a follower sees a renewal.
+/// Maximum delay before a follower sees a renewal.
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
-/// The unused head start of a standby, with the delay of the other candidates.
+/// The head start reserved for a standby, plus the delay of the other candidates.
 const HEAD_START: Duration = Duration::from_millis(90);
-/// A read and a write on the simulated network, or two of them after a rejection.
+/// A read and a write on the simulated network; two of each after a rejection.
 const CALLS: Duration = Duration::from_millis(200);
 
 /// A takeover from a holder that was killed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Takeover {
-    /// Time from the last renewal.
+    /// Time since the last renewal.
     pub(crate) after: Duration,
     pub(crate) lease_duration: Duration,
 }

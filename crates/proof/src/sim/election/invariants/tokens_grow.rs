@@ -8,9 +8,9 @@ use crate::election::Token;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acquired {
     pub(crate) token: Token,
-    /// The token of the document before.
+    /// The token of the document before the acquisition.
     pub(crate) before: Token,
-    /// The highest token that the acquirer has ever seen, or that its directory remembers.
+    /// The highest token that the acquirer has ever seen or that its directory contains.
     pub(crate) known: Token,
     /// The highest token of any acquisition; `None` once the document was damaged.
     pub(crate) highest: Option<Token>,

@@ -1,13 +1,13 @@
 //! A transfer leaves a reservation: the release of a claim that was asked to hand over names the
 //! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`). Any other
-//! release reserves the lease at most for the standby's head start.
+//! release reserves the lease for no longer than the standby's head start.
 
 use std::time::Duration;
 
 use super::{Violation, require, reservation};
 use crate::election::Reservation;
 
-/// The longest head start of a standby.
+/// The longest head start that a standby may have.
 const HEAD_START_MAX: Duration = Duration::from_millis(50);
 
 /// A release that is sent.

@@ -1,9 +1,9 @@
-//! I9: no wall clock decides anything. The run makes equal decisions if no wall clock and no
-//! server's clock is set.
+//! I9: no wall clock decides anything. A run makes the same decisions if it never sets a wall clock
+//! or a server's clock.
 
 use super::{Violation, explain};
 
-/// A digest of all decisions of a run, and their number.
+/// A digest of all decisions of a run, and how many there were.
 pub(crate) type Decisions = (u64, u64);
 
 pub(crate) fn check(jumping: Decisions, steady: Decisions) -> Option<Violation> {

@@ -1,10 +1,10 @@
 //! I2 and I7: authority comes from an acknowledged write that left its own revision and a token,
-//! counted from before the write was sent. A claim that ended has no authority.
+//! counted from before the write was sent. An ended claim has no authority.
 
 use super::{Violation, require};
 use crate::election::BootTime;
 
-/// Authority that a process claims to have, and the ledger's record of it.
+/// Authority that a process claims to have, and the authority according to the ledger.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed {
     pub(crate) valid_until: BootTime,

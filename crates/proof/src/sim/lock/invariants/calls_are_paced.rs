@@ -1,13 +1,13 @@
-//! A contender does not send calls in a tight loop, each as soon as the previous call is answered.
+//! A contender never sends calls in a tight loop, each immediately after the previous answer.
 
 use super::{Violation, explain};
 
-/// Maximum number of consecutive calls, each of which follows the previous answer within less than
-/// a retry interval. An acquisition needs a few: a rejected join, a read, a create, another join, a
-/// read, a confirmation.
+/// Maximum number of consecutive calls that each follow the previous answer by less than a retry
+/// interval. An acquisition needs six: a rejected join, a read, a create, another join, a read, a
+/// confirmation.
 const CALLS_MAX: usize = 12;
 
-/// Checks the number of these consecutive calls.
+/// Checks the number of consecutive calls of this kind.
 pub(crate) fn check(calls: usize) -> Option<Violation> {
     explain(calls <= CALLS_MAX, "calls are paced", || {
         format!("{calls} calls without a pause")

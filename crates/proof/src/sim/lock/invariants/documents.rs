@@ -1,4 +1,4 @@
-//! Properties of the document after every write: all possible grants are made, the order is kept,
+//! Properties of the document after every write: every possible grant is made, the order is kept,
 //! tokens grow, the number of slots does not change while the lock is in use, and each slot has one
 //! holder.
 
@@ -20,8 +20,8 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
 }
 
 /// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
-/// queue waits. Only a write that adds and removes no entry may preserve a gap that a manual edit
-/// has left.
+/// queue waits. Only a write that adds and removes no entry may leave free a place that a manual
+/// edit freed.
 fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
     let claims = |lock: &LockDocument| {
@@ -37,8 +37,7 @@ fn position(entries: &[Entry], claim: Claim) -> Option<usize> {
     entries.iter().position(|entry| entry.claim == claim)
 }
 
-/// Checks that a new holder leaves no earlier entry in the queue, and that the queue keeps its
-/// order.
+/// Checks that a new holder overtakes no entry of the queue, and that the queue keeps its order.
 fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let came = |entry: &&Entry| position(&before.holders, entry.claim).is_none();
     let passed = after.holders.iter().filter(came).find_map(|entry| {
@@ -102,7 +101,7 @@ fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     )
 }
 
-/// Checks that no two holders have the same slot, and that each keeps its slot.
+/// Checks that no two holders have one slot, and that each holder keeps its slot.
 fn own_slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let mut slots: Vec<_> = after.holders.iter().filter_map(|e| e.slot).collect();
     slots.sort_unstable();

@@ -1,6 +1,6 @@
-//! An entry is evicted only after replies showed it unchanged for the lease duration that its owner
-//! declared, or, if granted, for the time that a grantee has to confirm; and not within its minimum
-//! hold.
+//! An entry is evicted only after replies have shown it unchanged for long enough: for the lease
+//! duration that its owner declared or, if granted, for the time that a grantee has to confirm; and
+//! never within its minimum hold.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::EntryVersion;
 use crate::proof::sim::lock::entries::ObservedEntry;
 
-/// One entry of an eviction at the time it is sent.
+/// One entry in an eviction that is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Eviction {
     pub(crate) pair: EntryVersion,
-    /// The entry as the sender last saw it.
+    /// The entry at the sender's last observation.
     pub(crate) shown: Option<ObservedEntry<BootTime>>,
     pub(crate) at: BootTime,
     pub(crate) operation_timeout: Duration,

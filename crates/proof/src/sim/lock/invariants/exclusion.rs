@@ -1,5 +1,5 @@
-//! At any instant authority belongs to one exclusive claim, or to any number of shared claims, or
-//! to at most N claims with different slots.
+//! At any instant, authority belongs to at most one exclusive claim, or to any number of shared
+//! claims, or to at most N claims with different slots.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,8 @@ pub(crate) fn check(held: &[Held]) -> Option<Violation> {
     })
 }
 
-/// Checks all processes with authority. If authority comes from a write before the fork of a
-/// machine, the process has the number of the fork, and one of the twins does not count.
+/// Checks all processes with authority. A process whose authority comes from a write before the
+/// fork of its machine has the number of the fork; of two such twins only one counts.
 pub(crate) fn check_twins(held: &[(Held, Option<usize>)]) -> Option<Violation> {
     let all: Vec<_> = held.iter().map(|(held, _)| *held).collect();
     let violation = check(&all)?;

@@ -1,7 +1,7 @@
-//! While a live waiter reads, an expired waiter, grantee or holder is evicted within its own lease
-//! duration, plus a third of the live waiter's lease duration, plus some operation timeouts. With
-//! short jobs, the eviction follows soon after the start of a job that begins once the entry has
-//! expired.
+//! While a live waiter reads, an expired entry of a waiter, grantee or holder is evicted within its
+//! own lease duration, plus a third of the live waiter's lease duration, plus some operation
+//! timeouts. If all jobs are short, an entry is evicted soon after a job starts that began after
+//! the entry had expired.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Patience {
 
 /// Returns the maximum true time that an entry may stay unchanged while a live waiter reads.
 pub(crate) fn bound(patience: Patience) -> Duration {
-    // A failed eviction is repeated, and the eighth waiter waits 1.6 s longer.
+    // A failed eviction is repeated, and the eighth waiter starts 1.6 s later.
     let stagger = Duration::from_millis(1_600);
     (patience.declared + patience.longest / 3 + 3 * patience.operation_timeout + stagger) * 1000
         / patience.slowest

@@ -1,5 +1,4 @@
-//! After the faults end, every contender that waits acquires, works, leaves and exits within a
-//! bound.
+//! After the faults end, every waiting contender acquires, works, leaves and exits within a bound.
 
 use super::{Violation, explain};
 use crate::lock::{FoundLock, LockDocument, Standing};

@@ -1,16 +1,16 @@
-//! A process that runs and reaches the store keeps its place. Its entry is not evicted, and it does
-//! not report a loss without a cause.
+//! A process that runs and reaches the store keeps its place. Its entry is not evicted, and it
+//! reports no loss without a cause.
 
 use super::{Violation, require, with};
 
 /// An entry that another process evicted, or that its owner reports as lost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
-    /// The owner has run without a pause for longer than its lease.
+    /// True if the owner has run without a pause for longer than its lease.
     pub(crate) owner_runs: bool,
-    /// Every call is answered soon.
+    /// True if every call is answered soon.
     pub(crate) reliable: bool,
-    /// The entry is majority-committed, with a revision that its owner knows.
+    /// True if a majority has the entry, with a revision that its owner knows.
     pub(crate) stored: bool,
     /// True if the entry was evicted; false if its owner reports it as lost.
     pub(crate) evicted: bool,

@@ -1,22 +1,22 @@
-//! Work does not begin within its period after a recorded success, and only successes are recorded.
-//! A success that is dated in the future skips the work for at most one period before and after its
-//! date.
+//! Work does not begin within its period after a recorded success, and only a success of the work
+//! is recorded. A success dated in the future skips the work for at most one period before and
+//! after its date.
 //!
-//! The age of a success is checked by the readings of the store's clock that a reply can have
-//! shown.
+//! To check the age of a success, the functions accept every reading of the store's clock that the
+//! reply may have shown.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Violation, explain, require};
 
-/// Readings of the store's clock, as periods without a jump.
+/// Readings of the store's clock, as ranges within which the clock did not jump.
 pub(crate) type Readings = [RangeInclusive<Duration>];
 
 /// The clock of the store has a resolution of milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Checks work that begins at one of these readings, after a success with this date.
+/// Checks that work may begin at one of these readings, after a success with this date.
 pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> Option<Violation> {
     let mut ends = readings.iter().flat_map(|it| [*it.start(), *it.end()]);
     let fits = ends.any(|reading| reading.abs_diff(dated) + TICK >= period);
@@ -25,7 +25,7 @@ pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> O
     })
 }
 
-/// Checks work that is skipped because of a success `ago`.
+/// Checks that work may be skipped because of a success `ago`.
 pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option<Violation> {
     explain(recorded && ago < period, "skips are due", || {
         format!("skipped {ago:?} after a success, of {period:?}; recorded: {recorded}")
@@ -40,7 +40,7 @@ pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> b
     })
 }
 
-/// Checks work that is skipped: `due` is true if a recorded success skips it.
+/// Checks that a skip has a reason: `due` is true if a recorded success justifies the skip.
 pub(crate) fn ends(due: bool, period: Duration) -> Option<Violation> {
     explain(due, "skips end", || {
         format!("skipped, of {period:?}, without a success within a period")

@@ -1,7 +1,7 @@
-//! Writes that a process may send for its own claim: none after the claim ended, none between a
-//! rejection and a read, no join while another claim's join is unresolved, and no leave while the
-//! work runs (I6). A keep counts as a leave, and no keep is sent once the process was asked to give
-//! up.
+//! The writes that a process may send for its own claim: none after the claim ended, none between a
+//! rejection and a read, no join while another claim's join has an unknown outcome, and no leave
+//! while the work runs (I6). A keep counts as a leave, but must not be sent once the process was
+//! asked to give up.
 
 use super::{Violation, violation, with};
 
@@ -9,18 +9,18 @@ use super::{Violation, violation, with};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write {
     pub(crate) operation: &'static str,
-    /// The claim has been given up or has passed its deadline.
+    /// True if the claim has been given up or its deadline has passed.
     pub(crate) ended: bool,
-    /// A reply has shown the claim in the document.
+    /// True if a reply has shown the claim in the document.
     pub(crate) present: bool,
-    /// The join of another claim may have been applied, and no reply has shown this claim.
+    /// True if the join of another claim may have been applied and no reply has shown this claim.
     pub(crate) other_join_open: bool,
-    /// The newest write was rejected, and no read has been answered since.
+    /// True if the newest write was rejected and no read has been answered since.
     pub(crate) unread_rejection: bool,
-    /// The process has authority, so a renewal cannot wait.
+    /// True if the process has authority, so that a renewal cannot wait.
     pub(crate) holds: bool,
     pub(crate) works: bool,
-    /// The process was asked to give up before its work began.
+    /// True if the process was asked to give up before its work began.
     pub(crate) gave_up: bool,
 }
 

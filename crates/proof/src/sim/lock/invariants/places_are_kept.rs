@@ -1,11 +1,11 @@
-//! An entry stays for its minimum hold, counted in true time from the acquiring write, even if the
-//! work or the process has ended.
+//! An entry stays for its minimum hold, counted in true time from the acquiring write, even after
+//! the work or the process has ended.
 
 use std::time::Duration;
 
 use super::{Violation, explain};
 
-/// Checks an acquired entry that is now given up. `taken` is the time since the acquiring write.
+/// Checks the release of an acquired entry. `taken` is the time since the acquiring write.
 pub(crate) fn check(taken: Duration, min_hold: Duration) -> Option<Violation> {
     explain(taken >= min_hold, "places are kept", || {
         format!("given up after {taken:?} of {min_hold:?}")

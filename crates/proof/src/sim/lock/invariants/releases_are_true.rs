@@ -1,19 +1,19 @@
-//! A contender reports a release only if its leave was applied, together with the success of its
+//! A contender reports a release only if its leave was applied and recorded the success of its
 //! work.
 
 use super::{Violation, require};
 
-/// A contender that reports that it released the lock.
+/// A contender's report of a release.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
-    /// A leave of the claim is majority-committed.
+    /// True if a majority has a leave of the claim.
     pub(crate) left: bool,
-    /// An earlier leave was not answered, so it is unknown if the leave or an eviction removed the
-    /// entry.
+    /// True if an earlier leave was not answered, so that either it or an eviction may have removed
+    /// the entry.
     pub(crate) unanswered: bool,
-    /// Its work succeeded, and the success must be recorded.
+    /// True if its work succeeded and the success must be recorded.
     pub(crate) succeeded: bool,
-    /// A leave of the claim with the success is majority-committed.
+    /// True if a majority has a leave of the claim that records the success.
     pub(crate) recorded: bool,
 }
 
