@@ -11,13 +11,14 @@ ARG LEASEHOLD_REVISION=unknown
 # Cargo features of logins (docs/mongodb.md), such as aws-auth; none by default.
 ARG FEATURES=
 
-# All steps that do not depend on the sources, so that their result stays in the cache.
-# This stage runs on the builder's platform, because the program is cross-compiled.
+# All steps that do not depend on the sources, so that the build cache keeps their result. This
+# stage runs on the builder's platform, because the program is cross-compiled.
 FROM --platform=${BUILDPLATFORM} ${RUST_IMAGE} AS dependencies
 WORKDIR /source
 # Embeds the list of crates in the binary, where scanners find it.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
-# The target is static: musl from the Rust toolchain. The C compiler compiles ring, and links.
+# The target is static: musl from the Rust toolchain. The C compiler compiles ring and links the
+# program.
 ARG TARGETARCH
 # hadolint ignore=DL3008
 RUN own="$(dpkg --print-architecture)" && architecture="${TARGETARCH:-$own}" \
@@ -82,11 +83,11 @@ COPY build.rs ./
 COPY config config
 COPY crates crates
 COPY src src
-# Declared here and not above, so that the dependencies stay in the cache for a new revision.
+# Declared only here, so that a new revision does not invalidate the cached dependencies.
 ARG LEASEHOLD_VERSION
 ARG LEASEHOLD_REVISION
-# Checks that the program contains the version and revision of the labels. The program is not
-# run, because it may be for another architecture.
+# Checks that the program contains the version and revision in the labels. The program is not run,
+# because it may be for another architecture.
 RUN cargo auditable build --release --locked --package leasehold --bin leasehold --features "$FEATURES" \
     && mkdir -p /image/run/leasehold \
     && cp target/*-musl/release/leasehold /image/leasehold \
@@ -103,10 +104,10 @@ LABEL org.opencontainers.image.title="leasehold" \
       org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
-# For a trial without a volume, because the user may not create the directory.
+# For trials without a volume: the image's user may not create the directory.
 COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
 COPY --from=build /image/leasehold /leasehold
-# A number, so that the kubelet can check that the user is not root.
+# A numeric user, so that the kubelet can verify that it is not root.
 USER 65532:65532
 STOPSIGNAL SIGTERM
 # The kubelet probes /livez and /readyz.

@@ -2,7 +2,7 @@
 
 export CARGO ?= cargo
 TESTBED := tests/testbed
-# The tests that start no server.
+# Tests that start no server.
 FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words proof publication readme reading_status release_check revision
 export RUSTDOCFLAGS := -D warnings
 
@@ -12,7 +12,7 @@ export RUSTDOCFLAGS := -D warnings
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
 
-# The demonstration needs no client of Kubernetes.
+# The demonstration uses no Kubernetes client.
 DEMO := --package leasehold --package leasehold-testbed --bins --no-default-features
 
 run: ## run three daemons that contend for one lease on a private replica set; KEEP=1 leaves them running
@@ -99,7 +99,7 @@ nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=
 proofs: ## prove the arithmetic of the timing rules with z3 (a second; the first run downloads z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py
 
-# Releases are built on fixed bases: digests, not tags, which can move.
+# Releases use fixed base images: digests, because tags can move.
 BUILDER ?= docker
 .PHONY: image test-image
 
@@ -114,7 +114,7 @@ image: ## build the image on bases given by digest: RUST_IMAGE=NAME@sha256:… B
 test-image: ## build the Dockerfile with buildah on locally made bases, and run it (root, Debian 12; about 20 minutes on busy cores)
 	tests/image/run
 
-# Installed by `make dist-tools` into target/tools, each with its own version.
+# `make dist-tools` installs these into target/tools, each with its own version.
 DIST_TOOLS := cargo-auditable@0.7.7 cargo-deb@3.8.0 cargo-generate-rpm@0.21.1
 ARCHITECTURES ?= x86_64
 .PHONY: dist dist-tools test-dist reproduce release-check
@@ -153,13 +153,13 @@ replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Nam
 model: ## all explorations of the model, with their figures (about 15 minutes; ONLY=TEXT for some)
 	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --test proof proof::model::explore::every_exploration -- --exact --ignored --nocapture
 
-# The simulations (crates/proof) are left out: a mutant that only a simulation catches
-# needs a test that names the rule.
+# Mutants do not run against the simulations (crates/proof): a mutant that only a simulation catches
+# needs a unit test that names the rule.
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
-# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout. A person
-# must decide about these, so only the other codes are failures.
+# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout. A person must judge
+# these mutants, so only other exit codes are failures.
 mutants: ## mutants that the election's unit tests do not catch (about 40 minutes; FILE=tenure.rs for one file)
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
 	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }

@@ -16,7 +16,7 @@ fn main() {
     println!("cargo:rustc-env=LEASEHOLD_REVISION={revision}");
 }
 
-/// Returns the revision of the checked-out sources. Release builds only, because otherwise each
+/// Returns the revision of the checked-out sources. Only in release builds, because otherwise each
 /// commit would recompile everything during development.
 fn checked_out() -> Option<String> {
     if env::var("PROFILE").as_deref() != Ok("release") {
@@ -38,7 +38,8 @@ fn checked_out() -> Option<String> {
 
 /// Returns the checked-out commit, with `-dirty` if files differ from it.
 pub(crate) fn revision(directory: &Path) -> Option<String> {
-    // A copy of the sources inside another repository does not belong to any of its commits.
+    // If the sources are a copy inside another repository, that repository's commits say nothing
+    // about them.
     if !git(directory, &["rev-parse", "--show-prefix"])?.is_empty() {
         return None;
     }

@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let identity = Identity::new(format!("elector-{}", std::process::id()))?;
     let store = StoreOptions::new(uri, identity);
     let mut options = ElectorOptions::new(store, ResourceName::new("example-elector")?);
-    // The work below has ended before `stop` is called, so the release need not wait for it.
+    // The work below ends before `stop` is called, so the release need not wait for it.
     options.workload_ends_first = true;
     options.handoff_delay = Duration::ZERO;
     let elector = Elector::start(options);

@@ -1,4 +1,4 @@
-//! Lets a document refuse the late write of a former holder:
+//! Makes a document reject the late write of a former holder:
 //! `cargo run --example fenced -- mongodb://…`.
 
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]

@@ -1,4 +1,5 @@
-//! Uses the program's own client for a lock: `cargo run --example own_client -- mongodb://…`.
+//! Holds a lock through the program's own MongoDB client:
+//! `cargo run --example own_client -- mongodb://…`.
 
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]
 

@@ -19,10 +19,11 @@ fn leads(directory: &Path) -> Option<i64> {
     if status["leader"] != true {
         return None;
     }
-    // A deadline of another boot is meaningless.
+    // A deadline from another boot is meaningless.
     let ours = match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(boot_id) => Some(boot_id),
-        // The system has no boot id. After another error, such as EMFILE, the boot is unknown.
+        // The system has no boot id. After another error, such as EMFILE, the boot cannot be
+        // determined.
         Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => None,
         Err(_) => return None,
     };
@@ -31,7 +32,7 @@ fn leads(directory: &Path) -> Option<i64> {
     {
         return None;
     }
-    // The clock is read after the file.
+    // The clock is read only after the file.
     let deadline = status["valid_until_boottime_ns"].as_i64()?;
     let now = clock_gettime(ClockId::Boottime);
     let now = now.tv_sec * 1_000_000_000 + now.tv_nsec;

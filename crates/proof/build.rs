@@ -1,7 +1,7 @@
-//! Sets the condition that makes `crates/core` contain the modules of this package.
+//! Sets the cfg `proof`, so that `crates/core` includes the modules of this package.
 
 fn main() {
     println!("cargo::rustc-cfg=proof");
-    // A feature of the core that this package does not have.
+    // `crates/core` uses this feature, which this package does not declare.
     println!("cargo::rustc-check-cfg=cfg(feature, values(\"serde\"))");
 }

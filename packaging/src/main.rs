@@ -22,7 +22,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use leasehold::cli;
 
-/// The shells, each with the path at which it expects its script.
+/// Each shell, with the path at which it expects its completion script.
 const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Bash, "leasehold.bash"),
     (Shell::Zsh, "_leasehold"),

@@ -1,8 +1,8 @@
 // Command elector contends for a Lease with client-go's leader election, as a controller does. The
 // benchmark `peers` and the nemesis compare leasehold with it.
 //
-// It reports in DIRECTORY/status.json, which it replaces atomically: when it starts to lead, and as
-// an answer to SIGUSR1, with the number of requests that it has sent.
+// It atomically replaces DIRECTORY/status.json when it starts to lead, and on SIGUSR1; the file
+// contains the number of requests that it has sent.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The defaults are the values of Kubernetes' own components.
+// The defaults are those of the Kubernetes components.
 var (
 	leaseDuration = flag.Duration("lease-duration", 15*time.Second, "LeaseDuration")
 	renewDeadline = flag.Duration("renew-deadline", 10*time.Second, "RenewDeadline")
@@ -116,7 +116,8 @@ func contend(
 	return nil
 }
 
-// write appends lines "CLOCK_BOOTTIME TOKEN WRITER PROCESS" while the context is not done, for a time.
+// write appends lines "CLOCK_BOOTTIME TOKEN WRITER PROCESS" until leads is done or duration has
+// passed.
 func write(leads context.Context, journal, identity string, duration time.Duration) error {
 	file, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -133,7 +134,7 @@ func write(leads context.Context, journal, identity string, duration time.Durati
 	return nil
 }
 
-// status is the content of the file.
+// status is the content of status.json.
 type status struct {
 	directory string
 	requests  atomic.Int64
@@ -162,7 +163,7 @@ func (s *status) write(leads bool, answers int) {
 	}
 }
 
-// counting wraps the transport of the client, to count its requests.
+// counting wraps the client's transport and counts its requests.
 func (s *status) counting(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		s.requests.Add(1)

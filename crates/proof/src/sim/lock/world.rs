@@ -387,7 +387,8 @@ impl World {
     /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
         if self.faults.has(Fault::Edited) && self.chance.one_in(2) {
-            // No other event wakes the queue: the removal of the holders must do it.
+            // The holders leave without a grant, so the waiters must notice by themselves that the
+            // lock is free.
             self.remove_holders();
         }
         self.calm = true;
