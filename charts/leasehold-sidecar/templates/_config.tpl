@@ -38,11 +38,11 @@ unit, and durations that the daemon would refuse. Without these checks, the pod 
 {{- $t := include "leasehold.timings" . | fromJson -}}
 {{- $needed := addf (mulf 1.2 (addf $t.renew_interval $t.retry_interval)) (mulf 2 $t.operation_timeout) -}}
 {{- if lt $t.renew_deadline $needed -}}
-{{- fail (printf "leasehold: %s.lease.renew_deadline leaves no room for a second attempt: it is at least 1.2 × (renew_interval + retry_interval) + 2 × operation_timeout, here %vms" $at $needed) -}}
+{{- fail (printf "leasehold: %s.lease.renew_deadline leaves no time for a second attempt: set it to at least 1.2 × (renew_interval + retry_interval) + 2 × operation_timeout, here %vms" $at $needed) -}}
 {{- end -}}
 {{- $needed = addf (mulf 1.1 (addf $t.renew_deadline $t.loss_grace)) 500 -}}
 {{- if lt $t.lease_duration $needed -}}
-{{- fail (printf "leasehold: %s.lease.lease_duration could end while the old leader's workload still runs: it is at least (renew_deadline + loss_grace) × 1.1 + 500ms, here %vms" $at $needed) -}}
+{{- fail (printf "leasehold: %s.lease.lease_duration could end while the old leader's workload still runs: set it to at least (renew_deadline + loss_grace) × 1.1 + 500ms, here %vms" $at $needed) -}}
 {{- end -}}
 {{- end -}}
 

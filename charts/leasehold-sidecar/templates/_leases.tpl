@@ -28,7 +28,7 @@ Further leases of one pod: each has a separate sidecar, port, status directory a
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}
 {{- $at := printf "leasehold.extraLeases.%s" $name -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?$" $name) -}}
-{{- fail (printf "leasehold: %s: its key is at most 12 lower-case letters, digits and -, because it is a part of the names of a port and a volume; set %s.leaseName for another name of the lease" $at $at) -}}
+{{- fail (printf "leasehold: %s: the key must be at most 12 lower-case letters, digits and -, because the names of a port and a volume contain it; set %s.leaseName for another lease name" $at $at) -}}
 {{- end -}}
 {{- $root := include "leasehold.rootOf" (dict "root" $ "name" $name) | fromJson -}}
 {{- $leases = append $leases (dict "at" $at "lease" (include "leasehold.lease" $root) "port" (toString $root.Values.leasehold.http.port) "directory" (trimSuffix "/" $root.Values.leasehold.statusDirectory)) -}}

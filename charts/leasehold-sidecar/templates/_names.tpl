@@ -4,7 +4,7 @@
 {{- fail "leasehold-sidecar: declare the dependency with `alias: leasehold`" -}}
 {{- end -}}
 {{- if not (hasKey .Values.leasehold "serviceAccount") -}}
-{{- fail (printf "leasehold-sidecar: helm 3 gives only the first of several uses of a chart the values of its dependency: use helm 4, or copy values.yaml of leasehold-sidecar into values.yaml of %s, under leasehold" .Chart.Name) -}}
+{{- fail (printf "leasehold-sidecar: if a chart is used several times, helm 3 passes the values of its dependency only to the first use: use helm 4, or copy values.yaml of leasehold-sidecar into values.yaml of %s, under leasehold" .Chart.Name) -}}
 {{- end -}}
 {{- $lease := .Values.leasehold.leaseName | default (printf "%s.%s" .Release.Namespace (include "leasehold.fullname" .)) -}}
 {{- if not (and (le (len $lease) 63) (regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $lease)) -}}
@@ -190,7 +190,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where pods are labelled; else nothing. Without a policy, the right would apply to other pods too. */}}
+{{/* "true" where pods are labelled; else nothing. Without a policy, the permission would cover other pods too. */}}
 {{- define "leasehold.labelled" -}}
 {{- $values := .Values.leasehold -}}
 {{- if and $values.kubernetes.enabled (or $values.policy.create $values.policy.existing $values.kubernetes.allowUnrestrictedStatusPatch) -}}

@@ -76,7 +76,7 @@ pod whose start is not scraped counts by `instance` too.
   (dict "name" "LeaseholdRenewalsFail"
     "expr" (printf "max by (%s) (sum without (outcome) (increase(leasehold_store_operations_total{%s,operation=\"renew\",outcome=~\"failed|unknown\"}[5m]))) > %v" $replica $match $rules.renewFailuresMax)
     "summary" (printf "%s cannot renew %s" $pod $lease)
-    "description" "Its log has the lines 'MongoDB renew failed' with the reason.")
+    "description" "Its log has the reason: search for 'MongoDB renew failed'.")
   (dict "name" "LeaseholdAuthorityNearlyGone"
     "expr" (printf "min_over_time(min by (%s) (leasehold_authority_seconds{%s} and leasehold_leader{%s} == 1)[1m:5s]) < %s" $replica $match $match (include "leasehold.authorityLeft" .root))
     "summary" (printf "%s is or was about to lose %s" $pod $lease)
@@ -90,7 +90,7 @@ pod whose start is not scraped counts by `instance` too.
 {{- if .labelled -}}
 {{- $alerts = append $alerts (dict "name" "LeaseholdLabelOutOfSync"
     "expr" (printf "min by (%s) (leasehold_label_in_sync{%s}) == 0" $replica $match)
-    "summary" (printf "The label of %s is not what it should be" $pod)
+    "summary" (printf "The leadership label of %s is wrong" $pod)
     "description" "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader.") -}}
 {{- end -}}
 {{- range list "severity" "lease" -}}

@@ -41,6 +41,6 @@ annotations:
 
 {{- define "app.checkServiceName" -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "leasehold.fullname" .)) -}}
-{{- fail (printf "leasehold: a Service would be called %s, but its name is lower-case letters, digits and -, and begins with a letter: set fullnameOverride" (include "leasehold.fullname" .)) -}}
+{{- fail (printf "leasehold: a Service cannot be called %s: its name must begin with a letter and contain only lower-case letters, digits and -; set fullnameOverride" (include "leasehold.fullname" .)) -}}
 {{- end -}}
 {{- end -}}

@@ -1,6 +1,6 @@
 {{/*
 Leases that another release of the namespace, or another use of the chart in this release, would share by accident: two different values can
-result in one name that the chart derives, as orders with the further lease reports, and the release orders-reports. A name that is set may be
+result in one name that the chart derives, such as the release orders with the further lease reports, and the release orders-reports. A name that is set may be
 shared on purpose. If the name of the first lease is set, the names that are derived from it may be shared too.
 */}}
 
@@ -45,7 +45,7 @@ the first lease if its name is set and this name is derived from it.
 {{- range $others -}}
 {{- $other := get .names $name -}}
 {{- if and $other (not (and $derived.from (eq $derived.from $other.from))) -}}
-{{- fail (printf "leasehold: %s also contends for %s, and both derive the name: one pod of the two would lead; set %s to another name, or to %s to share it" .of $name $derived.value (splitList " " $name | first)) -}}
+{{- fail (printf "leasehold: %s also contends for %s, and both names are defaults, so only one of the two would have a leader: set %s to another name, or to %s to share it" .of $name $derived.value (splitList " " $name | first)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

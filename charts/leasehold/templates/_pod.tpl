@@ -1,4 +1,4 @@
-{{/* The pod template of the workload, of whichever kind: `metadata` and `spec`. */}}
+{{/* The workload's pod template, for every kind: `metadata` and `spec`. */}}
 {{- define "app.podTemplate" -}}
 {{- $supervised := include "app.supervised" . -}}
 {{- $locks := include "app.locks" . -}}
