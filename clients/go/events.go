@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// ErrNotLeader is the error of a leadership that has ended.
+// ErrNotLeader reports that a leadership has ended.
 var ErrNotLeader = errors.New("leasehold: the leadership has ended")
 
 var (
 	reconnectAfter = time.Second
-	// silenceMax is the maximum pause in a stream: the daemon sends a comment after 5 s.
+	// silenceMax is the longest silence of a live stream: the daemon sends a comment after 5 s
+	// without an event.
 	silenceMax = 15 * time.Second
 	// pollInterval is short because timers stop while the machine is suspended.
 	pollInterval = 100 * time.Millisecond
@@ -65,7 +66,8 @@ func (t *Term) watch() {
 	}
 }
 
-// extend adopts a later status of the same leadership. It returns false for any other status.
+// extend adopts a later status if it belongs to this leadership. It returns false for any other
+// status.
 func (t *Term) extend(status Status) bool {
 	token, leads := status.Token()
 	if !leads || token != t.token || t.Check() != nil {
@@ -94,7 +96,7 @@ func Follow(ctx context.Context, address string) *Follower {
 		ctx: ctx,
 		url: "http://" + address + "/events",
 		client: http.Client{
-			// Unlike the default transport, this transport uses no proxy of the environment.
+			// Unlike the default transport, this transport ignores proxy settings of the environment.
 			Transport:     &http.Transport{DisableKeepAlives: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -155,7 +157,7 @@ func (f *Follower) run() {
 		f.mutex.Lock()
 		f.err = err
 		f.mutex.Unlock()
-		// After the end of the stream, a step-down of the daemon would not be noticed.
+		// Without the stream, a step-down of the daemon would go unnoticed.
 		f.accept(Status{})
 		select {
 		case <-time.After(reconnectAfter):
@@ -183,7 +185,7 @@ func (f *Follower) readEvents() error {
 		return fmt.Errorf("leasehold: unexpected HTTP status %d", answer.StatusCode)
 	}
 	for lines := bufio.NewReaderSize(answer.Body, bytesMax); ; {
-		// A line that is incomplete or too long is an error.
+		// An incomplete line, or a line that is too long, is an error.
 		line, err := lines.ReadSlice('\n')
 		if err != nil {
 			return fmt.Errorf("leasehold: the stream has ended: %w", err)

@@ -13,7 +13,7 @@ import (
 
 const stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
-// A server of streams that a daemon never sends.
+// A server that sends streams which no daemon sends.
 type server struct {
 	t        *testing.T
 	listener *net.TCPListener
@@ -74,7 +74,7 @@ func lead(t *testing.T, follower *Follower) *Term {
 	return term
 }
 
-// led returns a follower that leads with token 7, and its stream.
+// led returns a follower that leads with token 7, and the follower's stream.
 func led(t *testing.T, s server) (*Follower, net.Conn, *Term) {
 	t.Helper()
 	follower, _ := follow(t, s.address())
@@ -105,7 +105,7 @@ func TestHostileLinesAreNotLeader(t *testing.T) {
 					t.Fatal(string(line))
 				}
 			} else {
-				// The event is ignored, and the next event counts.
+				// The follower ignores the event, and the next event counts.
 				io.WriteString(connection, event(t, map[string]any{"token": 8}))
 				eventually(t, "the next event counts", leadsWith(follower, 8))
 			}
@@ -113,8 +113,9 @@ func TestHostileLinesAreNotLeader(t *testing.T) {
 	}
 }
 
-// leadsUntil sends events with later and later deadlines until the follower leads by an event, because a
-// busy machine may be later than the first deadline. It returns the term and its deadline.
+// leadsUntil sends events with ever later deadlines until the follower leads by one of them,
+// because a busy machine may handle an event only after the event's deadline. It returns the term
+// and its deadline.
 func leadsUntil(t *testing.T, follower *Follower, connection net.Conn) (*Term, uint64) {
 	t.Helper()
 	for brief := 200 * time.Millisecond; brief < long; brief *= 2 {
@@ -179,7 +180,7 @@ func TestAnExtensionKeepsTheLeadership(t *testing.T) {
 			}
 			return
 		}
-		// The machine was too busy to read the second event before the deadline of the first event.
+		// The machine was too busy to read the second event before the first event's deadline.
 		cancel()
 	}
 	t.Fatal("an extension does not keep it")
@@ -243,7 +244,7 @@ func TestOtherAnswersAreNotLeader(t *testing.T) {
 		"HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 404 None\r\n\r\n", "",
 	} {
 		follower, _ := follow(t, s.address())
-		// The server leaves the stream open: a reader that accepts the line would lead.
+		// The server leaves the stream open: a reader that accepted the line would lead.
 		s.accept(answer + event(t, map[string]any{"token": 9}))
 		eventually(t, "there is a reason", func() bool { return follower.Err() != nil })
 		s.accept(stream + event(t, nil))
@@ -310,7 +311,7 @@ func TestTheLeadershipOfAFrozenDaemonEndsAtItsDeadline(t *testing.T) {
 	d.signal(syscall.SIGSTOP)
 	frozen, until := now(t), d.until()
 	ended(t, term, ErrNotLeader)
-	// The last event is at most a second and a renewal older than the file.
+	// The last event may be older than the file, by at most a second and a renewal interval.
 	if at := now(t); at < until-2_000_000_000 || at > until+5_000_000_000 || follower.IsLeader() {
 		t.Fatal(at, until)
 	}
@@ -328,7 +329,7 @@ func TestTheStreamOfADaemonThatWasKilledIsOpenedAgain(t *testing.T) {
 	term := lead(t, follower)
 	d.kill()
 	ended(t, term, ErrNotLeader)
-	// The term ends with the stream, while the file is still valid.
+	// The term ends with the stream, although the file is still valid.
 	if !d.status().IsLeader() {
 		t.Fatal("the file is stale")
 	}

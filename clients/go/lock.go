@@ -12,18 +12,17 @@ import (
 )
 
 var (
-	// ErrLockNotAcquired is the error if another process held the lock until the end of the wait.
+	// ErrLockNotAcquired reports that another process held the lock until the wait ended.
 	ErrLockNotAcquired = errors.New("leasehold: the lock is held by another process")
-	// ErrLockLost is the error of a lock that was lost. Stop the work: another process may hold the
-	// lock.
+	// ErrLockLost reports that a lock was lost. Stop the work: another process may hold the lock.
 	ErrLockLost = errors.New("leasehold: the lock was lost")
-	// ErrReleased is the error of a lock that was released.
+	// ErrReleased reports that a lock was released.
 	ErrReleased = errors.New("leasehold: the lock was released")
 )
 
 const codeNotAcquired = 75
 
-// waitMax is the longest wait that the program accepts.
+// waitMax is the longest wait that the program leasehold accepts.
 const waitMax = 31 * 24 * time.Hour
 
 // Lock describes a lock to acquire. The program leasehold holds the lock until its standard input
@@ -38,9 +37,10 @@ type Lock struct {
 	NoWait bool
 	// Shared is true for a shared lock.
 	Shared bool
-	// Slots is the number of slots of the lock; zero for a lock without slots. A holder has one slot.
+	// Slots is the number of slots of the lock; zero for a lock without slots. A holder occupies one
+	// slot.
 	Slots int
-	// Arguments are further flags of leasehold lock, such as --mongodb-uri-file=PATH.
+	// Arguments are additional flags of leasehold lock, such as --mongodb-uri-file=PATH.
 	Arguments []string
 	// Program is the path of leasehold; "leasehold" if it is empty.
 	Program string
@@ -59,7 +59,7 @@ type HeldLock struct {
 	cancel  context.CancelCauseFunc
 }
 
-// holder is the line of a lock that is held.
+// holder is the content of the line that reports an acquired lock.
 type holder struct {
 	token int64
 	slot  *int
@@ -80,7 +80,8 @@ func (l Lock) Do(ctx context.Context, work func(context.Context, *HeldLock) erro
 // Acquire waits for the lock. The caller must call [HeldLock.Release]. The error is
 // [ErrLockNotAcquired] if another process holds the lock. It is another error if leasehold fails;
 // the messages of leasehold are on standard error. If ctx is cancelled, the wait ends without a
-// lock. A lock that was returned before stays held until its release, but its context is cancelled.
+// lock. A lock that Acquire has already returned stays held until its release, but its context is
+// cancelled.
 func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	if err := causeOf(ctx); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 }
 
 // causeOf returns the reason why a context is cancelled; nil if it is not. Before Go 1.23,
-// [context.Cause] returns nil for a context that is not one of package context.
+// [context.Cause] returns nil for a custom context.
 func causeOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -205,14 +206,14 @@ func (h *HeldLock) Check() error {
 // Context returns a context that is cancelled when the lock is lost or released. After the first
 // call of Context, the lock is not garbage-collected until then.
 func (h *HeldLock) Context() context.Context {
-	// The context's users may be the only reference to this lock.
+	// The users of the context may hold the only references to this lock.
 	h.keep.Do(func() { context.AfterFunc(h.ctx, func() { runtime.KeepAlive(h) }) })
 	return h.ctx
 }
 
-// Release releases the lock. The error is [ErrLockLost] if it was lost before, or if leasehold does
-// not confirm the release in time. Further calls wait for the end of the first call and return its
-// result.
+// Release releases the lock. The error is [ErrLockLost] if the lock was lost before, or if
+// leasehold does not confirm the release in time. Further calls wait for the first call and
+// return its result.
 func (h *HeldLock) Release() error {
 	h.release.Do(func() { h.result = h.end() })
 	return h.result
@@ -232,8 +233,8 @@ func (h *HeldLock) end() error {
 	return nil
 }
 
-// released returns true for the codes of leasehold after its input was closed: done, or done after
-// a stop signal.
+// released returns true for the exit codes with which leasehold confirms a release: success, or a
+// stop signal.
 func released(code int) bool {
 	switch code {
 	case 0, 128 + 1, 128 + 2, 128 + 3, 128 + 15:

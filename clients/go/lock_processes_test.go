@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// again returns a command that runs the calling test, and no other, in another process.
+// again returns a command that runs only the calling test, in another process.
 func again(t *testing.T, role string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
@@ -68,7 +68,7 @@ func TestALockThatNobodyRefersToIsReleased(t *testing.T) {
 }
 
 func TestALockWhoseContextIsUsedIsKept(t *testing.T) {
-	// Each leaves only the goroutine that waits for the end of the context.
+	// Each use leaves only a goroutine that waits for the end of the context.
 	uses := map[string]func(context.Context, func()){
 		"goroutine": func(ctx context.Context, lost func()) {
 			done := ctx.Done()
@@ -89,7 +89,7 @@ func TestALockWhoseContextIsUsedIsKept(t *testing.T) {
 			return nil
 		})
 	}
-	// Another lock is dropped and collected after them.
+	// Another lock is dropped and collected after these locks.
 	other := of(t, "go-dropped-after")
 	drop(t, other, (*HeldLock).Token)
 	eventually(t, "the other is released", func() bool {
@@ -142,7 +142,7 @@ func TestNothingKeepsALockAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A context that is cancelled at the moment at which the lock is held.
+// A context that is cancelled at the moment when the lock is acquired.
 type late struct {
 	context.Context
 	cancel context.CancelFunc
@@ -263,10 +263,11 @@ func TestTheExitCodeIsKnownWithoutSIGCHLD(t *testing.T) {
 // descriptors returns the number of open descriptors.
 func descriptors(t *testing.T) int {
 	t.Helper()
-	return len(must(os.ReadDir("/proc/self/fd"))) - 1 // The descriptor of the directory does not count.
+	return len(must(os.ReadDir("/proc/self/fd"))) - 1 // The directory's own descriptor does not count.
 }
 
-// fill opens all descriptors below the highest, and returns their number.
+// fill opens every descriptor below the highest open descriptor, and returns the number of open
+// descriptors.
 func fill(t *testing.T) uint64 {
 	t.Helper()
 	for {
@@ -279,11 +280,11 @@ func fill(t *testing.T) uint64 {
 }
 
 func TestWithoutDescriptorsNothingIsLeftAndTheOtherLockIsHeld(t *testing.T) {
-	// Without this, a descriptor that was left open would be closed when it is collected.
+	// Otherwise the garbage collector would close a leaked descriptor.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	lock, other := of(t, "go-descriptors"), of(t, "go-descriptors-other")
 	other.NoWait = true
-	acquire(t, other).Release() // Descriptors that Go opens once are open from here on.
+	acquire(t, other).Release() // Go has now opened the descriptors that it opens only once.
 	held := acquire(t, lock)
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
@@ -404,7 +405,7 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 		t.Skip("needs root, to run a program as another user")
 	}
 	if role() == "" {
-		// The process has no right to signal processes of other users.
+		// The process must not be able to signal processes of other users.
 		command := again(t, "powerless")
 		command.Args = append([]string{"setpriv", "--bounding-set=-kill", "--inh-caps=-kill", command.Path}, command.Args[1:]...)
 		command.Path = must(exec.LookPath("setpriv"))
@@ -419,7 +420,8 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 		return
 	}
 	releaseMax = 200 * time.Millisecond
-	// The process has no standard error, because the first process waits for the end of it.
+	// The program gets no standard error, because the first process waits until its standard error
+	// is closed.
 	lock := printing(t, `exec setpriv --reuid=65534 --clear-groups sh -c "$(cat "$0.sh")" 2>/dev/null`+"\n")
 	stubborn := `echo '{"lock":"it","token":1}'; kill -STOP $$`
 	if err := os.WriteFile(lock.Program+".sh", []byte(stubborn), 0o644); err != nil {
@@ -448,7 +450,7 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 
 func TestACopyOfTheInputDoesNotDelayTheRelease(t *testing.T) {
 	held := acquire(t, of(t, "go-copied"))
-	// The copy is as after a fork by a library in C.
+	// The copy stands for a descriptor that a C library's fork would leave open.
 	connection := must(held.process.input.SyscallConn())
 	err := connection.Control(func(descriptor uintptr) {
 		copied := must(syscall.Dup(int(descriptor)))

@@ -40,8 +40,8 @@ func refused(t *testing.T, lock Lock) {
 	}
 }
 
-// refusedAfterAWait asserts that a wait for a lock ends. On a busy machine, MongoDB may not answer
-// within the first wait.
+// refusedAfterAWait asserts that a wait for a lock ends without the lock. On a busy machine,
+// MongoDB may not answer within the first wait.
 func refusedAfterAWait(t *testing.T, lock Lock) {
 	t.Helper()
 	var err error
@@ -296,7 +296,7 @@ func TestACancelledWaitLeavesTheQueue(t *testing.T) {
 func TestAWaiterEndsWithItsParent(t *testing.T) {
 	lock := of(t, "go-orphan")
 	if os.Getenv("CLIENT_TEST_ORPHAN") != "" {
-		acquire(t, lock) // The first process is the parent of the waiter and is killed here.
+		acquire(t, lock) // The test kills the first process, which is the waiter's parent.
 		return
 	}
 	acquire(t, lock)
@@ -372,8 +372,8 @@ func TestACancelledContextEndsTheWorkAndTheReleaseFreesTheLock(t *testing.T) {
 func printing(t *testing.T, script string) Lock {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "leasehold")
-	// A file that this process has open for writing cannot be executed, also while a child of
-	// another test still has the descriptor.
+	// No process can execute a file that is open for writing, and a child of another test may still
+	// have this file open.
 	write := exec.Command("/bin/sh", "-c", `printf '%s' "$1" > "$0" && chmod 700 "$0"`, path, "#!/bin/sh\n"+script)
 	if err := write.Run(); err != nil {
 		t.Fatal(err)

@@ -30,9 +30,9 @@ type process struct {
 	result        result
 }
 
-// result is the exit code of the program, -1 if it is unknown, and whether its last line reports
-// it. Only the last line proves a release: the exit code may come from another program that runs
-// leasehold.
+// result is the exit code of the program, -1 if unknown, and true if the last line of the output
+// reports it. Only the last line proves a release: an exit code may come from another program
+// that runs leasehold.
 type result struct {
 	code     int
 	reported bool
@@ -66,7 +66,7 @@ func startProcess(lock string, command *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// read reads the output until the program ends.
+// read reads the output until the program closes it.
 func (p *process) read() {
 	reader := bufio.NewReaderSize(p.output, lineBytesMax)
 	line, _ := reader.ReadSlice('\n')
@@ -82,7 +82,7 @@ func (p *process) read() {
 	}
 	p.output.Close()
 	close(p.ended)
-	// The exit code is unknown in a program that ignores SIGCHLD or reaps all its children.
+	// The exit code is unknown in a process that ignores SIGCHLD or reaps all its children.
 	code, reported := reportedCode(p.lock, last)
 	p.command.Wait()
 	if !reported {
@@ -118,7 +118,8 @@ func (p *process) close() result {
 	}
 }
 
-// abandon ends a program that holds nothing. The program may not be leasehold.
+// abandon ends a program that does not hold the lock. The program may be something other than
+// leasehold.
 func (p *process) abandon() int {
 	p.command.Process.Signal(syscall.SIGTERM)
 	return p.close().code

@@ -17,11 +17,12 @@ const schema = 1
 // bytesMax is the maximum length of a status. A status has at most a few KiB.
 const bytesMax = 64 * 1024
 
-// Status is a status as it was written, with its deadline. The status is not valid after the deadline,
-// and it can be out of date before: read it again before each effect. The zero value does not lead.
+// Status is a snapshot of a candidate's status, with its deadline. The snapshot is invalid after
+// the deadline, and may be out of date before: read it again before each effect. The zero value
+// does not lead.
 type Status struct {
-	// Document has all fields as they were written, for log messages; it is nil if they could not be
-	// read. The field "leader" alone does not prove leadership.
+	// Document has all fields unchanged, for log messages; it is nil if they could not be read. The
+	// field "leader" alone does not prove leadership.
 	Document map[string]json.RawMessage
 
 	token    int64
@@ -72,7 +73,7 @@ func (s Status) ValidFor() time.Duration {
 // parse returns a status whose deadline is zero unless it is valid in this boot.
 func parse(text []byte, bootIDRequired bool) Status {
 	var s Status
-	// A struct would accept the names of its fields in upper and lower case.
+	// A struct would match the names of its fields in upper and lower case.
 	if json.Unmarshal(text, &s.Document) != nil {
 		return Status{}
 	}
@@ -92,14 +93,14 @@ func parse(text []byte, bootIDRequired bool) Status {
 	return s
 }
 
-// unreadable returns true if this system does not show a file. Other errors, such as EMFILE, may be
-// temporary.
+// unreadable returns true if this system has no such file or denies access to it. Other errors,
+// such as EMFILE, may be temporary.
 func unreadable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
-// isThisBoot returns false if the status is of another boot, if the boot is unknown and required, or
-// if the boot could not be read at this instant.
+// isThisBoot returns false if the status is from another boot, if the boot is unknown and
+// required, or if the boot could not be read at this instant.
 func (s Status) isThisBoot(required bool) bool {
 	var theirs *string
 	if json.Unmarshal(s.Document["boot_id"], &theirs) != nil {
@@ -115,7 +116,7 @@ func (s Status) isThisBoot(required bool) bool {
 	return *theirs == strings.TrimSpace(string(ours))
 }
 
-// isThisClock returns false if the deadline is of another time namespace, which has another clock.
+// isThisClock returns false if the deadline is from another time namespace, whose clock differs.
 func (s Status) isThisClock() bool {
 	field, there := s.Document["time_namespace"]
 	ours, err := timeNamespace()

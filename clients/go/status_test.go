@@ -64,7 +64,7 @@ func TestAPassedDeadlineIsNotLeader(t *testing.T) {
 
 func TestAnotherBootIsNotLeader(t *testing.T) {
 	notLeader(t, status(t, good(t, map[string]any{"boot_id": "00000000-0000-0000-0000-000000000000"})))
-	// A daemon that could not read the boot id writes null, and the deadline alone decides.
+	// A daemon that could not read the boot id writes null; then the deadline alone decides.
 	leader(t, status(t, good(t, map[string]any{"boot_id": nil})))
 }
 
@@ -155,7 +155,7 @@ func TestAFrozenDaemonIsLeaderUntilItsDeadline(t *testing.T) {
 	if now(t) < until || frozen.IsLeader() {
 		t.Fatal(now(t), until)
 	}
-	// The file still says leader.
+	// The file still contains leader: true.
 	if leader := string(d.status().Document["leader"]); leader != "true" {
 		t.Fatal(leader)
 	}

@@ -17,7 +17,7 @@ import (
 // long is the timeout of waits that take milliseconds on an idle machine.
 const long = time.Minute
 
-// setting returns a variable that `cargo test --test clients` sets.
+// setting returns an environment variable that `cargo test --test clients` sets.
 func setting(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv("CLIENT_TEST_" + name)
@@ -31,7 +31,7 @@ func store(t *testing.T) string {
 	return "--mongodb-uri-file=" + setting(t, "URI_FILE")
 }
 
-// inputs returns the contents of all inputs of a kind, by name.
+// inputs returns the contents of all inputs of one kind, by name.
 func inputs(t *testing.T, kind string) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(setting(t, "INPUTS"), kind, "*"))
@@ -69,8 +69,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// More than the renew_deadline of the timings: a frozen daemon has no authority left after it. The
-// file may be a renewal behind the daemon.
+// Longer than the renew_deadline of the timings, after which a frozen daemon has no authority.
+// The file may lag the daemon by one renewal.
 const authorityMaxNs = 5_000_000_000
 
 func now(t *testing.T) uint64 {
@@ -92,7 +92,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// ended waits for the end of a term or a lock, whose Check then has this error.
+// ended waits until Check of a term or a lock returns this error.
 func ended(t *testing.T, over interface {
 	Context() context.Context
 	Check() error
@@ -108,7 +108,7 @@ func ended(t *testing.T, over interface {
 	}
 }
 
-// A daemon that ends with the test or with this process.
+// A daemon that exits with the test or with this process.
 type daemon struct {
 	t                        *testing.T
 	lease, identity, address string
@@ -187,7 +187,7 @@ func (d *daemon) until() uint64 {
 	return until
 }
 
-// run runs leasehold until its successful exit, and returns its standard output.
+// run runs leasehold until it exits successfully, and returns its standard output.
 func run(t *testing.T, arguments ...string) []byte {
 	t.Helper()
 	output, err := exec.Command(setting(t, "PROGRAM"), arguments...).Output()

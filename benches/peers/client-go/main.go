@@ -34,7 +34,7 @@ var (
 	retryPeriod   = flag.Duration("retry-period", 2*time.Second, "RetryPeriod")
 )
 
-// pace is the time between two lines of the journal.
+// pace is the time between two journal lines.
 const pace = 20 * time.Millisecond
 
 const module = "k8s.io/client-go"

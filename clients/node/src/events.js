@@ -8,7 +8,7 @@ export const timing = {
   reconnect: 1000,
   // The daemon sends a comment after 5 s without an event.
   silence: 15_000,
-  // The interval is short, because timers stop while the machine is suspended.
+  // The interval is short because timers stop while the machine is suspended.
   poll: 100,
 };
 
@@ -112,7 +112,7 @@ export class Follower {
   }
 
   #connect() {
-    // Uses no proxy of the environment and follows no redirects.
+    // Ignores proxy settings of the environment and follows no redirects.
     const request = http.get(`http://${this.#address}/events`, {
       agent: new http.Agent(),
       headers: { Accept: "text/event-stream" },
@@ -122,8 +122,7 @@ export class Follower {
     request.on("timeout", () => request.destroy(new Error("the event stream timed out")));
     request.on("error", (error) => (this.error = error)); // "close" follows.
     request.on("close", () => {
-      // After the end of the stream, a step-down of the daemon would not be
-      // noticed.
+      // Without the stream, a step-down of the daemon would go unnoticed.
       this.#accept(null);
       if (this.#closed.signal.aborted) return;
       this.#timer = setTimeout(() => this.#connect(), timing.reconnect);

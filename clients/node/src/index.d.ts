@@ -1,10 +1,10 @@
 /// <reference lib="esnext.disposable" />
 
-/** A status as it was written, with its deadline. The status is not valid after the deadline, and it
- * can be out of date before: read it again before each effect. */
+/** A snapshot of a candidate's status, with its deadline. The snapshot is invalid after the deadline,
+ * and may be out of date before: read it again before each effect. */
 export class Status {
   private constructor();
-  /** All fields as they were written, for log messages; empty if they could not be read. The field
+  /** All fields unchanged, for log messages; empty if they could not be read. The field
    * `leader` alone does not prove leadership. */
   readonly document: Readonly<Record<string, unknown>>;
   /** Returns the fencing token if the candidate leads at this instant, otherwise null. A status with a
@@ -39,8 +39,8 @@ export class Term {
   check(): void;
 }
 
-/** Reads the events of a daemon until it is closed. Events arrive between callbacks: a callback that
- * computes for longer than `lease.handoff_delay` delays the notice of a step-down. */
+/** Reads the events of a daemon until it is closed. Events are handled between callbacks: a program whose
+ * callback computes for longer than `lease.handoff_delay` notices a step-down too late. */
 export class Follower {
   private constructor();
   /** Reason why the last stream ended or could not be opened, for log messages; null after an event. */
@@ -70,7 +70,7 @@ export class LockError extends Error {
   readonly code: number | null;
 }
 
-/** Another process held the lock until the end of the wait. */
+/** Another process held the lock until the wait ended. */
 export class LockNotAcquired extends LockError {
   readonly name: "LockNotAcquired";
 }
@@ -97,8 +97,7 @@ export class HeldLock {
   /** Throws the reason of `signal` unless the lock is held. Call it before each effect. */
   check(): void;
   /** Releases the lock. Rejects with `LockLost` if it was lost before, or if `leasehold` does not
-   * confirm the release in time. Further calls wait for the end of the first call and report its
-   * result. */
+   * confirm the release in time. Further calls wait for the first call and report its result. */
   release(): Promise<void>;
   /** `release`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
@@ -110,9 +109,9 @@ export interface LockOptions {
   waitMs?: number;
   /** True for a shared lock. */
   shared?: boolean;
-  /** Number of slots of the lock. A holder has one slot. */
+  /** Number of slots of the lock. A holder occupies one slot. */
   slots?: number;
-  /** Further flags of `leasehold lock`, such as `--mongodb-uri-file=PATH`. */
+  /** Additional flags of `leasehold lock`, such as `--mongodb-uri-file=PATH`. */
   arguments?: readonly string[];
   /** Path of the program; `leasehold` by default. */
   program?: string;

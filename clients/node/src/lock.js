@@ -4,19 +4,19 @@ import { spawn } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 
 const NOT_ACQUIRED = 75;
-// Maximum wait that the program accepts.
+// Longest wait that the program `leasehold` accepts.
 const WAIT_MS_MAX = 31 * 24 * 3600 * 1000;
-// Codes of `leasehold` after its input was closed: done, or done after a stop signal.
+// Exit codes with which `leasehold` confirms a release: success, or a stop signal.
 const RELEASED = [0, 128 + 1, 128 + 2, 128 + 3, 128 + 15];
 const LINE_MAX = 4096;
-// Two descriptors for each of the two streams, and two for the result of the exec.
+// Two descriptors for each of the two streams, and two to report the result of exec.
 const SPAWN_DESCRIPTORS = 6;
 
 /** Durations in milliseconds, which tests change. */
 export const timing = {
   // `leasehold` waits for MongoDB for at most 5 s.
   release: 10_000,
-  // Maximum time to the exit after SIGKILL, or after the end of the output, on busy cores.
+  // Maximum time until the exit after SIGKILL, or after the output has ended, on busy cores.
   exit: 5_000,
   poll: 10,
 };
@@ -52,22 +52,22 @@ export class HeldLock {
   constructor(program, { lock, token, slot = null }) {
     Object.assign(this, { name: lock, token, slot });
     this.#program = program;
-    // The program must not refer to this lock until the signal is used, so that a lock without other
-    // references is collected.
+    // The program must not refer to this lock before the signal is used, so that a lock without
+    // other references is collected.
     const held = new WeakRef(this);
     program.exited.then((code) => held.deref()?.#end(lost(lock, code)));
     dropped.register(this, { program, name: lock }, this);
   }
 
   get signal() {
-    // The only reference to this lock may be a listener of the signal, or a signal that depends on
-    // it.
+    // A listener of the signal, or a signal that depends on it, may be the only reference to this
+    // lock.
     if (!this.#ended.signal.aborted) this.#program.held = this;
     return this.#ended.signal;
   }
 
   isValid() {
-    // The event of the exit may arrive after the present callback.
+    // The exit event may arrive only after the current callback.
     if (!this.#ended.signal.aborted && this.#program.hasExited()) this.#end(lost(this.name, null));
     return !this.#ended.signal.aborted;
   }
@@ -129,11 +129,11 @@ class Program {
   constructor(name, path, flags) {
     this.#name = name;
     requireDescriptors();
-    // In a separate session, because Ctrl-C is for this process. The end of this process closes the
-    // input.
+    // A separate session, because only this process should get Ctrl-C. The input closes when this
+    // process exits.
     this.child = spawn(path, flags, { stdio: ["pipe", "pipe", "inherit"], detached: true });
     this.exited = this.#exit();
-    // The streams are missing if there are no descriptors for them.
+    // Without free descriptors, the streams are missing.
     this.child.stdin?.on("error", () => {}); // The program has exited.
   }
 
@@ -144,7 +144,7 @@ class Program {
    */
   async #exit() {
     const { child } = this;
-    let exit = null; // The code is null after a signal.
+    let exit = null; // A process that a signal ended has no code.
     await new Promise((resolve) => {
       let deadline = null;
       const check = () => {
@@ -161,12 +161,12 @@ class Program {
       });
       child.stdout?.on("close", check);
       child.on("error", (error) => {
-        if (child.pid !== undefined) return; // A signal could not be sent.
+        if (child.pid !== undefined) return; // `error` was a failure to send a signal.
         this.error = error;
         resolve();
       });
     });
-    child.unref(); // Otherwise Node waits for a missing event.
+    child.unref(); // Otherwise Node would wait for an event that is missing.
     child.stdin?.destroy();
     child.stdout?.destroy();
     return this.reported() ?? exit?.code ?? null;
@@ -181,7 +181,7 @@ class Program {
       this.child.on("error", () => resolve(text));
       stdout?.setEncoding("utf8");
       stdout?.on("data", (part) => {
-        // The rest is read, so that the program does not block.
+        // The rest of the output is discarded, so that the program does not block.
         this.#last = (this.#last + part).slice(-LINE_MAX);
         if (complete) return;
         text += part;
@@ -212,7 +212,7 @@ class Program {
       const stat = readFileSync(`/proc/${this.child.pid}/stat`, "latin1");
       return stat[stat.lastIndexOf(")") + 2];
     } catch (error) {
-      // After other errors, such as EMFILE, the state is known from events only.
+      // After any other error, such as EMFILE, only events show the state.
       const isGone = error.code === "ESRCH" || (error.code === "ENOENT" && existsSync("/proc/self/stat"));
       return isGone ? "" : null;
     }
@@ -233,8 +233,8 @@ class Program {
       this.child.stdout?.destroy(); // A descendant may keep the other end open.
     };
     const timer = setTimeout(kill, timing.release);
-    // `end` shuts the socket down, because a process that a library in C has forked may keep copies
-    // of it open.
+    // `end` shuts the socket down, because a process forked by a C library may keep copies of it
+    // open.
     this.child.stdin?.end();
     const code = await this.exited;
     clearTimeout(timer);
@@ -280,7 +280,7 @@ export async function acquire(name, options = {}) {
 
 /** Returns the flags for a maximum wait; none for a wait without a limit. */
 function waitFlags(waitMs) {
-  // The condition refuses NaN too, and null, which would be equal to 0.
+  // The condition also refuses NaN, and null, which JavaScript would treat as 0.
   if (typeof waitMs !== "number" || !(waitMs >= 0)) {
     throw new RangeError(`waitMs must be a number of at least 0, not ${waitMs}`);
   }
@@ -294,7 +294,7 @@ export async function withLock(name, options, work) {
   try {
     result = await work(held);
   } catch (error) {
-    // The error of the work is more informative than a loss.
+    // The error of the work is more informative than the loss of the lock.
     await held.release().catch(() => {});
     throw error;
   }

@@ -16,7 +16,7 @@ export class Status {
     this.document = parsed(text) ?? {};
     const { schema, leader, token, valid_until_boottime_ns: deadline } = this.document;
     if (schema !== SCHEMA || leader !== true) return;
-    // A number above 2^53 may differ from the number that was sent.
+    // A number above 2^53 may differ from the number that the daemon wrote.
     if (!Number.isSafeInteger(token) || token < 1) return;
     if (!Number.isInteger(deadline) || deadline >= DEADLINE_MAX) return;
     if (!isThisBoot(this.document, bootIdRequired) || !isThisClock(this.document)) return;

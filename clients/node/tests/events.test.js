@@ -82,7 +82,7 @@ test("hostile lines are not leader", async (t) => {
       await ended(term);
       assert.equal(follower.token(), null, `${name}: ${line.subarray(0, 150)}`);
     } else {
-      // The event is ignored, and the next event counts.
+      // The follower ignores the event, and the next event counts.
       stream.write(event({ token: 8 }));
       await eventually(() => follower.token() === 8);
     }
@@ -182,7 +182,7 @@ test("other answers are not leader", async (t) => {
   const moved = `HTTP/1.1 302 Found\r\nLocation: http://${server.address}/other\r\n\r\n`;
   for (const answer of [moved, "HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 404 None\r\n\r\n", ""]) {
     const follower = followed(t, server.address);
-    // The server leaves the stream open: a reader that accepts the line would lead.
+    // The server leaves the stream open: a reader that accepted the line would lead.
     await server.accept(answer + event({ token: 9 }));
     await eventually(() => follower.error instanceof Error);
     await server.accept(STREAM + event());
@@ -271,7 +271,7 @@ test("the leadership of a frozen daemon ends at its deadline", async (t) => {
   const until = daemon.status().document.valid_until_boottime_ns;
   await ended(term);
   const now = boottimeNs();
-  // The last event is at most a second and a renewal older than the file.
+  // The last event may be older than the file, by at most a second and a renewal interval.
   assert(now > until - 2_000_000_000 && now < until + 5_000_000_000, `${now} ${until}`);
   assert(!follower.isLeader());
   await eventually(() => boottimeNs() > frozen + AUTHORITY_MAX_NS);
@@ -286,7 +286,7 @@ test("the stream of a daemon that was killed is opened again", async (t) => {
   const term = await lead(follower);
   await daemon.kill();
   await ended(term);
-  // The term ends with the stream, while the file is still valid.
+  // The term ends with the stream, although the file is still valid.
   assert(daemon.status().isLeader());
   daemon.start();
   assert((await lead(follower)).token > term.token);

@@ -46,7 +46,7 @@ function children() {
 
 test.afterEach(() => {
   const left = children();
-  for (const pid of left) process.kill(pid, "SIGKILL"); // A running program would block the end of the tests.
+  for (const pid of left) process.kill(pid, "SIGKILL"); // A program left running would block the test runner.
   assert.deepEqual(left, [], "a process is left");
 });
 
@@ -173,7 +173,7 @@ test("a stop signal does not take it from the work", async (t) => {
     await eventually(() => readFileSync(`${program}.log`, "utf8").includes("stop signal received"));
     await refused("node-signalled");
     held.check();
-    await held.release(); // At this point leasehold has reported its code and is ended by the signal.
+    await held.release(); // leasehold has already reported its exit code, and the signal ends it.
   }
 });
 

@@ -90,7 +90,7 @@ test("Ctrl-C that is handled leaves the lock", async (t) => {
     t,
     `const held = await hold("node-interrupt", { arguments: ["${STORE}", "--workload-stop-grace=1ms"] });
     process.on("SIGINT", async () => {
-      // The script takes longer than leasehold would need to exit without a release.
+      // The script takes longer than leasehold needs to exit without a release.
       const error = await hold("node-interrupt", { waitMs: 0 }).catch((error) => error);
       if (!(error instanceof LockNotAcquired)) throw error;
       held.check();
@@ -128,7 +128,7 @@ test("a lock that nobody refers to is released, but not once its signal was used
       await again.release();
       return true;
     };
-    // Each call leaves only a listener.
+    // Each use leaves only a listener.
     const uses = {
       listener: (signal) => signal.addEventListener("abort", () => say("listener")),
       property: (signal) => (signal.onabort = () => say("property")),
@@ -331,7 +331,7 @@ test("a program that survives SIGKILL does not delay the release", async (t) => 
     const held = await acquire("it", { program: ${JSON.stringify(program)} });
     const error = await held.release().catch((error) => error);
     say(error.name + " " + error.message);`;
-  // The process has no right to signal processes of other users.
+  // The process must not be able to signal processes of other users.
   const powerless = ["--bounding-set=-kill", "--inh-caps=-kill"];
   const releasing = script(t, text, { powers: powerless });
   const survivor = await eventually(() => childOf(releasing.process.pid));
@@ -347,7 +347,7 @@ test("a process that has copies of the descriptors does not delay the release", 
       try {
         return readlinkSync(`/proc/self/fd/${fd}`).startsWith("socket:");
       } catch {
-        return false; // The descriptor of the directory is closed.
+        return false; // The directory's own descriptor is closed by now.
       }
     };
     return readdirSync("/proc/self/fd").filter(isSocket).map(Number);

@@ -1,4 +1,4 @@
-// A status file is trusted exactly as long as it is valid.
+// A status file is trusted until its deadline, and no longer.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -38,7 +38,7 @@ test("a deadline is compared at each call, and ends the leadership early", async
     until = boottimeNs() + brief * 1e6;
     status = read(good({ valid_until_boottime_ns: until }));
   }
-  // The status ends by the deadline, even if the clock has almost ticked again.
+  // The status is invalid by the deadline, even though the clock may be about to tick.
   await eventually(() => {
     const before = boottimeNs();
     const leads = status.isLeader();
@@ -56,7 +56,7 @@ test("a passed deadline is not leader", (t) => {
 test("a FIFO is not leader", (t) => {
   const directory = scratch(t);
   execFileSync("mkfifo", [join(directory, "status.json")]);
-  // The read runs in another process, because a read that blocks could not be ended here.
+  // A blocking read could not be interrupted here, so another process reads.
   const script = `import { readStatus } from "./src/index.js"; console.log(readStatus("${directory}").token());`;
   const flags = ["--input-type=module", "--eval", script];
   assert.equal(execFileSync(process.execPath, flags, { encoding: "utf8", timeout: 30_000 }), "null\n");
@@ -65,14 +65,14 @@ test("a FIFO is not leader", (t) => {
 test("another boot is not leader", (t) => {
   const read = reader(t);
   notLeader(read(good({ boot_id: "00000000-0000-0000-0000-000000000000" })));
-  // A daemon that could not read the boot id writes null, and the deadline alone decides.
+  // A daemon that could not read the boot id writes null; then the deadline alone decides.
   assert(read(good({ boot_id: null })).isLeader());
 });
 
 test("a boot that cannot be read now is not leader", (t) => {
   const directory = scratch(t);
   writeFileSync(join(directory, "status.json"), good());
-  // The clock also needs a descriptor, so only one read fails.
+  // The clock also needs a descriptor, so only one of the reads fails.
   const script = `
     import fs from "node:fs";
     import { syncBuiltinESMExports } from "node:module";
@@ -184,10 +184,10 @@ test("a frozen daemon is leader until its deadline", async (t) => {
   const until = frozen.document.valid_until_boottime_ns;
   assert.equal(frozen.token(), token);
   await eventually(() => !daemon.status().isLeader());
-  // Leadership ends at most 20 ms early, and the clock of this test is late by 10 ms.
+  // Leadership ends at most 20 ms early, and the clock of this test is up to 10 ms behind.
   assert(boottimeNs() > until - 30_000_000);
   notLeader(frozen);
-  // The file still says leader.
+  // The file still contains leader: true.
   assert.equal(daemon.status().document.leader, true);
   await eventually(() => boottimeNs() > stopped + AUTHORITY_MAX_NS);
   daemon.signal("SIGCONT");

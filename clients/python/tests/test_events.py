@@ -17,7 +17,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: clo
 
 
 class Server:
-    """A server of streams that a daemon never sends."""
+    """A server that sends streams which no daemon sends."""
 
     def __init__(self, test):
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -47,7 +47,7 @@ class Streams(unittest.TestCase):
         return follower, server.accept(answer)
 
     def led(self, server):
-        """A follower that leads with token 7, and its stream."""
+        """Returns a follower that leads with token 7, and its stream."""
         follower, stream = self.follow(server)
         stream.sendall(event())
         term = follower.lead(30)
@@ -69,7 +69,7 @@ class Streams(unittest.TestCase):
                     self.assert_ended(term)
                     self.assertIsNone(follower.token())
                 else:
-                    # The event is ignored, and the next event counts.
+                    # The follower ignores the event, and the next event counts.
                     stream.sendall(event(token=8))
                     eventually(lambda: follower.token() == 8)
                 follower.close()
@@ -129,7 +129,7 @@ class Streams(unittest.TestCase):
         moved = f"HTTP/1.1 302 Found\r\nLocation: http://{server.address}/other\r\n\r\n".encode()
         for answer in (moved, b"HTTP/1.1 503 Busy\r\n\r\n", b"HTTP/1.1 404 None\r\n\r\n", b""):
             with self.subTest(answer=answer):
-                # The server leaves the stream open: a reader that accepts the line would lead.
+                # The server leaves the stream open: a reader that accepted the line would lead.
                 follower, _ = self.follow(server, answer + event(token=9))
                 eventually(lambda: follower.error)
                 server.accept(STREAM + event())
@@ -192,7 +192,7 @@ class Streams(unittest.TestCase):
             os._exit(code)
         _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 41)
-        # A stream that was shut down would not deliver the event.
+        # After a shutdown of the stream, the event would not be delivered.
         stream.sendall(event(lease="later"))
         eventually(lambda: term._status.document["lease"] == "later")
         term.check()
@@ -234,7 +234,7 @@ class Daemons(unittest.TestCase):
         until = daemon.status().document["valid_until_boottime_ns"]
         self.assertTrue(term.wait(60))
         now = boottime_ns()
-        # The last event is at most a second and a renewal older than the file.
+        # The last event may be older than the file, by at most a second and a renewal interval.
         self.assertGreater(now, until - 2_000_000_000)
         self.assertLess(now, until + 5_000_000_000)
         self.assertFalse(follower.is_leader())
@@ -249,7 +249,7 @@ class Daemons(unittest.TestCase):
         term = follower.lead(60)
         daemon.kill()
         self.assertTrue(term.wait(60))
-        # The term ends with the stream, while the file is still valid.
+        # The term ends with the stream, although the file is still valid.
         self.assertTrue(daemon.status().is_leader())
         daemon.start()
         self.assertGreater(follower.lead(60).token, term.token)

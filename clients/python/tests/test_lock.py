@@ -36,7 +36,7 @@ def running():
         try:
             return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
-            return "X"  # Another thread has waited for the process.
+            return "X"  # Another thread has reaped the process.
 
     return [child for child in children() if state(child) not in "XZ"]
 
@@ -231,7 +231,7 @@ class Failures(unittest.TestCase):
             self.assertRaises(LockError, Lock("it", program=program).acquire)
         program = self.printing("printf '%s' '" + "x" * 5000 + "'; exec sleep 1000\n")
         self.assertRaises(LockError, Lock("it", program=program).acquire)
-        # The output is also unexpected with the end of the line.
+        # Now the line is complete.
         released = '{"lock":"it","exit_code":0}'
         program = self.printing(f"echo '{held}'; cat >/dev/null; echo '{released}'\n")
         with Lock("it", program=program) as lock_:

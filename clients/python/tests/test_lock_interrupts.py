@@ -1,4 +1,4 @@
-"""Ctrl-C at each line, other threads at each moment, or no thread available: no lock stays held."""
+"""Ctrl-C at each line, other threads at each moment, and a lack of threads leave no lock held."""
 
 import gc
 import itertools
@@ -32,7 +32,7 @@ def reap():
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
-            pass  # A thread has waited for the process.
+            pass  # A thread has reaped the process.
 
 
 def ended(test, release, expected, message):
@@ -72,7 +72,7 @@ class Interrupts(unittest.TestCase):
         os.chmod(self.program, 0o700)
 
     def interrupted(self, use, number):
-        """Calls a function, and raises KeyboardInterrupt at the line of the package with this number.
+        """Calls a function, and raises KeyboardInterrupt at the package line with this number.
         Returns the line."""
         at, lines = None, itertools.count(1)
 
@@ -80,7 +80,7 @@ class Interrupts(unittest.TestCase):
             nonlocal at
             if frame.f_code.co_filename != lock.__file__:
                 return None
-            # The interpreter does not check for signals at a `try` or before the end of a `with`.
+            # The interpreter checks for signals neither at a `try` nor before a `with` ends.
             source = linecache.getline(lock.__file__, frame.f_lineno).split()
             if event == "line" and source[0] not in ("try:", "with") and next(lines) == number:
                 at = (frame.f_code.co_name, frame.f_lineno)
@@ -145,7 +145,7 @@ class Interrupts(unittest.TestCase):
                 return
 
     def test_a_loss_that_ctrl_c_hid_is_reported_by_the_next_release(self):
-        # After the end of the input, this exit code would be a release.
+        # After the input has closed, this exit code would confirm a release.
         self.script(f"#!/bin/sh\necho '{HELD}'; echo '{{\"lock\":\"it\",\"exit_code\":0}}'\n")
         for number in itertools.count(1):
             held = Lock("it", program=self.program).acquire()
@@ -187,7 +187,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(released, [True, True])
 
     def test_ctrl_c_is_not_replaced_by_another_error(self):
-        # The thread that reads the output competes with the interrupted thread.
+        # The reader thread competes with the interrupted thread.
         with mock.patch.object(lock._Program, "watch", autospec=True) as watch:
 
             def interrupt(program, name, on_lost):
@@ -210,7 +210,7 @@ class Interrupts(unittest.TestCase):
             self.assertEqual(children(), [], "a process is left")
 
     def test_two_threads_may_release_it(self):
-        # The second release finds the lock released and not lost.
+        # The second release finds that the lock was released and not lost.
         for _ in range(30):
             held = Lock("it", program=self.program).acquire()
             begin = threading.Barrier(3)
@@ -258,7 +258,7 @@ class Interrupts(unittest.TestCase):
         self.script(f"#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups sh -c 'echo \"$0\"; kill -STOP $$' '{HELD}'\n")
         if os.geteuid() != 0:
             self.skipTest("needs root, to run a program as another user")
-        # The process has no right to signal processes of other users.
+        # The process must not be able to signal processes of other users.
         powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-B", "-c"]
         text = (
             "import time\n"

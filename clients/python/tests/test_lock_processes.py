@@ -84,7 +84,7 @@ class Blocks(unittest.TestCase):
         for thread in threads:
             thread.start()
             thread.join()
-        # It is unknown which of the locks this would be.
+        # The lock object cannot know which of the two locks this exit is for.
         self.assertRaises(RuntimeError, lock.__exit__, None, None, None)
         for held in (*one, *other):
             held.check()
@@ -116,7 +116,7 @@ class Blocks(unittest.TestCase):
         generator = job()
         first = next(generator)
         with shared as second:
-            # Another thread drops the lock in a separate block.
+            # Another thread drops the lock in its own block.
             dropping = [generator]
             del generator
 
@@ -269,7 +269,7 @@ class Abandoned(unittest.TestCase):
                 eventually(lambda: gc.collect() is not None and reference() is None)
 
     def test_a_cancelled_wait_leaves_no_lock_that_on_lost_keeps(self):
-        # The task acquires the lock before it is cancelled, and its result is not used.
+        # The task acquires the lock before its cancellation, and nothing uses its result.
         lost = threading.Event()
         future = of("python-unused-future", on_lost=lost.set).start()
         eventually(future.done)
@@ -323,7 +323,7 @@ class Processes(unittest.TestCase):
                     pass
                 del held
                 gc.collect()
-            os.read(keep, 1)  # The process lives longer than the lock.
+            os.read(keep, 1)  # The process outlives the lock.
             os._exit(0)
         os.close(keep)
         held.check()

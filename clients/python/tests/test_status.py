@@ -1,4 +1,4 @@
-"""A status file is trusted exactly as long as it is valid."""
+"""A status file is trusted until its deadline, and no longer."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Files(unittest.TestCase):
 
     def test_another_boot_is_not_leader(self):
         self.assert_not_leader(self.changed(boot_id="00000000-0000-0000-0000-000000000000"))
-        # A daemon that could not read the boot id writes null, and the deadline alone decides.
+        # A daemon that could not read the boot id writes null; then the deadline alone decides.
         self.assertTrue(self.changed(boot_id=None).is_leader())
 
     def test_a_boot_or_clock_that_cannot_be_read_now_is_not_leader(self):
@@ -118,7 +118,7 @@ class Daemons(unittest.TestCase):
         eventually(lambda: not daemon.status().is_leader())
         self.assertGreaterEqual(boottime_ns(), until)
         self.assertFalse(frozen.is_leader())
-        # The file still says leader.
+        # The file still contains leader: true.
         self.assertIs(daemon.status().document["leader"], True)
         eventually(lambda: boottime_ns() > stopped + AUTHORITY_MAX_NS)
         daemon.signal(signal.SIGCONT)

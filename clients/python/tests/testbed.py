@@ -15,8 +15,8 @@ TIMINGS = os.environ["CLIENT_TEST_TIMINGS"].split()
 INPUTS = Path(os.environ["CLIENT_TEST_INPUTS"])
 LONG = 60
 
-# Longer than the renew_deadline of TIMINGS, after which a frozen daemon has no authority. The file may
-# be a renewal behind the daemon.
+# Longer than the renew_deadline of TIMINGS, after which a frozen daemon has no authority. The file
+# may lag the daemon by one renewal.
 AUTHORITY_MAX_NS = 5_000_000_000
 
 
@@ -36,7 +36,7 @@ def eventually(condition):
 
 
 def inputs(kind):
-    """The bytes of all inputs of a kind, by name."""
+    """The bytes of all inputs of one kind, by name."""
     found = {path.name: path.read_bytes() for path in sorted((INPUTS / kind).iterdir())}
     assert len(found) > 20, found
     return found
@@ -48,14 +48,14 @@ def good():
 
 
 def leasehold(*arguments):
-    """Runs a command to its end."""
+    """Runs a command until it exits."""
     return subprocess.run(
         [PROGRAM, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
 
 
 class Daemon:
-    """A daemon that ends with the test or with this process."""
+    """A daemon that exits with the test or with this process."""
 
     def __init__(self, test, lease, identity):
         self.lease, self.identity = lease, identity

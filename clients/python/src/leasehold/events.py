@@ -17,7 +17,7 @@ RECONNECT_SECONDS = 1.0
 # The daemon sends a comment after 5 s without an event.
 SILENCE_SECONDS = 15.0
 CONNECT_SECONDS = 5.0
-# A thread that is still connecting after this time ends by itself.
+# A thread that is still connecting after this time exits by itself.
 CLOSE_SECONDS = 1.0
 # Waits are short because their clock stops while the machine is suspended.
 POLL_SECONDS = 0.1
@@ -38,7 +38,7 @@ class Term:
         self._status = status
         self._changed = changed
         self._ended = False
-        # In a forked process no thread reads the stream.
+        # A forked process has no thread that reads the stream.
         self._process = os.getpid()
 
     def is_valid(self) -> bool:
@@ -135,7 +135,7 @@ class Follower:
             try:
                 stream.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # It has ended already.
+                pass  # The term has already ended.
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
 
@@ -154,16 +154,15 @@ class Follower:
         while not self._closed.is_set():
             try:
                 self._read_events()
-            except Exception as error:  # Without this, the thread would end and never reconnect.
+            except Exception as error:  # Otherwise the thread would exit and never reconnect.
                 self.error = error
             finally:
-                # After the end of the stream, a step-down of the daemon would
-                # not be noticed.
+                # Without the stream, a step-down of the daemon would go unnoticed.
                 self._accept(None)
             self._closed.wait(RECONNECT_SECONDS)
 
     def _read_events(self) -> None:
-        # Uses no proxy and follows no redirects.
+        # Ignores proxy settings and follows no redirects.
         connection = http.client.HTTPConnection(self._address, timeout=CONNECT_SECONDS)
         try:
             connection.connect()

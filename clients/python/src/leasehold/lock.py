@@ -20,13 +20,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 from .timeouts import limit
 
 _NOT_ACQUIRED = 75
-# Maximum wait that the program accepts.
+# Longest wait that the program accepts.
 _WAIT_SECONDS_MAX = 31 * 24 * 3600
-# Codes of `leasehold` after its input was closed: done, or done after a stop signal.
+# Exit codes with which `leasehold` confirms a release: success, or a stop signal.
 _RELEASED = (0, 128 + 1, 128 + 2, 128 + 3, 128 + 15)
 # `leasehold` waits for MongoDB for at most 5 s.
 RELEASE_SECONDS = 10.0
-# Maximum time to the exit after SIGKILL, or after the end of the output.
+# Maximum time until the exit after SIGKILL, or after the output has ended.
 EXIT_SECONDS = 1.0
 _LINE_BYTES_MAX = 4096
 
@@ -41,21 +41,22 @@ class LockError(Exception):
 
 
 class LockNotAcquired(LockError):
-    """Another process held the lock until the end of the wait."""
+    """Another process held the lock until the wait ended."""
 
 
 class LockLost(LockError):
     """The lock was lost. Stop the work: another process may hold the lock."""
 
 
-# Held during a fork, and while a process is started. Reentrant, because a signal handler may fork.
+# Held during a fork, and while a process is being started. Reentrant, because a signal handler may
+# fork.
 _forking = threading.RLock()
 # The inputs of all running programs. A fork must not keep them open.
 _inputs: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
 
 def _close_inputs() -> None:
-    """Closes the inputs in a forked child. A shutdown would end the parent's lock."""
+    """Closes the inputs in a forked child. A shutdown would release the parent's lock."""
     for one in list(_inputs):
         one.close()
     _inputs.clear()
@@ -70,30 +71,30 @@ os.register_at_fork(
 class _Program:
     """A running ``leasehold lock``, whose standard input is a socket.
 
-    Unlike a pipe, a socket is shut down for all processes that have it. A process that was forked
-    without Python's knowledge therefore does not delay a release.
+    Unlike the end of a pipe, a socket can be shut down for all processes that share it. A process
+    that a C library has forked therefore does not delay a release.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         self.owner = os.getpid()
         self.ended = threading.Event()
         self.abandoned = False
-        """True if no thread or callback waits for a loss."""
+        """True if the lock is no longer needed, so that a loss is not reported."""
         self.kept: "Optional[HeldLock]" = None
         """The lock, if its user may rely on `on_lost` alone. This reference keeps it alive."""
         self.reported: Optional[int] = None
         """The exit code that the last line of the output reports. Only this code proves a release: the
-        code of the exit may come from another program that runs `leasehold`, or be unknown."""
+        process's exit code may be unknown, or come from another program that runs `leasehold`."""
         self.code: Optional[int] = None
-        """The exit code for messages."""
+        """The exit code that messages name."""
         self._reading = threading.Lock()
-        """Held by the thread that reads the output until the program ends."""
+        """Held by the thread that reads the output until the program closes it."""
         with _forking:
             self._input, theirs = socket.socketpair()
             _inputs.add(self._input)
             try:
-                # In a separate session, because Ctrl-C is for this process. The end of this process
-                # closes the input.
+                # A separate session, because only this process should get Ctrl-C. The input closes
+                # when this process exits.
                 self._process = subprocess.Popen(
                     command,
                     stdin=theirs,
@@ -121,7 +122,7 @@ class _Program:
     def is_running(self) -> bool:
         if os.getpid() != self.owner:
             return False
-        # The end of the output closes it.
+        # The reader closes the output when the output ends.
         return self._process.poll() is None and not self.output.closed
 
     def shut_down(self) -> None:
@@ -136,20 +137,20 @@ class _Program:
         self._input.close()
 
     def give_up(self) -> None:
-        """Ends a lock that is no longer needed, without a wait."""
+        """Gives up a lock that is no longer needed, without waiting."""
         self.abandoned = True
         self.kept = None
         self.shut_down()
 
     def watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
-        """Starts the thread that reads the output until the program ends."""
+        """Starts the thread that reads the output until the program closes it."""
         run, arguments = self._watch, (name, on_lost)
         threading.Thread(target=run, args=arguments, name="leasehold-lock", daemon=True).start()
 
     def close(self, name: str, rest: bytes = b"") -> Optional[int]:
-        """Ends a program that holds nothing, and returns its exit code."""
+        """Ends a program that does not hold the lock, and returns its exit code."""
         self.give_up()
-        self._signal(signal.SIGTERM)  # The program may not be `leasehold`.
+        self._signal(signal.SIGTERM)  # The program may be something other than `leasehold`.
         self._finish(name, rest, RELEASE_SECONDS)
         return self.code
 
@@ -169,8 +170,8 @@ class _Program:
 
     def _finish(self, name: str, text: bytes, limit: Optional[float] = None) -> None:
         """Reads the output to its end, unless another thread reads it, and waits for the exit. Kills
-        the program after ``limit`` seconds. Starts no thread, because the limit of threads may be
-        reached."""
+        the program after ``limit`` seconds. Starts no thread, because the thread
+        limit may be reached."""
         end = None if limit is None else time.monotonic() + limit
         if not self._reading.acquire(timeout=-1 if limit is None else limit):
             self._kill()
@@ -191,8 +192,8 @@ class _Program:
             self._reading.release()
 
     def _exit_code(self) -> Optional[int]:
-        """Waits for the exit and returns its code; None if the exit takes too long, or if the code is 0.
-        Python also returns 0 if it ignores SIGCHLD or another part of the program reaps all children."""
+        """Waits for the exit and returns its code; None if the exit takes too long, or if the code is 0:
+        Python also returns 0 if it ignores SIGCHLD or if other code reaps all children."""
         try:
             return self._process.wait(EXIT_SECONDS) or None
         except subprocess.TimeoutExpired:
@@ -254,10 +255,10 @@ class HeldLock:
         self._program = program
         self._released = False
         self._losses: List[bool] = []
-        """For each release: True if the lock was lost before. The first counts, because the program
-        ends after it."""
+        """For each release: True if the lock was lost before. The first release counts, because it
+        ends the program."""
         self._dropped = weakref.finalize(self, _drop, program, name)
-        # The exit of this process closes the input. A forked process has no lock to release.
+        # The input closes when this process exits. A forked process has no lock to release.
         self._dropped.atexit = False
 
     def is_valid(self) -> bool:
@@ -296,11 +297,11 @@ class HeldLock:
             raise LockLost(f"lock {self.name} {why}", self._program.code)
 
     def _end(self) -> None:
-        """Starts the release of the lock and does not wait for it."""
-        self._losses.append(not self.is_valid())  # In one step, because threads may compete.
+        """Starts the release of the lock without waiting for it."""
+        self._losses.append(not self.is_valid())  # A single step, because threads may compete.
         self._released = True
         self._program.give_up()
-        self._dropped.detach()  # Must be the last line, because Ctrl-C may interrupt each line.
+        self._dropped.detach()  # Must come last, because Ctrl-C may interrupt before each line.
 
     def __enter__(self) -> "HeldLock":
         return self
@@ -348,8 +349,8 @@ class Lock:
                 held.check()
                 report(part, fencing_token=held.token)
 
-    The end of the block raises :class:`LockLost` if the lock was lost, unless another exception ends
-    the block. Threads, tasks and generators may share this object: each ``with`` statement releases
+    When the block ends, it raises :class:`LockLost` if the lock was lost, unless another exception
+    ends the block. Threads, tasks and generators may share this object: each ``with`` statement releases
     the lock that it has acquired, in any order. An :class:`contextlib.ExitStack` needs
     ``stack.enter_context(lock.acquire())``.
     """
@@ -379,8 +380,8 @@ class Lock:
             self._command.append("--shared")
         if slots is not None:
             self._command.append(f"--slots={slots}")
-        # The open blocks. The frame of a `with` statement identifies a block: the frame is equal at
-        # the begin and the end of the block, and the blocks of one frame end in the reverse order.
+        # The open blocks. The frame of a `with` statement identifies its block: a block begins and
+        # ends in one frame, and the blocks of one frame end in reverse order.
         self._open: Dict[HeldLock, Optional[FrameType]] = {}
 
     def acquire(self) -> HeldLock:
@@ -464,7 +465,7 @@ class Lock:
             held = self._await(program, self._on_lost is not None)
             self._open[held] = sys._getframe().f_back
             return held
-        except BaseException:  # Python does not enter this block, so it does not call `__exit__`.
+        except BaseException:  # Python does not enter the block, so it does not call `__exit__`.
             program.give_up()
             if held is not None:
                 self._forget(held)
@@ -491,8 +492,8 @@ class Lock:
         self._open.pop(held, None)
 
     def _left(self, frame: Optional[FrameType]) -> HeldLock:
-        """Returns the lock of the block that ends in a frame."""
-        blocks = self._open.copy()  # In one step, because other threads enter and leave blocks.
+        """Returns the lock of the block that ends in this frame."""
+        blocks = self._open.copy()  # A single step, because other threads enter and leave blocks.
         for held, entered in reversed(blocks.items()):
             if frame is not None and entered is frame:
                 return held

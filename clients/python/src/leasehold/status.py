@@ -14,15 +14,15 @@ _SCHEMA = 1
 _NUMBER_MAX = 2**63 - 1
 # A status has at most a few KiB. A longer text is not a status.
 BYTES_MAX = 64 * 1024
-# This system does not show the file. Other errors, such as EMFILE, may be
+# This system has no such file or denies access to it. Other errors, such as EMFILE, may be
 # temporary.
 _UNREADABLE = (FileNotFoundError, PermissionError)
 
 
 class Status:
-    """A status as it was written, with its deadline.
+    """A snapshot of a candidate's status, with its deadline.
 
-    The status is not valid after the deadline, and it can be out of date before. Read it again before
+    The snapshot is invalid after the deadline, and may be out of date before. Read it again before
     each effect.
     """
 
@@ -80,7 +80,7 @@ def _grant(document: Mapping[str, Any], boot_id_required: bool) -> Optional[Tupl
     """Returns the token and the deadline of a leader of this boot, if both are valid."""
     token, deadline = document.get("token"), document.get("valid_until_boottime_ns")
     schema = document.get("schema")
-    # In Python, True is an int and equal to 1.
+    # In Python, True is an int that equals 1.
     if document.get("leader") is not True or type(schema) is not int or schema != _SCHEMA:
         return None
     if type(token) is not int or type(deadline) is not int:
@@ -93,7 +93,7 @@ def _grant(document: Mapping[str, Any], boot_id_required: bool) -> Optional[Tupl
 
 
 def _is_this_boot(document: Mapping[str, Any], boot_id_required: bool) -> bool:
-    """Returns False if the status is of another boot, if the boot is unknown and required, or if the
+    """Returns False if the status is from another boot, if the boot is unknown and required, or if the
     boot could not be read at this instant."""
     if "boot_id" not in document:
         return False
@@ -110,7 +110,7 @@ def _is_this_boot(document: Mapping[str, Any], boot_id_required: bool) -> bool:
 
 
 def _is_this_clock(document: Mapping[str, Any]) -> bool:
-    """Returns False if the deadline is of another time namespace, which has another clock."""
+    """Returns False if the deadline is from another time namespace, whose clock differs."""
     theirs = document.get("time_namespace")
     try:
         ours = os.stat("/proc/self/ns/time").st_ino
