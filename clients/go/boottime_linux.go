@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// boottime is CLOCK_BOOTTIME in nanoseconds. Unlike the clock of package time it continues while
-// the machine is suspended.
+// boottime is CLOCK_BOOTTIME in nanoseconds. Unlike the monotonic clock of package time, it
+// continues while the machine is suspended.
 func boottime() (uint64, bool) {
 	const clockBoottime = 7
 	var now syscall.Timespec

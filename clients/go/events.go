@@ -88,9 +88,9 @@ type Follower struct {
 	changed chan struct{} // Closed and replaced at each change.
 }
 
-// Follow follows the events of the daemon whose http.listen is address, such as "127.0.0.1:9402". It
-// must run on this machine. When ctx is cancelled, the stream ends, and with it the leadership of
-// the follower.
+// Follow follows the events of the daemon whose http.listen is address, such as "127.0.0.1:9402".
+// The daemon must run on this machine. When ctx is cancelled, the stream ends, and with it the
+// leadership of the follower.
 func Follow(ctx context.Context, address string) *Follower {
 	f := &Follower{
 		ctx: ctx,

@@ -78,10 +78,10 @@ func (l Lock) Do(ctx context.Context, work func(context.Context, *HeldLock) erro
 }
 
 // Acquire waits for the lock. The caller must call [HeldLock.Release]. The error is
-// [ErrLockNotAcquired] if another process holds the lock. It is another error if leasehold fails;
-// the messages of leasehold are on standard error. If ctx is cancelled, the wait ends without a
-// lock. A lock that Acquire has already returned stays held until its release, but its context is
-// cancelled.
+// [ErrLockNotAcquired] if another process holds the lock. If leasehold itself fails, the error is
+// another one, and its messages are on standard error. If ctx is cancelled, the wait ends without
+// a lock. A lock that Acquire has already returned stays held until its release, but its context
+// is cancelled.
 func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	if err := causeOf(ctx); err != nil {
 		return nil, err
@@ -112,8 +112,8 @@ func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	}
 }
 
-// causeOf returns the reason why a context is cancelled; nil if it is not. Before Go 1.23,
-// [context.Cause] returns nil for a custom context.
+// causeOf returns the reason why a context was cancelled, or nil. Before Go 1.23, [context.Cause]
+// returns nil for a custom context.
 func causeOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

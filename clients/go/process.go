@@ -92,7 +92,7 @@ func (p *process) read() {
 	close(p.exited)
 }
 
-// hasEnded returns true if the end of the program was noticed.
+// hasEnded returns true once this process has noticed that the program ended.
 func (p *process) hasEnded() bool {
 	select {
 	case <-p.ended:

@@ -1,5 +1,5 @@
-//! Executable specification of the writes, in the types of the rules: the documents that each write
-//! matches, and its changes. The specification makes no decisions and has no state.
+//! Executable specification of the writes, in the types of the rules: which documents each write
+//! matches, and how it changes them. The specification makes no decisions and has no state.
 //!
 //! Only tests use it. The simulators, the models and the unit tests of the rules apply writes by
 //! this specification, so it must agree with MongoDB and the shipped filters and updates: tests

@@ -102,8 +102,8 @@ pub fn grantable(lock: &LockDocument) -> usize {
     }
 }
 
-/// Returns the token after `token` and `seen`, or `None` at the end of the range. Such grants have
-/// no token, and so no authority.
+/// Returns the token after `token` and `seen`, or `None` at the end of the range. A grant without a
+/// token gives no authority.
 fn next_token(token: Token, seen: Token) -> Option<Token> {
     token.max(seen).next()
 }
@@ -372,7 +372,7 @@ fn renew(
     true
 }
 
-/// Records a success at this time of the store. It replaces the last success of the same key.
+/// Records a success, dated by the store's clock, in place of the key's previous success.
 fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
     lock.successes.retain(|success| success.key != *key);
     lock.successes.push(Success {

@@ -12,17 +12,17 @@
 //! - A call's number is written by [`Numbers`]: for an election as an index of first appearance
 //!   within its candidate; for a lock as its rank among the calls that are not answered yet.
 //!
-//! A test checks soundness: it explores without merging, and requires that states with one
-//! canonical form have successors with equal canonical forms.
+//! A test checks soundness: it explores without merging, and requires that the successors of states
+//! with equal canonical forms have equal canonical forms.
 
 use std::hash::{Hash, Hasher};
 
 /// Start of every candidate's clock in nanoseconds, far above any other number.
 pub(crate) const EPOCH: u64 = 1 << 60;
 
-/// Maximum age of an instant that is distinguished, in nanoseconds. No duration that affects a
-/// decision is longer, except the election's window of ten minutes for repeated losses, whose end
-/// no run reaches without another fault.
+/// Age in nanoseconds above which all instants have one form. No duration that affects a decision
+/// is longer, except the election's window of ten minutes for repeated losses, whose end no run
+/// reaches without another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
 /// Canonical form of call numbers and counters.

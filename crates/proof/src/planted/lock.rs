@@ -1,4 +1,5 @@
-//! Planted bugs of the locks. Each breaks one rule, to show that the tests notice it.
+//! Planted bugs of the locks. Each breaks one rule, to prove that a test fails when the rule is
+//! missing.
 //!
 //! `crates/core/src/lock.rs` includes this file as its module `mutation` in builds of
 //! `leasehold-proof`. In every other build `planted!` expands to `false`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::election::BootTime;
 
-/// A clock. It advances in steps of 1000 true nanoseconds.
+/// A clock. The clock advances in steps of 1000 true nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     /// Local nanoseconds per thousand true nanoseconds.

@@ -37,7 +37,7 @@ pub(crate) enum Action {
     Event(usize),
     /// Fault: the event is delayed for any time.
     DelayEvent(usize),
-    /// A delayed event arrives, possibly after later ones.
+    /// A delayed event arrives, possibly after later events.
     LateEvent(usize),
     /// Fault: the process crashes.
     Crash(usize),

@@ -6,7 +6,7 @@ use crate::election::{
 };
 use crate::proof::model::election::store::Store;
 
-/// Violation of an invariant other than two leaders.
+/// A violated invariant, except I1, which needs all candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
     /// A candidate led with a token that was not above all earlier tokens, or led again with an
@@ -103,7 +103,7 @@ impl Monitor {
             | Operation::Read { .. } => return,
         };
         if lease.holder.as_ref().is_some_and(|h| h.claim == mine) {
-            // A late answer to an earlier claim proves nothing about this one.
+            // A late answer about an earlier claim proves nothing about this claim.
             let granted = (lease.token, deadline);
             self.granted = self.granted.max(Some(granted));
         }

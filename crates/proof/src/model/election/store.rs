@@ -30,7 +30,7 @@ impl Store {
         self.primary != self.committed
     }
 
-    /// Returns the stored lease with this revision, if there is one.
+    /// Returns the stored lease with this revision, if any.
     pub(crate) fn with_revision(&self, revision: Revision) -> Option<&Lease> {
         let stored = [&self.committed, &self.primary];
         stored

@@ -39,7 +39,7 @@ pub(crate) enum Action {
     DelayEvent(usize),
     /// Fault: the event arrives now, and possibly once more later.
     DuplicateEvent(usize),
-    /// A delayed event arrives, possibly after later ones.
+    /// A delayed event arrives, possibly after later events.
     LateEvent(usize),
     /// Fault: the change stream ends.
     EndStream(usize),
@@ -55,7 +55,7 @@ pub(crate) enum Action {
     Freeze(usize),
     /// The process runs again.
     Thaw(usize),
-    /// The work under the lock ends. It may take any time.
+    /// The work under the lock ends, after any time.
     Finish(usize),
     /// The contender is asked to give up, and starts no work afterwards.
     GiveUp(usize),

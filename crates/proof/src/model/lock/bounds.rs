@@ -40,7 +40,7 @@ pub(crate) struct Seat {
     pub(crate) non_blocking: bool,
     /// Minimum hold.
     pub(crate) min_hold: MinHold,
-    /// True if work is skipped once it has succeeded.
+    /// True if work must succeed only once and is skipped afterwards.
     pub(crate) once: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Seat {
 pub(crate) enum Kind {
     /// Calls, replies and events are delayed, reordered and lost.
     Delays,
-    /// A write lands twice, an event arrives twice.
+    /// Writes land twice, and events arrive twice.
     Duplicates,
     /// A call is provably never sent.
     Refusals,
@@ -93,7 +93,7 @@ impl Seat {
         }
     }
 
-    /// Returns this seat with work that is skipped once it has succeeded.
+    /// Returns this seat with work that must succeed only once.
     pub(crate) const fn once(self) -> Self {
         Self { once: true, ..self }
     }

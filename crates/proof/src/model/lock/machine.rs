@@ -60,7 +60,7 @@ pub(crate) struct Machine {
     pub(crate) monitor: Monitor,
 }
 
-/// Memory that a process leaves to the next one on its machine.
+/// Memory that a process leaves to its successor on the machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
     pub(crate) token: Token,
@@ -134,7 +134,7 @@ impl Machine {
         BootTime::from_nanos(EPOCH + milliseconds * 1_000_000)
     }
 
-    /// Starts a process with the memory of the previous one.
+    /// Starts a process with the memory of its predecessor.
     pub(crate) fn start(&mut self, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         let Memory {
@@ -159,8 +159,7 @@ impl Machine {
         self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));
     }
 
-    /// Ends the process normally. It leaves its memory to the next process, if another process can
-    /// start.
+    /// Ends the process normally. Its memory passes to its successor, if another process can start.
     pub(crate) fn exit(&mut self, remember: bool) {
         if let Some(contender) = self.contender.as_ref().filter(|_| remember) {
             self.memory = Memory {

@@ -121,7 +121,7 @@ impl Sighting {
 }
 
 impl Monitor {
-    /// Creates the notes about a process that starts with the observations of an earlier one.
+    /// Creates the notes about a process that starts with its predecessor's observations.
     pub(crate) fn remembering(observations: &Observations) -> Self {
         let shown = observations.iter().map(|(claim, observation)| Sighting {
             seen: EntryVersion {

@@ -116,7 +116,7 @@ impl Store {
     }
 }
 
-/// Returns the lock, if there is one.
+/// Returns the lock, if any.
 pub(crate) fn lock_of(found: &FoundLock) -> Option<&LockDocument> {
     match found {
         FoundLock::Lock(lock) => Some(lock),

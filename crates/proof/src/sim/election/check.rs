@@ -50,7 +50,7 @@ impl World {
             } => Some(lease),
             _ => None,
         };
-        // A document that combines two events may never have existed.
+        // The adapter may have combined two events into a document that was never stored.
         if let Some(lease) = shown
             && let Some((token, order)) = self.own.archive.durable.get(&lease.revision)
             && *token == lease.token

@@ -24,7 +24,7 @@ use crate::proof::sim::run::{Ran, Setup, run};
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, with, world};
 
-/// The slowest clock rate, in per mille of the fastest, that is within the ratio of 1.1.
+/// The slowest clock rate within a ratio of 1.1, in per mille of the fastest.
 const ALIKE: u64 = 910;
 /// How long the leader must continue to lead after the bound.
 const STEADY: u64 = 10 * SECOND;
@@ -85,10 +85,10 @@ impl Forked {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damage {
     pub(super) until: u64,
-    /// Excuses processes that do not know the lease duration of this token.
+    /// Excuses processes that do not know the lease duration declared with this token.
     pub(super) token: crate::election::Token,
-    /// Excuses processes that were shown nothing newer than this state, to which the document was
-    /// restored.
+    /// The state to which the document was restored. Excuses processes that have seen no newer
+    /// state.
     pub(super) order: u64,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Leases {
     pub(super) label_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
-    /// The guards that may still cause events.
+    /// Guards that may still cause events.
     pub(super) guarding: Vec<usize>,
     /// Every child that was started in the run.
     pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// Adds a copy of a machine, which is independent from now on.
+    /// Adds a copy of a machine, which then runs independently.
     pub(super) fn clone_machine(&mut self, machine: usize) -> usize {
         self.machines.push(self.machines[machine].clone());
         self.machines.len() - 1

@@ -73,7 +73,7 @@ faults! {
     Transfer,
     /// An operator's request names a token that is not the holder's.
     StaleRequest,
-    /// An operator acts at the moment when an acquisition is being adopted.
+    /// An operator acts just while an acquisition is being adopted.
     Meddling,
     /// SIGUSR1.
     Signal,
@@ -146,7 +146,7 @@ const OTHERS: &[Fault] = &[
     Fault::KilledInTurn,
 ];
 
-/// Faults that affect only candidates that follow hints. They are drawn independently too.
+/// Faults that affect only candidates that follow hints. These faults are drawn independently too.
 const OF_HINTS: &[Fault] = &[
     Fault::Hints,
     Fault::HintLost,

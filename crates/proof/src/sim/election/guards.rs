@@ -2,9 +2,9 @@
 //! `crates/guard/src/client.rs`), the guard, and its child.
 //!
 //! The shipped `DeadlinePolicy` makes the decisions of a guard. The code of
-//! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
-//! the child, decides, and acts. Once the child is gone, the guard releases the claim lock and
-//! exits.
+//! `crates/guard/src/guard.rs` around the policy is modelled: a guard reads everything that has
+//! arrived, checks the child, decides, and acts. Once the child is gone, the guard releases the
+//! claim lock and exits.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -235,7 +235,7 @@ impl Facts {
         self.stay_out = stay_out.filter(|(_, token)| mine || lease.token <= *token);
         let mut sights = self.sights.iter();
         let index = sights.position(|s| s.lease.revision == lease.revision);
-        // Usually this is the newest state, the last one.
+        // Usually this is the newest state, at the end of the queue.
         let before = match index {
             Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
             Some(index) => self.sights.remove(index),

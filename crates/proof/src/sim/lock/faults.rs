@@ -19,7 +19,7 @@ faults! {
     Partition,
     /// A process does not run for a while, often for longer than its lease.
     Freeze,
-    /// A process is killed; another one starts later.
+    /// A process is killed; later another process starts.
     Kill,
     /// Clocks run at different rates, within the ratio.
     Drift,

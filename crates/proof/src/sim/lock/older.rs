@@ -28,8 +28,8 @@ pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     performed
 }
 
-/// Returns an operation with the filter and the update of an older version: a renewal keeps the
-/// token of an entry that has one, and a leave matches by the claim alone.
+/// Returns an operation with the filter and the update of an older version: a renewal keeps an
+/// existing token, and a leave matches by the claim alone.
 fn as_sent(before: &LockDocument, operation: &LockOperation) -> LockOperation {
     let mut operation = operation.clone();
     match &mut operation {

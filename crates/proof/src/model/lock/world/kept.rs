@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Drops the entry of a claim that is given up without work.
+    /// Drops the entry of a claim that was given up before its work began.
     pub(super) fn place_given_up(&mut self, claim: Claim) {
         self.places.retain(|place| place.claim != claim);
     }
