@@ -25,7 +25,6 @@ mod world;
 
 /// A millisecond in true nanoseconds.
 const MS: u64 = 1_000_000;
-/// A second.
 const SECOND: u64 = 1_000 * MS;
 
 fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {

@@ -82,7 +82,6 @@ impl<O: Payload> Calls<O> {
         });
     }
 
-    /// Changes a call.
     pub(crate) fn change(&mut self, number: u64, change: impl FnOnce(&mut Call<O, O::Outcome>)) {
         self.0
             .iter_mut()

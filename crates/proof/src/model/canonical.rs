@@ -82,7 +82,6 @@ impl<'a, H: Hasher> Canonical<'a, H> {
         place(&mut self.ids, id)
     }
 
-    /// Writes `value`.
     pub(crate) fn put(&mut self, value: &impl Hash) {
         value.hash(self);
         self.flush();

@@ -24,7 +24,6 @@ pub(crate) trait Case {
     }
 }
 
-/// Figures of an exploration.
 #[derive(Debug)]
 pub(crate) struct Figures {
     /// Number of states reached, including repetitions.
@@ -37,7 +36,6 @@ pub(crate) struct Figures {
     pub(crate) broken: Option<(&'static str, Vec<String>)>,
     /// Milestones that no run reached.
     pub(crate) missed: Vec<String>,
-    /// True if the exploration is complete.
     pub(crate) complete: bool,
 }
 

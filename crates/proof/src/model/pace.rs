@@ -36,7 +36,6 @@ impl Pace {
         }
     }
 
-    /// Returns the durations.
     pub(crate) fn timings(self) -> Timings {
         let timings = Timings::new(TimingSettings {
             lease_duration: Duration::from_secs(self.lease_seconds),

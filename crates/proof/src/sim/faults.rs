@@ -75,7 +75,6 @@ macro_rules! faults {
 }
 pub(super) use faults;
 
-/// A set of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Faults<F>(u128, PhantomData<F>);
 

@@ -65,7 +65,6 @@ impl<F> Setup<F> {
     }
 }
 
-/// Runs one seed.
 pub(super) fn run<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
     let mut world = P::world(setup);
     let planned = world.plan.iter().map(|planned| planned.at).collect();
@@ -98,7 +97,6 @@ pub(super) fn run<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
 struct Walked<P: Protocol> {
     coverage: Coverage<P::Case>,
     seeds: u64,
-    /// Simulated time.
     simulated: Duration,
     /// CPU time of all threads, because wall-clock time also depends on the machine's other load.
     cpu: Duration,

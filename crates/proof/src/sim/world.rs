@@ -66,7 +66,6 @@ pub(super) trait Protocol: Sized + 'static {
     /// Returns the next true time at which a process acts by itself.
     fn wakes_at(world: &World<Self>) -> Option<u64>;
 
-    /// Applies a planned fault.
     fn inject(world: &mut World<Self>, planned: Planned<Self::Fault>);
 
     /// Makes a process handle everything that is due.
@@ -152,7 +151,6 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Schedules an event.
     pub(super) fn at(&mut self, time: u64, event: impl FnOnce(&mut Self) + 'static) {
         self.at_or(AtPeace::Keep, time, event);
     }

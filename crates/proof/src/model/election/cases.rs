@@ -11,7 +11,6 @@ use crate::proof::model::pace::Pace;
 pub(crate) struct Case {
     /// Description of the exploration.
     pub(crate) name: &'static str,
-    /// Bounds of the exploration.
     pub(crate) bounds: Bounds,
     /// Milestones that some run must reach.
     pub(crate) milestones: &'static [Milestone],

@@ -54,7 +54,6 @@ pub(crate) struct RecoveredState {
     pub(crate) lease_longest: Option<Duration>,
 }
 
-/// Calls of a candidate.
 pub(crate) type Calls = calls::Calls<Operation>;
 pub(crate) type Call = calls::Call<Operation, Outcome>;
 pub(crate) type Place = calls::Place<Outcome>;
@@ -152,7 +151,6 @@ impl Machine {
         self.calls.abandon();
     }
 
-    /// Returns true if the process runs.
     pub(crate) fn runs(&self) -> bool {
         self.election.is_some() && !self.frozen
     }

@@ -30,7 +30,6 @@ pub(crate) enum Milestone {
     Adoption,
     /// An applied write was rolled back.
     RollBack,
-    /// A deadline passed.
     DeadlinePassed,
     /// The store rejected a renewal of a leader.
     RenewalRejected,
@@ -51,7 +50,6 @@ pub(crate) enum Milestone {
 pub(crate) struct Sender<'a> {
     /// Name of the candidate.
     pub(crate) identity: &'a Identity,
-    /// Session of the process.
     pub(crate) session: Session,
     /// Claim of the previous process, proven to have exited when this process started.
     pub(crate) proven_dead: Option<Claim>,
@@ -73,7 +71,6 @@ pub(crate) struct Monitor {
 pub(crate) struct Moment<'a> {
     /// The candidate's clock.
     pub(crate) now: BootTime,
-    /// The store at that instant.
     pub(crate) store: &'a Store,
 }
 

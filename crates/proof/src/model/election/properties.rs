@@ -10,10 +10,8 @@ use crate::proof::model::election::machine::{Call, Machine, Place};
 use crate::proof::model::election::monitor::{Broken, Milestone};
 use crate::proof::model::election::world::World;
 
-/// An exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Exploration {
-    /// Bounds of the exploration.
     pub(crate) bounds: Bounds,
     /// Milestones that some run must reach.
     pub(crate) milestones: Vec<Milestone>,

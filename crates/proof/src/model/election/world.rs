@@ -27,7 +27,6 @@ pub(crate) struct World {
     pub(crate) drawn: u64,
     /// The machines, shared with other states while unchanged.
     pub(crate) machines: Vec<Arc<Machine>>,
-    /// The store.
     pub(crate) store: Store,
     /// Number of faults that may still happen.
     pub(crate) faults_left: u8,

@@ -38,7 +38,6 @@ pub(crate) struct Seat {
     pub(crate) mode: LockMode,
     /// True if the processes do not wait.
     pub(crate) non_blocking: bool,
-    /// Minimum hold.
     pub(crate) min_hold: MinHold,
     /// True if work must succeed only once and is skipped afterwards.
     pub(crate) once: bool,
@@ -57,7 +56,6 @@ pub(crate) enum Kind {
     Rollbacks,
     /// A deposed primary answers a majority read.
     StaleReads,
-    /// Processes are killed.
     Kills,
     /// Processes are paused for a while.
     Freezes,

@@ -13,7 +13,6 @@ use crate::proof::model::lock::properties::Milestone::{self, *};
 pub(crate) struct Case {
     /// Description of the exploration.
     pub(crate) name: &'static str,
-    /// Bounds of the exploration.
     pub(crate) bounds: Bounds,
     /// Milestones that some run must reach.
     pub(crate) milestones: &'static [Milestone],

@@ -13,7 +13,6 @@ use crate::lock::observations::Observations;
 
 /// Collects the canonical form of a state.
 pub(crate) trait Form {
-    /// Writes a value.
     fn put(&mut self, value: &impl Hash);
 
     /// Returns true if the revision is stored or shown anywhere, or carried by a write that may

@@ -18,9 +18,7 @@ use crate::proof::model::lock::monitor::Monitor;
 use crate::proof::model::lock::store::Store;
 use crate::proof::sim::lock::invariants::exclusion::Held;
 
-/// Calls of a contender.
 pub(crate) type Calls = calls::Calls<LockOperation>;
-/// A call of a contender.
 pub(crate) type Call = calls::Call<LockOperation, LockOutcome>;
 /// Progress of a call.
 pub(crate) type Place = calls::Place<LockOutcome>;
@@ -54,7 +52,6 @@ pub(crate) struct Machine {
     pub(crate) memory: Memory,
     /// Calls in flight, including calls of processes that have exited.
     pub(crate) calls: Calls,
-    /// The change stream.
     pub(crate) stream: Stream,
     /// Notes of the observer.
     pub(crate) monitor: Monitor,
@@ -180,7 +177,6 @@ impl Machine {
         self.calls.abandon();
     }
 
-    /// Returns true if the process runs.
     pub(crate) fn runs(&self) -> bool {
         self.contender.is_some() && !self.frozen
     }

@@ -47,10 +47,8 @@ pub(crate) enum Milestone {
     StreamEnded,
 }
 
-/// An exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Exploration {
-    /// Bounds of the exploration.
     pub(crate) bounds: Bounds,
     /// The planted bug, if any.
     pub(crate) planted: Option<Mutation>,

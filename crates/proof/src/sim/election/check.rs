@@ -490,7 +490,6 @@ impl World {
         self.found(found);
     }
 
-    /// Returns the tokens of the current leaders.
     pub(super) fn leaders(&self) -> Vec<Token> {
         let leads = |p: &usize| self.processes[*p].published.at(self.clock(*p)).authority;
         let all = self.live.iter().filter_map(leads);

@@ -105,7 +105,6 @@ impl Stored {
     }
 }
 
-/// Returns the claim of the holder.
 pub(super) fn claim_of(lease: &Lease) -> Option<Claim> {
     lease.holder.as_ref().map(|holder| holder.claim)
 }

@@ -98,7 +98,6 @@ impl Directory {
     }
 }
 
-/// The file thread of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileThread {
     /// The write in progress, if any.
@@ -120,7 +119,6 @@ struct Writing {
     flushes: usize,
 }
 
-/// The result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     /// Nothing to do.

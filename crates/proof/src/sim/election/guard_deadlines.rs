@@ -85,7 +85,6 @@ impl World {
         (waits && !planted!(StartUnbounded)).then(|| guard.ordered_at + STARTED_WITHIN)
     }
 
-    /// Gives up a start for the daemon.
     pub(super) fn give_up_start(&mut self, g: usize) {
         let Guard {
             daemon,

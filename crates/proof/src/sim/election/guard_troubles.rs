@@ -78,7 +78,6 @@ impl World {
         }
     }
 
-    /// Applies a fault to a guard.
     pub(super) fn inject_into_guard(&mut self, fault: Fault, rng: &mut Rng) {
         let all = self.own.guarding.iter().copied();
         let alive: Vec<_> = all.filter(|g| self.own.guards[*g].alive).collect();

@@ -40,7 +40,6 @@ pub(super) struct ClaimFacts {
     pub(super) warned: bool,
     /// True if the process was asked to step down before the claim led.
     pub(super) cancelled: bool,
-    /// True if its release was sent.
     pub(super) released: bool,
     /// The highest token that the process had seen when it made the claim.
     pub(super) known: Token,

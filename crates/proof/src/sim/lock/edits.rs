@@ -6,7 +6,6 @@ use crate::lock::{Entry, FoundLock, LockDocument};
 use crate::proof::sim::MS;
 
 impl World {
-    /// Applies one of the edits.
     pub(super) fn edited(&mut self, chance: u64) {
         match chance & 1 {
             0 => self.remove_holders(),

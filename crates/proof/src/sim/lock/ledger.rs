@@ -54,7 +54,6 @@ pub(super) struct Ledger {
     newest_write: u64,
     /// Joins with an unknown outcome.
     open_joins: BTreeMap<u64, Claim>,
-    /// Revisions of acknowledged joins.
     acknowledged_joins: BTreeSet<Revision>,
     left: Option<(BootTime, bool)>,
     /// True if the outcome of a leave is unknown.
@@ -361,7 +360,6 @@ impl Ledger {
         sent.filter_map(|sent| revision_of(&sent.operation))
     }
 
-    /// Returns the claim of the newest write.
     pub(super) fn newest_claim(&self) -> Option<Claim> {
         self.writes().next_back().map(|(claim, _)| claim)
     }

@@ -30,7 +30,6 @@ pub(super) enum Writer {
     Operator,
 }
 
-/// A majority-committed write.
 pub(super) type Committed = replica_set::Committed<FoundLock, Write>;
 
 impl World {
@@ -246,7 +245,6 @@ impl World {
         self.input(process, LockInput::Hint(Hint::Lost));
     }
 
-    /// Applies a planned fault.
     pub(super) fn inject(&mut self, planned: Planned<Fault>) {
         let Planned { fault, chance, .. } = planned;
         let lasts = |most: u64| (chance >> 16) % most * MS;

@@ -122,7 +122,6 @@ impl World {
         self.found(exclusion::check_twins(&held));
     }
 
-    /// Checks a call that a process sends.
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &LockOperation) {
         let now = self.clock(process);
         let p = &mut self.processes[process];
@@ -235,7 +234,6 @@ impl World {
         }
     }
 
-    /// Records that the work of a process succeeded.
     pub(super) fn work_succeeded(&mut self, process: usize, claim: Claim) {
         self.own.observer.succeeded.insert((claim, process));
     }

@@ -153,7 +153,6 @@ impl World {
         self.input(process, LockInput::Tick);
     }
 
-    /// Kills a process and its work.
     pub(super) fn kill(&mut self, process: usize) {
         self.ends(process, false);
     }

@@ -6,7 +6,6 @@ use super::{Violation, require};
 /// A child that runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorded {
-    /// True if its guard runs.
     pub(crate) guarded: bool,
     /// True if the record of the directory names this child.
     pub(crate) named: bool,

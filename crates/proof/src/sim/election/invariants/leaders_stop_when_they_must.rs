@@ -6,7 +6,6 @@
 
 use super::{Violation, require, with};
 
-/// A turn of a leader.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
     /// True if it leads with the same claim as before the turn.

@@ -7,7 +7,6 @@ use crate::election::Claim;
 /// Maximum ratio of clock rates, as a fraction.
 const RATIO: (u64, u64) = (11, 10);
 
-/// A child that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) process: usize,

@@ -4,7 +4,6 @@
 use super::{Violation, violation};
 use crate::election::{Claim, Token};
 
-/// A child that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Started {
     pub(crate) claim: Claim,

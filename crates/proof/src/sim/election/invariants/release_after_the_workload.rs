@@ -17,7 +17,6 @@ pub(crate) struct Release {
     pub(crate) drained: bool,
     /// True if a child of this process runs.
     pub(crate) child_runs: bool,
-    /// True if HTTP says "leader".
     pub(crate) http_says_leader: bool,
     /// True if a file says "leader" to a reader that checks the deadline.
     pub(crate) file_says_leader: bool,

@@ -71,7 +71,6 @@ pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
 pub(crate) struct Followed {
     /// The token that the follower considers stored.
     pub(crate) known: Option<Token>,
-    /// The stored token.
     pub(crate) stored: Token,
     /// When the token was majority-committed.
     pub(crate) since: Duration,

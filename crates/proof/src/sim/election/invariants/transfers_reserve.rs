@@ -10,7 +10,6 @@ use crate::election::Reservation;
 /// The longest head start that a standby may have.
 const HEAD_START_MAX: Duration = Duration::from_millis(50);
 
-/// A release that is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Release<'a> {
     /// The reservation in the request that ended the leadership.
