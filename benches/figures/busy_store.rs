@@ -1,5 +1,5 @@
-//! The cost of followers to a server that is busy with other work: the server's CPU with followers
-//! and without.
+//! The cost of followers to a server that is busy with other work: the server's CPU time with and
+//! without followers.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::Work;
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Documents inserted into another collection per second.
+/// Documents per second that are inserted into another collection.
 const WRITES: u32 = 1_000;
-/// Documents of one insert. Each document is one entry of the oplog.
+/// Documents per insert. Each document is one entry of the oplog.
 const BATCH: u32 = 10;
 const FOLLOWERS: u32 = 10;
 const SETTLE: Duration = Duration::from_secs(10);
-/// Maximum CPU time of the server per second for a follower of hints.
+/// Maximum CPU time of the server per second and follower of hints.
 const OF_HINTS_MAX: f64 = 0.001;
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
@@ -86,7 +86,7 @@ async fn spent(set: &ReplicaSet) -> f64 {
     (Work::of(pid).cpu - before) / seconds(began_ns, boottime_ns())
 }
 
-/// Writes to another collection, at a steady pace.
+/// Writes to another collection at a steady rate.
 fn write(client: Client) -> JoinHandle<()> {
     tokio::spawn(async move {
         let orders = client.database("shop").collection::<Document>("orders");

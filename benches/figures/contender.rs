@@ -1,5 +1,5 @@
 //! The protocol of the lock alone: a contender whose client is already connected. `locks.rs`
-//! measures the lock with the start of a program.
+//! measures locks including the start of a program.
 
 use leasehold::clock;
 use leasehold::election::{Identity, ResourceName, Timings, Token};
@@ -80,7 +80,7 @@ impl Warm {
                     }
                 }
             }
-            // The first contender of all finds no document and retries soon.
+            // The very first contender finds no document and retries soon.
             tokio::task::yield_now().await;
         }
     }

@@ -1,5 +1,5 @@
-//! The floor of a handoff on a set: two majority writes one after the other in a connected client,
-//! and the change event of the second in another client. No election on this set can be faster.
+//! The floor of a handoff on a set: two consecutive majority writes in one connected client, and
+//! the change event of the second write in another client. No election on this set can be faster.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Floor {
         let document = collection(set).await;
         let id = Bson::from(mongodb::bson::Uuid::new());
         let created = document.insert_one(doc! { "_id": "floor", "revision": id, "number": 0_i64 });
-        // The document exists already on a set whose floor was measured before.
+        // If this set's floor was measured before, the document already exists.
         let _ = created.await;
         let matching = doc! { "$match": { "documentKey._id": "floor" } };
         let events = collection(set).await.watch().pipeline([matching]).await;
@@ -83,7 +83,7 @@ async fn collection(set: &ReplicaSet) -> Collection<Document> {
     client.database("leasehold").collection("floor")
 }
 
-/// Changes the document by a majority write.
+/// Changes the document with a majority write.
 ///
 /// # Panics
 /// If the write fails.
@@ -97,7 +97,7 @@ pub(crate) async fn write(document: &Collection<Document>, number: i64) {
     written.expect("the set answers");
 }
 
-/// Waits for the event of a write; returns the instant of its arrival.
+/// Waits for the event of a write; returns when the event arrived.
 pub(crate) async fn seen(
     events: &mut ChangeStream<ChangeStreamEvent<Document>>,
     number: i64,

@@ -1,5 +1,5 @@
 //! The cost of a frozen primary at MongoDB's default election settings: time from its SIGSTOP to
-//! the next acknowledged renewal, for two driver heartbeats.
+//! the next acknowledged renewal, for two heartbeat intervals of the driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,8 +24,8 @@ const SETTLE: Duration = Duration::from_secs(15);
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let set = setup.set_of(ReplicaSet::builder().default_election()).await;
     let mut rows = freezes(&setup, &set, "default election settings").await;
-    // The new primary first tries to catch up with all other members, and waits for the frozen one
-    // until a heartbeat to that member times out, after 10 s by default.
+    // A new primary first tries to catch up with all other members, and waits for the frozen member
+    // until a heartbeat to it times out, after 10 s by default.
     limit_catch_up(&set).await;
     rows.extend(freezes(&setup, &set, "catchUpTimeoutMillis 2000").await);
     rows
@@ -35,8 +35,8 @@ async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
     let mut waited = vec![Vec::new(); HEARTBEATS.len()];
     let mut lost = vec![0.0; HEARTBEATS.len()];
     for round in 0..setup.count(3, 1) {
-        // Each round uses new daemons, because a daemon that has lost its leadership by deadline
-        // twice within ten minutes waits for others.
+        // Each round uses new daemons, because a daemon that loses its leadership by deadline twice
+        // within ten minutes lets other candidates go first.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), HEARTBEATS.len() * LEASES_PER_HEARTBEAT);
         let mut observer = Observer::start(&paths);
@@ -66,7 +66,7 @@ struct Freeze {
     lost: bool,
 }
 
-/// Freezes the primary until all leaders have renewed.
+/// Freezes the primary until every leader has renewed.
 async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -> Vec<Freeze> {
     let before: Vec<_> = daemons.iter().map(Daemon::status).collect();
     let primary = set.primary().await;
@@ -97,7 +97,7 @@ async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -
 async fn leaders(setup: &Setup, set: &ReplicaSet, name: &str, paths: &[PathBuf]) -> Vec<Daemon> {
     join_all(paths.iter().enumerate().map(async |(index, path)| {
         let heartbeat = HEARTBEATS[index / LEASES_PER_HEARTBEAT];
-        // Spread the starts over the renew_interval.
+        // Spreads the starts over the renew_interval.
         tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
         let daemon = setup
             .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())

@@ -25,9 +25,9 @@ const FLOOR: &str = "the floor: two majority writes and a change event, in conne
 pub(crate) struct Handoffs {
     /// Duration of each handoff, in seconds.
     pub(crate) durations: Vec<f64>,
-    /// Acquisitions in each handoff that were rejected because another candidate was first.
+    /// Acquisitions in each handoff that were rejected because another candidate came first.
     pub(crate) rejected: Vec<f64>,
-    /// The floor, measured before each handoff.
+    /// The floor before each handoff.
     pub(crate) floor: Vec<f64>,
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
     StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
 }
 
-/// Waits for a standby. A binary of an earlier version, which can be measured too, may have no
-/// standbys.
+/// Waits for a standby. A binary of an earlier version, which this benchmark also measures, may
+/// have no standbys.
 pub(crate) async fn standby(stored: &StoredLease) {
     let end = boottime_ns() + nanos(STANDBY_MAX);
     while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {
@@ -88,7 +88,7 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> H
     rounds_on(setup, &setup.set().await, contenders, rounds).await
 }
 
-/// Same as [`rounds`], on a set that may have other work.
+/// Like [`rounds`], on a set that may have other work.
 pub(crate) async fn rounds_on(
     setup: &Setup,
     set: &ReplicaSet,
@@ -142,7 +142,7 @@ pub(crate) async fn rounds_on(
             })
             .await;
         series.durations.push(seconds(sent_ns, seen.at_ns));
-        // Rejections after the handoff count too.
+        // Rejections after the handoff also count.
         tokio::time::sleep(SETTLE).await;
         let lost = rejected(others()).await - rejected_before;
         series.rejected.push(lost);

@@ -1,4 +1,4 @@
-//! The renewals and the memory of a leader, with and without hostile clients of its HTTP server.
+//! The renewals and memory of a leader, with and without hostile clients of its HTTP server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Renewals are frequent, so that a window contains many.
+/// Renewals are frequent, so that a window contains many of them.
 const TIMINGS: DaemonTimings = DaemonTimings {
     renew_interval: Duration::from_millis(100),
     ..DaemonTimings::DEMO
@@ -53,7 +53,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let window = setup.pause(WINDOW);
     let mut windows = [const { Vec::new() }; CONDITIONS.len()];
     let mut peaks = [const { Vec::new() }; CONDITIONS.len()];
-    // The cases run in turn, so that a change of the machine's speed affects all of them.
+    // The cases alternate, so that a change of the machine's speed affects all of them.
     for _ in 0..setup.count(3, 1) {
         for (index, (_, attack)) in CONDITIONS.iter().enumerate() {
             forget_peak(daemon.pid());
@@ -94,8 +94,7 @@ fn start(daemon: &Daemon, attack: Attack) -> Hostile {
     started.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Returns the renewals in a trace: the instants at which they were sent, and the times to the
-/// answers in seconds.
+/// Returns the renewals in a trace: when each was sent, and how many seconds later it was answered.
 fn renewals(trace: &Path) -> Vec<(u64, f64)> {
     let text = fs::read_to_string(trace).expect("a trace");
     let lines = text
@@ -114,7 +113,7 @@ fn renewals(trace: &Path) -> Vec<(u64, f64)> {
         }
         if let Some(at) = line["answered"]["at"].as_u64() {
             let call = line["answered"]["call"].to_string();
-            // An answer after a timeout is not counted again.
+            // Does not count an answer that follows a timeout.
             if let Some(sent) = sent.remove(&call).filter(|_| asked.contains(&call)) {
                 renewals.push((sent, seconds(sent, at)));
             }
@@ -127,7 +126,7 @@ fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the process runs");
 }
 
-/// Returns the highest resident memory since [`forget_peak`], in bytes.
+/// Returns the peak resident memory since [`forget_peak`], in bytes.
 fn peak(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

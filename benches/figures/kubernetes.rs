@@ -1,5 +1,4 @@
-//! The cost of the label, and the delay between a change of the leader and the change of the label
-//! and of the Service.
+//! The cost of the label, and how long the label and the Service take to follow a change of leader.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,10 +22,10 @@ const LEASE: &str = "orders";
 const LABEL: &str = "leasehold.dev/orders";
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time for the work that follows a change of leader.
+/// Time for daemons and API server to finish the work after a change of leader.
 const SETTLE: Duration = Duration::from_millis(500);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
-/// Two rounds of the label's periodic repair.
+/// Covers two rounds of the label's periodic repair.
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
@@ -38,8 +37,8 @@ struct Stage {
     places: Vec<Place>,
 }
 
-/// States shown by the API server, as they arrive: the instant, and the leaders shown.
-type ClaimHint = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
+/// States that the API server shows, as they arrive: the time, and the leaders.
+type LeadersShown = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
 
 impl Stage {
     async fn new(setup: &Setup, pods: usize) -> Self {
@@ -74,7 +73,7 @@ impl Stage {
     }
 
     /// Returns the pods whose label says leader, after each change of a pod.
-    fn labels(&self) -> ClaimHint {
+    fn labels(&self) -> LeadersShown {
         let pods: Api<Pod> = self.kubernetes.objects(&self.namespace);
         let mut labels = BTreeMap::new();
         watch_leaders(pods, move |pod: &Pod| {
@@ -91,17 +90,17 @@ impl Stage {
     }
 
     /// Returns the pods that the Service routes to, after each change of its slice.
-    fn endpoints(&self) -> ClaimHint {
+    fn endpoints(&self) -> LeadersShown {
         let slices: Api<EndpointSlice> = self.kubernetes.objects(&self.namespace);
         watch_leaders(slices, routed_to)
     }
 }
 
-/// Watches all objects of a kind.
+/// Watches all objects of one kind.
 fn watch_leaders<K>(
     api: Api<K>,
     mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static,
-) -> ClaimHint
+) -> LeadersShown
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
@@ -109,7 +108,7 @@ where
     tokio::spawn(async move {
         loop {
             let events = api.watch(&WatchParams::default(), "0").await;
-            // The stage has ended, and with it the API server.
+            // The stage has ended, and the API server with it.
             let Ok(events) = events else { return };
             let mut events = std::pin::pin!(events);
             while let Some(Ok(event)) = events.next().await {
@@ -125,8 +124,8 @@ where
     receiver
 }
 
-/// Waits until this pod is shown as the only leader; returns the instant.
-async fn only(told: &mut ClaimHint, name: &str) -> u64 {
+/// Waits until only this pod is shown as leader; returns when.
+async fn only(told: &mut LeadersShown, name: &str) -> u64 {
     let waited = tokio::time::timeout(LEADS_MAX, async {
         loop {
             match told.recv().await {
@@ -154,7 +153,7 @@ async fn leader(daemons: &[Daemon], except: Option<usize>) -> (usize, u64) {
     }
 }
 
-/// Three pods: handoffs, then a steady state.
+/// Three pods: first handoffs, then a steady state.
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup, 3).await;
     let mut daemons = stage.start(&setup);
@@ -197,7 +196,7 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Returns the memory of a single daemon with Kubernetes on, some time after its start.
+/// Returns the memory of a single daemon with Kubernetes enabled, some time after its start.
 pub(crate) async fn memory_of_one(setup: &Setup) -> Memory {
     let stage = Stage::new(setup, 1).await;
     let daemons = stage.start(setup);

@@ -1,8 +1,8 @@
-//! The daemons under measurement, and their start.
+//! Starts the daemons under measurement.
 //!
-//! A measurement of the start needs the instant at which the program is executed. The testbed's
-//! stages take some milliseconds before that instant. The benchmark program is therefore its own
-//! stage: it sets PDEATHSIG, prints the time, and executes the measured program.
+//! To measure a start, the program's execution time must be known. The testbed's stages take some
+//! milliseconds before they execute it. The benchmark program is therefore its own stage: it sets
+//! PDEATHSIG, prints the time, and executes the measured program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ use leasehold_testbed::{
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// The first argument of a stage.
+/// First argument that makes this program a stage.
 pub(crate) const STAGE: &str = "--stage-of";
 
 /// Long enough for fifty daemons that start simultaneously on two cores.
@@ -29,11 +29,11 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The binary to measure, the number of samples, and the storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// The binary; by default the one of this build.
+    /// The binary; by default the binary of this build.
     pub(crate) binary: PathBuf,
     /// True for fewer samples.
     pub(crate) quick: bool,
-    /// The storage of the stores' data.
+    /// The storage for the stores' data.
     pub(crate) storage: Storage,
 }
 
@@ -86,10 +86,10 @@ pub(crate) fn directories(parent: &Path, count: usize) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Waits until a daemon's change stream is open, which means that it is in steady state.
+/// Waits until a daemon's change stream is open, so that the daemon is in steady state.
 ///
 /// # Panics
-/// If the daemon does not get there within [`READY_MAX`].
+/// If the daemon takes longer than [`READY_MAX`].
 pub(crate) async fn watching(daemon: &Daemon) {
     let end = boottime_ns() + nanos(READY_MAX);
     loop {
@@ -121,7 +121,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns the command, with this program as the stage before it.
+    /// Returns the command with this program as its stage.
     fn staged(&self) -> Command {
         let this = std::env::current_exe().expect("the path of this program can be read");
         let mut command = Command::new(this);
@@ -139,8 +139,8 @@ impl Line {
     }
 }
 
-/// A program that was executed at a known instant; killed on drop. Must be started on the main
-/// thread, because the child ends with the thread that started it.
+/// A program whose execution time is known; killed on drop. Must be started on the main thread,
+/// because the child exits with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,
@@ -172,7 +172,7 @@ impl Executed {
         })
     }
 
-    /// Executes a command line, and waits until the stage has printed the time.
+    /// Executes a command line, and waits until its stage has printed the time.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -200,7 +200,7 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Executes a command line; also returns each line that it prints, with the instant.
+    /// Executes a command line; also returns each line that it prints, with the time.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -216,7 +216,7 @@ impl Executed {
         std::thread::Builder::new()
             .name("printed".to_owned())
             .spawn(move || {
-                // Ends with the program, or with the reader.
+                // Ends when the program or the reader ends.
                 let _ = lines.try_for_each(|line| sender.send((boottime_ns(), line)));
             })
             .expect("a thread can be started");
@@ -231,11 +231,11 @@ impl Executed {
     /// Sends SIGTERM.
     pub(crate) fn term(&self) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        // The process was not waited for, so its id was not reused.
+        // The process has not been reaped, so no other process has its id.
         let _ = kill_process(pid.expect("a process id"), Signal::TERM);
     }
 
-    /// Waits for the exit; returns its instant. The exit must be successful.
+    /// Waits for the exit; returns when the program exited. The exit must be successful.
     ///
     /// # Panics
     /// If the exit status is not 0.
@@ -273,14 +273,14 @@ impl Drop for Executed {
     }
 }
 
-/// The stage: `--stage-of PARENT PROGRAM ARG…`. Returns only on failure.
+/// The stage: `--stage-of PARENT PROGRAM ARG…`. Returns only if it fails.
 pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next();
     let Some(program) = arguments.next() else {
         return ExitCode::from(64);
     };
-    // The signal never arrives if the parent exited before this call, so the parent is compared
-    // below.
+    // If the parent exited before this call, the signal never comes; hence the comparison of the
+    // parent below.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     let now = getppid().map(|pid| OsString::from(pid.to_string()));
     if bound.is_err() || now != parent {
@@ -298,7 +298,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("durations here are minutes at most")
 }
 
-/// Returns the time from one instant to another in seconds; negative if the other is earlier.
+/// Returns the seconds from one instant to another; negative if the other is earlier.
 pub(crate) fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     let difference = i128::from(to_ns) - i128::from(from_ns);
     #[allow(clippy::cast_precision_loss)] // Far below 2^53 ns between two instants of a run.

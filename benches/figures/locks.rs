@@ -1,9 +1,9 @@
-//! Locks around a command: the delay until the command runs, the delay until the next one runs, and
-//! the shares of twenty contenders.
+//! Locks around a command: how long until the command runs, how long until the next command runs,
+//! and the shares of twenty contenders.
 //!
-//! Each locking program is a command line that ends with the command to run, so that all are
-//! measured in the same way. Each figure that says "exec" includes the start of the programs. The
-//! command is this benchmark program, which records its begin and end.
+//! The command line of each locking program ends with the command to run, so that the method is
+//! equal for all. A figure that says "exec" includes the start of the programs. The command is this
+//! benchmark program, which records its begin and end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,20 +26,20 @@ use crate::peers::{BY_HAND, LEASEHOLD, LOCK};
 use crate::profile;
 use crate::report::{Bound, Row, Statistic, Unit};
 
-/// The first argument of the command under a lock.
+/// First argument of the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
-/// The lock TTL of etcdctl by default, and of the hand-made lock. `leasehold lock` also runs with
+/// Lock TTL: etcdctl's default, also used for the hand-made lock. `leasehold lock` also runs with
 /// its own default.
 const LIFE: Duration = Duration::from_secs(10);
-/// Long enough that no contender gives up.
+/// So long that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
 /// Longer than a contender takes to join the queue.
 const HOLD: Duration = Duration::from_millis(400);
 /// Time for the store to remove the sessions and cursors of the previous round.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
-/// Application names of the locking programs in the records of MongoDB's profiler.
+/// Application names of the locking programs in MongoDB's profile.
 const BY_HAND_APP: &str = "by-hand";
 const LEASEHOLD_APP: &str = "leasehold-lock";
 /// The commands that change a document.
@@ -67,14 +67,14 @@ pub(crate) const FIGURES: [&str; 8] = [
     COMMANDS_TO_WRITE,
 ];
 
-/// A way to run a command under a lock.
+/// A program that runs a command under a lock.
 struct Means<'a> {
     system: &'static str,
     /// Builds the command line for a lock, an owner and a command.
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
-    /// The application name known to MongoDB, if the commands of this program are counted.
+    /// The application name in MongoDB, if this program's commands are counted.
     app_name: Option<&'static str>,
-    /// True if leasehold's targets apply to it.
+    /// True if leasehold's targets apply to this program.
     ours: bool,
 }
 
@@ -89,7 +89,7 @@ impl Means<'_> {
 /// Both stores, with three members each.
 struct Stage {
     set: ReplicaSet,
-    /// The reason if it is not available.
+    /// The reason why the program is unavailable.
     etcdctl: Result<Etcdctl, String>,
     leasehold: PathBuf,
     scratch: Scratch,
@@ -207,7 +207,7 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     };
     let by_hand = row(BY_HAND, &warm(&stage, count).await, &[]);
     let contender = Warm::new(stage.set.uri(), "warm-contender");
-    // The first round creates the connection and the document.
+    // The first round also creates the connection and the document.
     contender.round().await;
     let mut series = Vec::new();
     for _ in 0..count {
@@ -219,7 +219,7 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Measures the hand-made lock without the start of a program.
+/// Measures the hand-made lock without starting a program.
 async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     let mut lock = FindAndModify(Terms {
         collection: stage.set.client().database("leasehold").collection("locks"),
@@ -238,7 +238,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// Handover to a contender that is already waiting when the lock is freed.
+/// Handover to a contender that already waits when the lock is freed.
 pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 15);
@@ -266,7 +266,7 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     stage.each("lock_handover", measure).await
 }
 
-/// Twenty concurrent contenders, each of which acquires repeatedly.
+/// Twenty concurrent contenders that each acquire repeatedly.
 pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 10);
@@ -279,8 +279,7 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         }
         let aggregations = profile::aggregations(&client).await;
         let counts = RefCell::new([0_usize; CONTENDERS]);
-        // The acquisitions of each contender at the instant when the first had finished all of its
-        // own.
+        // The acquisitions of each contender at the time when the first contender finished its own.
         let at_first = Cell::new(None);
         let began_ns = boottime_ns();
         join_all((0..CONTENDERS).map(async |index| {
@@ -315,7 +314,7 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
         Row::new("lock_contended", what, Unit::Count, &[value], &[]).of(system)
     };
     let (most, fewest) = (shares.iter().max(), shares.iter().min());
-    // A contender without an acquisition counts as a contender with one, so that there is a ratio.
+    // A contender without an acquisition counts as if it had one, so that there is a ratio.
     let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f.max(&1)));
     vec![
         row(RATE, count(total) / took),
@@ -323,8 +322,8 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
     ]
 }
 
-/// Returns the commands per acquisition. A getMore is not counted: it waits for a change stream,
-/// and the number of getMores depends on the waiting time.
+/// Returns the commands per acquisition. A getMore does not count: it waits for a change stream, so
+/// the number of getMores depends on the waiting time.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)
@@ -337,7 +336,7 @@ fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f6
     let bounds = means.bounds(Statistic::Max, 3.1);
     let all = row(COMMANDS.into(), all, &bounds);
     let writes = kinds.iter().filter(|(kind, _)| WRITES.contains(&&***kind));
-    // Not `sum`, which returns -0 for an empty series.
+    // `sum` would return -0 for an empty series.
     let writes = writes.fold(0.0, |sum, (_, each)| sum + each);
     let writes = row(COMMANDS_TO_WRITE.into(), writes, &[]);
     let parts = kinds
@@ -354,7 +353,7 @@ fn this() -> PathBuf {
     std::env::current_exe().expect("the path of this program can be read")
 }
 
-/// Returns the command under a lock, which holds it for the given time.
+/// Returns the command that runs under a lock for the given time.
 pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());
@@ -382,10 +381,10 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// Returns the begin and end of each command.
+/// Returns when each command began and ended.
 ///
 /// # Panics
-/// If a command began before the previous one had ended, which violates exclusion.
+/// If a command began before the previous command ended, which violates exclusion.
 pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();

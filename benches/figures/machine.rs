@@ -1,4 +1,4 @@
-//! The machine and the settings of a measurement, which a reader needs to compare figures.
+//! The machine and the settings of a measurement, for readers who compare figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,7 +74,7 @@ pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
         let (device, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
         parent.starts_with(place).then_some((place, device, kind))
     });
-    // The innermost of nested mounts counts, and the last of several mounts at one path.
+    // Of nested mounts the innermost counts, and of several mounts at one path the last.
     let mount = mounts.max_by_key(|(place, ..)| place.len());
     let (_, device, kind) = mount.unwrap_or(("", "unknown", "unknown"));
     let flush = Unit::Time.show(flush(&scratch.path().join("flushed")));

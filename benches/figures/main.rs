@@ -1,13 +1,13 @@
-//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary: speed
-//! and cost only, because the tests cover correctness.
+//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary: only
+//! speed and cost, because the tests cover correctness.
 //!
-//! `cargo bench --bench figures -- --help` lists the options. The name `peers` stands for all figures
-//! that begin with `peers_`: the comparison with other electors and locks.
+//! `cargo bench --bench figures -- --help` lists the options. The name `peers` stands for all
+//! figures whose names begin with `peers_`: the comparison with other electors and locks.
 //!
 //! A figure that cannot be measured is reported and does not affect the others. All child processes
-//! end when this process ends, also when it is killed.
+//! end when this process ends, even if it is killed.
 
-// The fixtures panic with the reason of a failure. A panic fails the whole figure.
+// The fixtures panic with the reason for a failure. A panic fails the whole figure.
 #![allow(clippy::expect_used)]
 
 mod busy_store;
@@ -240,7 +240,8 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    // Single-threaded, because child processes end with the thread that started them: see `launch`.
+    // Single-threaded, because child processes exit with the thread that started them: see
+    // `launch`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -302,7 +303,7 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
                 rows = measured => rows,
                 () = stopped(&mut signals) => return Err(Stopped),
             };
-            // The panic message has shown the reason.
+            // The panic message has already shown the reason.
             let rows = rows.unwrap_or_else(|_| vec![Row::failed(figure.names[0])]);
             for mut row in rows.into_iter().filter(|row| options.selects(row.figure)) {
                 row.disk = disk.name;
@@ -330,8 +331,8 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
     Ok(failed)
 }
 
-/// Returns the results without rows. Checks the disks and the output file first, and builds the
-/// programs of the comparison, so that no build runs during a measurement.
+/// Returns the results, without rows yet. Checks the disks and the output file first, and builds
+/// the programs of the comparison, so that no build runs during a measurement.
 async fn header(options: &Options) -> Result<Results, String> {
     let load = machine::load();
     let mut disks = BTreeMap::new();
@@ -362,7 +363,7 @@ async fn stopped(signals: &mut Signals) {
 
 /// Prints a result on standard output.
 fn print(text: &str) {
-    // A reader that closed the pipe does not need the rest.
+    // If a reader closes the pipe, it does not need the rest.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 

@@ -1,7 +1,7 @@
-//! Observes each status file when it is renamed into place, with little CPU.
+//! Observes each status file as it is renamed into place, with little CPU time.
 //!
-//! Inotify wakes a thread when a file is renamed into place. A loop that polls the files would take
-//! a core from the daemons under measurement. The delay of the thread is measured by [`own_cost`].
+//! Inotify wakes a thread when a file is renamed into place. A loop that polls the files would use
+//! up a core that the daemons under measurement need. [`own_cost`] measures the thread's delay.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::launch::seconds;
 
 const FILE: &str = "status.json";
-/// Maximum time until the thread notices that it is no longer needed.
+/// Maximum time before the thread notices that it is no longer needed.
 const STOP_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns the deadline, if the file says leader with a deadline ahead.
+    /// Returns the deadline, if the file says leader and the deadline is ahead.
     pub(crate) fn leads_until_ns(&self) -> Option<u64> {
         let until = self.status["valid_until_boottime_ns"].as_u64();
         until.filter(|until| self.status["leader"] == true && *until > self.at_ns)
@@ -121,7 +121,7 @@ impl Observer {
             .unwrap_or_else(|_| panic!("not within {deadline:?}: {what}"))
     }
 
-    /// Discards everything seen so far.
+    /// Discards all statuses seen so far.
     pub(crate) fn forget(&mut self) {
         while self.raw.try_recv().is_ok() {}
     }
@@ -148,7 +148,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // The clock is read before the files, because the change is known at this instant.
+        // The clock is read before the files, because the change is known from this time on.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)
@@ -160,7 +160,7 @@ fn observe(
             {
                 return;
             }
-            // An event that is read later may be newer than this instant.
+            // An event that is read later may be newer than this time.
             if events.is_buffer_empty() {
                 at_ns = boottime_ns();
             }
@@ -168,8 +168,8 @@ fn observe(
     }
 }
 
-/// Measures the time from a rename to the observer's wakeup, in seconds. This delay is part of
-/// every figure that ends with a status file.
+/// Measures the time from a rename to the observer's wakeup, in seconds. The delay is part of every
+/// figure that ends with a status file.
 pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
     let scratch = Scratch::new();
     let directories = crate::launch::directories(scratch.path(), 1);

@@ -1,5 +1,5 @@
-//! The operators' commands: a requested step-down next to a handoff by SIGTERM, and the cost of a
-//! live view of many leases, on a terminal and for many browsers.
+//! The operators' commands: a requested step-down compared with a handoff by SIGTERM, and the cost
+//! of a live view of many leases, on a terminal and for many browsers.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -23,17 +23,17 @@ use crate::usage::{Memory, Work};
 const LEADS_MAX: Duration = Duration::from_secs(60);
 /// Time for the other daemons to write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Leases of the live view. Each is renewed at the default renew_interval.
+/// Leases of the live view. Each lease is renewed at the default renew_interval.
 const LEASES: usize = 1_000;
 const RENEWAL: Duration = Duration::from_secs(3);
 const NAME_OF_WATCH: &str = "live-view";
-/// Browsers of the page, fewer than the server accepts.
+/// Browsers of the page; the server accepts more.
 const BROWSERS: usize = 50;
-/// Timeout of a browser's first state.
+/// Time within which a browser must get its first state.
 const LISTED_MAX: Duration = Duration::from_secs(60);
 
 /// Time from a request to the next leader, as the command reports it, and its ratio to a handoff by
-/// SIGTERM on a set of the same kind, in the same run.
+/// SIGTERM on a set of this kind in this run.
 pub(crate) async fn step_down(setup: Setup) -> Vec<Row> {
     let count = setup.count(100, 20);
     let handoffs = handoff::rounds(&setup, 3, count).await.durations;
@@ -95,7 +95,7 @@ async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// The load of `leases --watch` on the store, and its own cost, while a thousand leases are renewed.
+/// The load of `leases --watch` on the store, and its own cost, while a thousand leases renew.
 pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let primary = set.primary().await;
@@ -140,14 +140,14 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// The memory of `web` while a thousand leases are renewed: without browsers, and with plain HTTP
-/// clients that have received the whole collection and continue to read its events.
+/// The memory of `web` while a thousand leases renew: without browsers, and with plain HTTP clients
+/// that have received the whole collection and keep reading its events.
 pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     create(&set).await;
     let (serving, address) = serve(&setup.binary, &set.uri()).await;
     let pid = serving.id().expect("it runs");
-    // The first browser proves that the collection has been read.
+    // When the first browser has its state, the server has read the collection.
     let (listed, mut lists) = mpsc::channel(BROWSERS);
     let mut browsers = vec![tokio::spawn(browse(address.clone(), listed.clone()))];
     received(&mut lists).await;
@@ -207,7 +207,7 @@ async fn received(lists: &mut mpsc::Receiver<()>) {
     list.expect("a browser gets the collection").expect("sent");
 }
 
-/// Reads the events until the server ends, and reports once it has the whole collection.
+/// Reads the events until the server ends, and reports when it has the whole collection.
 async fn browse(address: String, listed: mpsc::Sender<()>) {
     let mut stream = TcpStream::connect(&address).await.expect("connected");
     let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
@@ -256,7 +256,7 @@ async fn create(set: &ReplicaSet) {
     leases(set).insert_many(documents).await.expect("inserted");
 }
 
-/// Renews all leases every [`RENEWAL`] for the given time, at an even pace.
+/// Renews all leases every [`RENEWAL`] for the given time, evenly spread.
 async fn renew(set: &ReplicaSet, time: Duration) {
     let collection = leases(set);
     let mut due = tokio::time::interval(RENEWAL / u32::try_from(LEASES).expect("few leases"));

@@ -29,7 +29,7 @@ const DISKS: [Disk; 2] = [
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) setup: Setup,
-    /// Each figure is measured on each of these.
+    /// Each figure is measured on each of these disks.
     pub(crate) disks: Vec<Disk>,
     selected: Vec<String>,
     pub(crate) output: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(crate) enum Order {
 
 impl Options {
     /// Returns true if the figure with this name is to be measured. The comparison is measured only
-    /// on request, because it takes long and needs a Go toolchain.
+    /// on request, because it is slow and needs a Go toolchain.
     pub(crate) fn selects(&self, name: &str) -> bool {
         let named = |selected: &String| {
             selected == name || (selected == "peers" && name.starts_with(PEERS))
@@ -96,7 +96,8 @@ pub(crate) fn help(known: &[&str]) -> String {
 
 /// Parses a command line.
 ///
-/// # Errors If the command line has a mistake; names the remedy.
+/// # Errors
+/// If the command line has a mistake; the error names the remedy.
 pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Order, String> {
     let mut options = Options {
         setup: Setup::default(),

@@ -1,10 +1,10 @@
 //! Two faults that caused two simultaneous leaders in other electors: the leader's own connection
 //! stalls, and the leader is frozen.
 //!
-//! The old leader counts as leading until the deadline in its file, or until its file shows the end
-//! of the leadership, and at each instant at which its /leader answers 200. The new leader counts
-//! as leading from the instant before it sends its acquisition, which is earlier than its own view.
-//! The measured margin is therefore a lower bound.
+//! The old leader counts as leading until the deadline in its file, or until its file shows that
+//! the leadership ended, and whenever its /leader answers 200. The new leader counts as leading
+//! from just before it sends its acquisition, which is earlier than the new leader itself assumes.
+//! Therefore the measured margin is a lower bound.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::report::{Bound, Row, Statistic, Unit};
 const TIMINGS: DaemonTimings = DaemonTimings::KUBERNETES;
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const FAULT: Duration = Duration::from_secs(40);
-/// The old leader is observed for this long after the fault. The old leader of client-go still led
+/// How long the old leader is observed after the fault. With client-go, the old leader still led
 /// for 10 s.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const HTTP_POLL: Duration = Duration::from_millis(50);
-/// Delay between the faults of two leases.
+/// Delay between the faults on two leases.
 const STAGGER: Duration = Duration::from_millis(173);
 const LEASES: usize = 10;
 
@@ -67,7 +67,7 @@ async fn repeat(setup: &Setup, fault: Fault) -> Vec<f64> {
     margins
 }
 
-/// Two daemons that contend for a lease, and the proxy of the leading one.
+/// Two daemons that contend for a lease, and the leader's proxy.
 struct Pair {
     old: Daemon,
     _new: Daemon,
@@ -144,11 +144,11 @@ async fn inject(pair: &Pair, fault: Fault) {
     }
 }
 
-/// Returns the last instant at which the old leader's /leader showed leadership with the old token.
+/// Returns when the old leader's /leader last showed leadership with the old token.
 async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     let mut last_ns = 0;
     while boottime_ns() < end_ns {
-        // A missing answer does not say that the daemon leads.
+        // A missing answer does not count as leading.
         if let Ok((200, body)) = pair.old.http("/leader").await {
             let answer: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
             if answer["token"] == pair.token {
@@ -170,7 +170,7 @@ async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said
         let (said, old_token) = (&mut said[lease], tokens[lease]);
         match (is_old, seen.leads_until_ns()) {
             (true, Some(until)) if seen.token() == Some(old_token) => said.old_until_ns = until,
-            // A file that ends the leadership before the deadline counts.
+            // A file that ends the leadership before the deadline also counts.
             (true, _) => said.old_until_ns = said.old_until_ns.min(seen.at_ns),
             (false, Some(until)) => {
                 let sent = until - nanos(TIMINGS.renew_deadline);

@@ -1,15 +1,15 @@
-//! The commands that a primary received, as recorded by the server's profiler.
+//! The commands that a primary received, according to the server's profiler.
 
 use std::collections::BTreeMap;
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Document, doc};
 
-/// The databases whose commands are recorded. The server does not record the hello of the driver's
-/// monitors.
+/// Databases whose commands are recorded. The server does not record the hello commands of the
+/// driver's monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
-/// Turns the record of all commands on or off. Clears it before it is turned on.
+/// Turns the record of all commands on or off. Clears the record before it is turned on.
 pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     let client = direct(set, primary).await;
     for name in DATABASES {
@@ -20,7 +20,7 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
                 .collection::<Document>("system.profile")
                 .drop()
                 .await;
-            // Room for the commands of some minutes; the default is 1 MB.
+            // Space for the commands of some minutes; the default is 1 MB.
             let create = doc! { "create": "system.profile", "capped": true, "size": 64 << 20 };
             let made = database.run_command(create).await;
             made.unwrap_or_else(|error| panic!("make the profile of {name}: {error}"));
@@ -30,8 +30,7 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     }
 }
 
-/// Returns the number of commands, by name, that were received from clients with this application
-/// name.
+/// Returns how many commands of each name were received from clients with this application name.
 pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for name in DATABASES {
@@ -57,9 +56,9 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
     counts
 }
 
-/// Returns the number of aggregations that a member has begun for any client. The profiler does not
-/// show the aggregation that opens a change stream, because it belongs to the database of the
-/// oplog. The server's counter includes it.
+/// Returns how many aggregations a member has begun for any client. The profiler does not show the
+/// aggregation that opens a change stream, because it belongs to the database of the oplog. The
+/// server's counter includes it.
 pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     let admin = client.database("admin");
     let status = admin.run_command(doc! { "serverStatus": 1 }).await;

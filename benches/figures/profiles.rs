@@ -1,6 +1,6 @@
 //! The profiles of `lease.profile`: takeover after a crash of the leader, and leaderships lost when
 //! the store's primary is killed. The store of each profile has the longest elections that the
-//! profile allows.
+//! profile tolerates.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const SPREAD: Duration = Duration::from_millis(317);
 /// Time for the killed member to return as a secondary, and for the drivers to notice.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// A profile, with its durations and the `electionTimeoutMillis` of its store.
+/// A profile with its durations, and the `electionTimeoutMillis` of its store.
 struct Profile {
     name: &'static str,
     timings: DaemonTimings,
@@ -54,8 +54,7 @@ const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Prof
     }
 }
 
-/// Measures all profiles at the same time, each on a separate store. Most of the time is spent
-/// waiting.
+/// Measures all profiles at once, each on a separate store. The measurement mostly waits.
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let measured = PROFILES.each_ref().map(|profile| of(&setup, profile));
     join_all(measured).await.concat()
@@ -83,8 +82,8 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
     let (mut waited, mut lost) = (Vec::new(), 0.0);
     let kills = setup.count(20, 1);
     for round in 0..kills {
-        // Each round uses new daemons, because a daemon that has lost its leadership by deadline
-        // twice within ten minutes waits for others.
+        // Each round uses new daemons, because a daemon that loses its leadership by deadline twice
+        // within ten minutes lets other candidates go first.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), LEASES);
         let mut observer = Observer::start(&paths);
@@ -107,7 +106,7 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
     [renewed, lost]
 }
 
-/// Kills the primary, and starts it again when all leaders have renewed. Returns for each leader
+/// Kills the primary, and starts it again once every leader has renewed. Returns for each leader
 /// the time until its next renewal, and true if its leadership was lost.
 pub(crate) async fn kill(
     set: &ReplicaSet,
@@ -144,7 +143,7 @@ async fn leaders(
     paths: &[PathBuf],
 ) -> Vec<Daemon> {
     join_all(paths.iter().enumerate().map(async |(index, path)| {
-        // Spread the starts over the renew_interval.
+        // Spreads the starts over the renew_interval.
         tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
         let daemon = setup
             .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())

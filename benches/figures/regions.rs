@@ -1,10 +1,9 @@
 //! One leader across regions: three regions, each with a member of the set and a candidate, with a
 //! round-trip time between them.
 //!
-//! Each round-trip time is measured by a separate process in separate namespaces. All processes run
-//! at the same time, because most of the time is spent waiting. The delay applies between a daemon
-//! and the members of other regions, and among members. Member 0, in region 0, is preferred as the
-//! primary.
+//! For each round-trip time, a separate process measures in its own namespaces. All processes run
+//! at once, because they mostly wait. The delay applies between a daemon and the members of other
+//! regions, and between members. Member 0, in region 0, is preferred as the primary.
 
 mod world;
 
@@ -29,7 +28,7 @@ use crate::usage::Work;
 use crate::{profiles, takeover};
 use world::{Floors, REGIONS, World};
 
-/// The first argument of a process that measures one round-trip time.
+/// First argument of a process that measures one round-trip time.
 pub(crate) const INSIDE: &str = "--regions-inside";
 
 const FIGURE: &str = "regions";
@@ -41,19 +40,19 @@ const EXIT_MAX: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(15);
 /// Time for the other daemons to write their files, so that rounds do not overlap.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// Delay between the starts of two daemons, so that their renewals do not fall together.
+/// Delay between the starts of two daemons, so that their renewals do not coincide.
 const STAGGER: Duration = Duration::from_millis(137);
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 
-/// The samples of a row, as the process inside writes them.
+/// The samples of a row, as the inner process writes them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Series {
     what: String,
     unit: Unit,
     samples: Vec<f64>,
-    /// Target of the median.
+    /// Target for the median.
     p50_max: Option<f64>,
-    /// Target of the smallest.
+    /// Target for the smallest value.
     min: Option<f64>,
 }
 
@@ -90,7 +89,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
 
 /// Runs this program again in new namespaces, which end with the new process.
 async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
-    // The process inside mounts its own file system over the directories in memory.
+    // The inner process mounts its own file system over the directories in memory.
     let scratch = Scratch::on(Storage::Disk).expect("a directory can be made");
     let (output, log) = (scratch.path().join("output"), scratch.path().join("log"));
     let this = std::env::current_exe().expect("the path of this program can be read");
@@ -121,7 +120,7 @@ async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
     series.iter().map(|series| series.row(millis)).collect()
 }
 
-/// The process inside: `--regions-inside MILLIS SIZE STORAGE BINARY OUTPUT`.
+/// The inner process: `--regions-inside MILLIS SIZE STORAGE BINARY OUTPUT`.
 pub(crate) fn carry_out(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.collect();
     let [millis, size, storage, binary, output] = arguments.as_slice() else {
@@ -232,7 +231,7 @@ async fn trio(setup: &Setup, world: &World, floors: &mut Floors) -> Vec<Series> 
         ratios.push(took / floor);
     }
     for (name, took, floor) in directions {
-        // The standby decides the direction, so a short series may lack a direction.
+        // The standby determines the direction, so a short series may lack one direction.
         if took.is_empty() {
             continue;
         }
@@ -271,7 +270,8 @@ async fn cpu(setup: &Setup, daemons: &[Daemon]) -> Vec<Series> {
     ]
 }
 
-/// Crashes the holders of several leases. The daemon that takes over is always in another region.
+/// Crashes the holders of several leases. The daemon that takes over is always in another region
+/// than the holder.
 async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     let count = setup.count(9, 3);
     let scratch = Scratch::new();

@@ -6,7 +6,7 @@ use crate::results::{Measured, PEERS, Values};
 
 pub(crate) use crate::results::Unit;
 
-/// The value of a series that a target applies to.
+/// The statistic of a series that a target applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistic {
     Median,
@@ -15,7 +15,7 @@ pub(crate) enum Statistic {
     Max,
 }
 
-/// One condition of a target.
+/// One condition in a target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
     AtMost(Statistic, f64),
@@ -27,7 +27,7 @@ pub(crate) enum Bound {
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
     pub(crate) what: String,
-    /// The measured system, if the figure has several systems.
+    /// The measured system, if the figure compares several systems.
     pub(crate) system: Option<&'static str>,
     /// The name of the disk; set when the figure is complete.
     pub(crate) disk: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates the row of a series, which is only reported if it has no bounds.
+    /// Creates the row of a series; without bounds, the series is only reported.
     pub(crate) fn new(
         figure: &'static str,
         what: impl Into<String>,
@@ -135,7 +135,7 @@ impl Row {
         }
     }
 
-    /// Returns the description, with the system if there is one.
+    /// Returns the description, with the system if the figure has one.
     fn name(&self) -> String {
         let disk = match self.disk {
             "" | "ram" => String::new(),
@@ -197,13 +197,13 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Returns the rows in the form of the file.
+    /// Returns the rows in the format of the file.
     pub(crate) fn measured(&self) -> Vec<Measured> {
         self.rows.iter().map(Row::measured).collect()
     }
 
     /// Returns the table of all figures without a comparison, formatted for a Markdown code block;
-    /// `None` if there are none.
+    /// `None` if the table is empty.
     pub(crate) fn render(&self) -> Option<String> {
         let headings = ["figure", "what"].into_iter().chain(SUMMARY_HEADINGS);
         let mut table = Table::new(headings.chain(["target", "verdict"]));

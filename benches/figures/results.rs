@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const PEERS: &str = "peers_";
 /// The version of the format.
 pub(crate) const SCHEMA: u32 = 1;
-/// The system that the ratios apply to.
+/// The system whose values the ratios refer to.
 pub(crate) const OURS: &str = "leasehold";
 
 /// The unit of a value.
@@ -60,7 +60,7 @@ pub(crate) struct Measured {
     pub(crate) target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verdict: Option<String>,
-    /// The reason why it was not measured.
+    /// The reason why the figure was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) skipped: Option<String>,
 }
@@ -91,7 +91,7 @@ impl Unit {
             Self::Bytes if value < 1e5 => format!("{:.1} kB", value / 1e3),
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            // Shares and counts of commands are small numbers, and their targets have a decimal.
+            // Shares and counts of commands are small numbers, and their targets have decimals.
             Self::Count if value < 10.0 => format!("{value:.2}"),
             Self::Count => format!("{value:.1}"),
         }
@@ -101,7 +101,8 @@ impl Unit {
 impl Results {
     /// Reads the file.
     ///
-    /// # Errors If the file cannot be read or has another format; names the file.
+    /// # Errors
+    /// If the file cannot be read or has another format; the error names the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| error.to_string());
         let results = text.and_then(|text| {
@@ -113,7 +114,8 @@ impl Results {
 
     /// Writes the file.
     ///
-    /// # Errors If the file cannot be written; names the file.
+    /// # Errors
+    /// If the file cannot be written; the error names the file.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).expect("text and numbers are JSON");
         let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -171,7 +173,7 @@ impl Results {
 }
 
 impl Measured {
-    /// Returns the row of a table, in which the figure is named `what`.
+    /// Returns the row of a table, with `what` as the name of the figure.
     fn cells(&self, what: &str) -> String {
         let (p50, p99, n) = match (&self.values, &self.skipped) {
             (Some(values), _) => {

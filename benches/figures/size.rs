@@ -5,7 +5,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let metadata = std::fs::metadata(&setup.binary).expect("the binary exists");
-    #[allow(clippy::cast_precision_loss)] // A file of some megabytes.
+    #[allow(clippy::cast_precision_loss)] //
     let bytes = metadata.len() as f64;
     vec![Row::new(
         "size",

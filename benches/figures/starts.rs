@@ -1,4 +1,4 @@
-//! The duration of a start: the first one, and one after a crash.
+//! The duration of a start: a first start, and a start after a crash.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     )]
 }
 
-/// Time from the execution after a SIGKILL to leading again, with the same directory.
+/// Time from the execution after a SIGKILL until the daemon leads again, with the same directory.
 pub(crate) async fn restart(setup: Setup) -> Vec<Row> {
     let place = Place::new(&setup).await;
     let paths = directories(&place.sub(0), 1);

@@ -13,7 +13,7 @@ use crate::usage::{Memory, Work};
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(30);
 /// Renewals in a minute at the default renew_interval of 3 s, plus one, because the minute may
-/// begin at any phase.
+/// begin just before a renewal.
 const WRITES_MAX: f64 = 21.0;
 
 /// Three daemons of one lease.
@@ -106,8 +106,8 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
     rows
 }
 
-/// Returns the rate of commands that each daemon of `trio` sent to the primary, identified by its
-/// application name. A kind of command that no daemon sends also has a row.
+/// Returns the rate of commands that each daemon of `trio` sent to the primary; its application
+/// name identifies a daemon. A kind of command that no daemon sends also has a row.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
     let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();
@@ -124,7 +124,7 @@ async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64)
         let mut row = |what: &str, bound: Option<f64>, matches: &dyn Fn(&str) -> bool| {
             let of = |counts: &BTreeMap<String, f64>| -> f64 {
                 let matching = counts.iter().filter(|(command, _)| matches(command));
-                // Not `sum`, which returns -0 for an empty series.
+                // `sum` would return -0 for an empty series.
                 matching.fold(0.0, |sum, (_, count)| sum + count)
             };
             let series: Vec<_> = members.iter().map(|counts| of(counts) / minutes).collect();

@@ -1,5 +1,5 @@
-//! A supervised command: the delay until the next one runs after SIGTERM to the leader, the delay
-//! after an acquisition, and the memory of the guard.
+//! A supervised command: the delay until the next command runs after SIGTERM to the leader, the
+//! delay after an acquisition, and the guard's memory.
 //!
 //! The command is this benchmark program, which records its begin and end, exits immediately on
 //! SIGTERM, and holds a file lock while it exists.
@@ -21,7 +21,7 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, children_of, guard_of};
 
-/// The first argument of the supervised command.
+/// First argument of the supervised command.
 pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
@@ -31,16 +31,16 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// Time after which a guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
-/// The default value, which the daemons here use.
+/// The default value, which these daemons use.
 const RENEW_DEADLINE: Duration = Duration::from_secs(18);
 
 /// The record of one command.
 #[derive(Debug, Default)]
 struct Life {
     began_ns: u64,
-    /// True if no other process held the file lock.
+    /// True if no other process held the file lock at the begin.
     alone: bool,
-    /// Instant right before the exit.
+    /// Time right before the exit.
     ended_ns: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// The memory of each guard, in addition to the memory of its daemon.
+/// The memory of each guard, in addition to its daemon's memory.
 pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let scratch = Scratch::new();
@@ -202,7 +202,7 @@ fn work(journal: &Path) -> [String; 3] {
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = PathBuf::from(arguments.next().expect("a journal"));
-    // The kernel releases this lock when the process no longer exists, which may be later than the
+    // The kernel releases this lock only once the process no longer exists, which may be after the
     // recorded end.
     let there = File::create(journal.with_extension("there")).expect("a file can be made");
     let alone = there.try_lock().is_ok();
@@ -249,7 +249,7 @@ fn lives(journal: &Path) -> Vec<Life> {
     lives
 }
 
-/// Returns the number of commands that began while the previous one still existed.
+/// Returns the number of commands that began while the previous command still existed.
 fn beside(lives: &[Life]) -> f64 {
     let over = |life: &Life, next: &Life| life.ended_ns.is_some_and(|at| at <= next.began_ns);
     let pairs = lives.windows(2);

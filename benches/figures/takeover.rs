@@ -12,12 +12,13 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time after which a file shows the last acknowledged renewal. A file is written within
+/// Time within which a file shows the last acknowledged renewal. The daemon writes the file within
 /// milliseconds.
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
-/// Delay between the starts, and between the crashes, of two leases, so that the samples are independent.
+/// Delay between the starts, and between the crashes, of two leases, so that the samples are
+/// independent.
 const STAGGER: Duration = Duration::from_millis(137);
-/// Majority writes that are measured while a crashed leader's lease expires.
+/// Number of majority writes measured while a crashed leader's lease expires.
 const WRITES: usize = 20;
 
 /// Measured values of a series of takeovers.
@@ -52,8 +53,8 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Crashes the holders of `count` leases on one set; a pair contends for each, with flags that set
-/// these durations.
+/// Crashes the holders of `count` leases on one set; two daemons contend for each, with flags that
+/// set these durations.
 pub(crate) async fn crashes(
     setup: &Setup,
     timings: DaemonTimings,
@@ -64,7 +65,7 @@ pub(crate) async fn crashes(
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 2 * count);
     let mut observer = Observer::start(&paths);
-    // Started one after the other, so that the renewals of the leases do not all fall together.
+    // The daemons start one after another, so that the renewals of the leases do not coincide.
     let pairs = join_all((0..count).map(async |index| {
         tokio::time::sleep(STAGGER * u32::try_from(index).expect("few leases")).await;
         let start = |place: usize| {
@@ -108,7 +109,7 @@ pub(crate) async fn crashes(
     }
 }
 
-/// Crashes the leader of one lease repeatedly. The number of daemons is `contenders`.
+/// Crashes the leader of one lease repeatedly. `contenders` is the number of daemons.
 pub(crate) async fn crashes_among(
     setup: &Setup,
     timings: DaemonTimings,
@@ -157,7 +158,7 @@ pub(crate) async fn crashes_among(
     Takeovers { durations, writes }
 }
 
-/// Kills a holder between two renewals; returns the instant at which it sent the last one.
+/// Kills a holder between two renewals; returns when the holder sent the last renewal.
 pub(crate) async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     let before = holder.status()["valid_until_boottime_ns"].clone();
     let renewed =

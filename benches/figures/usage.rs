@@ -7,11 +7,11 @@ use std::fs;
 pub(crate) struct Memory {
     /// Resident memory in bytes, including the pages of the program's file.
     pub(crate) rss: f64,
-    /// Resident memory without a file (anonymous), in bytes.
+    /// Resident anonymous memory, which no file backs, in bytes.
     pub(crate) rss_anon: f64,
     /// Proportional set size: shared pages are divided among the processes that share them.
     pub(crate) pss: f64,
-    /// Memory that no other process maps, clean or dirty: freed when the process exits.
+    /// Memory that no other process maps, clean or dirty, which is freed when the process exits.
     pub(crate) private: f64,
     /// The number of threads.
     pub(crate) threads: f64,
@@ -61,15 +61,15 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
 pub(crate) struct Work {
     /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// Number of times that a thread went to sleep. The number of wakeups is equal.
+    /// Number of times that a thread went to sleep. This is also the number of wakeups.
     pub(crate) wakeups: f64,
-    /// Number of context switches, voluntary or not.
+    /// Number of context switches, voluntary or involuntary.
     pub(crate) switches: f64,
 }
 
 impl Work {
     /// Reads the usage of the process `pid`, summed over its threads. Uses the scheduler's
-    /// nanoseconds, because utime and stime count whole ticks of 10 ms.
+    /// nanoseconds, because utime and stime count only whole ticks of 10 ms.
     pub(crate) fn of(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
         let mut work = Self {
@@ -95,7 +95,7 @@ impl Work {
 /// Counts whole ticks of 10 ms.
 pub(crate) fn cpu_of_all(pid: u32) -> f64 {
     let stat = read(&format!("/proc/{pid}/stat"));
-    // The name, in parentheses, may contain blanks.
+    // The name, in parentheses, may contain spaces.
     let (_, fields) = stat.rsplit_once(") ").expect("a name");
     let ticks = fields.split(' ').skip(11).take(2).map(|ticks| {
         let ticks = ticks.parse::<f64>();

@@ -1,7 +1,7 @@
 //! Followers on a busy store: 1,000 writes a second to a collection of another application.
 //!
-//! The set has one member, because the replication of this load occupies two cores. On a larger
-//! set, all change streams are also on the primary.
+//! The set has one member, because replicating this load would occupy two cores. On a larger set,
+//! too, all change streams are on the primary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,17 +73,17 @@ const SERIES: [Series; 4] = [
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(30);
-/// The number is small enough that two cores suffice for followers that each foreign write wakes.
+/// So few that two cores suffice although each foreign write wakes each follower.
 const FEW: u32 = 5;
-/// The number is large enough to measure the sum if each follower costs less than [`LIGHT`].
+/// So many that their sum is measurable even if each follower costs less than [`LIGHT`].
 const MANY: u32 = 40;
-/// CPU time of the server per second for a follower, in seconds.
+/// CPU time of the server per second and follower, in seconds.
 const LIGHT: f64 = 0.010;
 const WRITERS: u32 = 10;
 /// The interval between two writes of one writer.
 const INTERVAL: Duration = Duration::from_millis(10);
 const RATE: f64 = 1_000.0;
-/// The minimum share of the intended rate. Below it, the machine is too slow or too busy for a
+/// Minimum share of the intended rate. Below this share, the machine is too slow or too busy for a
 /// result.
 const RATE_MIN: f64 = 0.9;
 /// The size of a written document in bytes.
@@ -106,7 +106,7 @@ impl Foreign {
         for _ in 0..WRITERS {
             let (documents, written) = (documents.clone(), Arc::clone(&written));
             writers.spawn(async move {
-                // A missed tick is repeated immediately, so that the mean rate is as intended.
+                // A missed tick is made up for immediately, so that the mean rate is as intended.
                 let mut due = tokio::time::interval(INTERVAL);
                 loop {
                     due.tick().await;
@@ -151,7 +151,7 @@ fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
 async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) {
     let set = setup.set_of(ReplicaSet::builder().members(1)).await;
     if series.hints {
-        // As docs/mongodb.md says.
+        // As docs/mongodb.md recommends.
         let database = set.client().database("leasehold");
         let capped = database.create_collection("leases.hints").capped(true);
         let created = capped.size(32_768).await;
@@ -175,7 +175,7 @@ struct Window {
 }
 
 impl Window {
-    /// Measures when the server has come to rest.
+    /// Measures once the server has come to rest.
     async fn new(setup: &Setup, set: &ReplicaSet, foreign: Option<&Foreign>) -> Self {
         tokio::time::sleep(setup.pause(SETTLE)).await;
         let written = || foreign.map_or(0.0, Foreign::written);
@@ -185,8 +185,8 @@ impl Window {
         Self { cpu, rate }
     }
 
-    /// Returns the CPU time at the intended rate. A machine that is slightly too slow has fewer
-    /// writes in some windows.
+    /// Returns the CPU time, scaled to the intended rate. On a machine that is slightly too slow,
+    /// some windows have fewer writes.
     fn at_rate(&self) -> f64 {
         match self.rate {
             0.0 => self.cpu,

@@ -27,11 +27,11 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(30);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// Polls for an answer between two signals.
+/// Number of polls for an answer between two signals.
 const ASK_AGAIN: u64 = 50;
 /// Time between two handoffs.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Extra time before each handoff or crash, below the retry period of 2 s, so that the instants are
+/// Extra time before each handoff or crash, below the retry period of 2 s, so that the events are
 /// independent of the followers' polls.
 const PHASE: Duration = Duration::from_millis(311);
 const RETRY: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ pub(crate) struct Electors {
     scratch: Scratch,
 }
 
-/// Builds the program if it is not in the cache, and returns its path.
+/// Builds the program unless it is in the cache, and returns its path.
 ///
 /// # Errors
 /// If it cannot be built, with the reason.
@@ -61,7 +61,7 @@ pub(crate) async fn program() -> Result<PathBuf, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     match output.status.success() {
         true => Ok(PathBuf::from(text.trim())),
-        // The output is not part of a report, because it may name module servers.
+        // The report omits the output, because the output may name module servers.
         false => Err("fetch-go-program elector failed".to_owned()),
     }
 }
@@ -103,8 +103,8 @@ impl Electors {
             .stderr(self.scratch.path().join(format!("log-{index}")))
             .start();
         let process = process.unwrap_or_else(|failure| panic!("{failure}"));
-        // The program registers its signal handler some time after its start. Before that, SIGUSR1
-        // would kill it.
+        // The program registers its signal handler only some time after its start. An earlier
+        // SIGUSR1 would kill it.
         let handles = || handles_usr1(process.pid());
         let end = boottime_ns() + nanos(STATUS_MAX);
         while !handles() {
@@ -117,7 +117,7 @@ impl Electors {
         process
     }
 
-    /// Returns the number of requests that an elector has sent so far.
+    /// Returns how many requests an elector has sent so far.
     pub(crate) async fn requests(&self, process: &Process, index: usize) -> f64 {
         let answers = |status: &Value| status["answers"].as_u64().unwrap_or(0);
         let before = answers(&self.status(index));
@@ -137,7 +137,7 @@ impl Electors {
         unreachable!("the loop does not end")
     }
 
-    /// Returns the content of an elector's file; null if it has written none.
+    /// Returns the content of an elector's file; null if there is none yet.
     fn status(&self, index: usize) -> Value {
         let path = self.directories[index].join("status.json");
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -161,8 +161,8 @@ impl Electors {
         electors
     }
 
-    /// Returns the instant, on CLOCK_BOOTTIME, at which the holder of a lease sent the last renewal
-    /// that succeeded. Both clocks are clocks of this machine.
+    /// Returns the time on CLOCK_BOOTTIME at which the holder of a lease sent its last successful
+    /// renewal. Both clocks belong to this machine.
     async fn renewed(&self, lease: &str) -> u64 {
         let leases: Api<Lease> = self.kubernetes.objects(&self.namespace);
         let lease = leases.get(lease).await.expect("the API server answers");
@@ -184,14 +184,14 @@ fn handles_usr1(pid: u32) -> bool {
     caught.is_some_and(|mask| mask & (1 << bit) != 0)
 }
 
-/// Waits until an elector reports that it leads; returns its index and the instant.
+/// Waits until an elector reports that it leads; returns its index and the time.
 async fn leads(observer: &mut Observer, mut of: impl FnMut(usize) -> bool) -> (usize, u64) {
     let found = |seen: &crate::observer::Seen| of(seen.index) && seen.leads_until_ns().is_some();
     let seen = observer.find("an elector leads", LEADS_MAX, found).await;
     (seen.index, seen.at_ns)
 }
 
-/// Returns a time between two events, different in each round.
+/// Returns a time between two events that differs in each round.
 fn pause(round: usize) -> Duration {
     let round = u32::try_from(round).expect("few rounds");
     let extra = u64::try_from((PHASE * round).as_millis()).expect("a short time");
@@ -222,7 +222,7 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// SIGKILL to the leaders of several leases; a pair contends for each.
+/// SIGKILL to the leaders of several leases; two electors contend for each lease.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let count = setup.count(15, 4);
     let electors = Electors::new(setup, 2 * count).await?;

@@ -19,12 +19,12 @@ use crate::report::{Row, Unit};
 const ELECTED_MAX: Duration = Duration::from_secs(120);
 /// Time between two handoffs.
 const SETTLE: Duration = Duration::from_millis(250);
-/// The time to live of an election's session; etcdctl has no option for it.
+/// Time to live of an election's session; etcdctl has no option for it.
 const ELECT_LIFE: Duration = Duration::from_secs(60);
-/// The time to live of a lock's session in the comparison of takeovers: the lease duration of the
-/// other systems.
+/// Time to live of a lock's session in the comparison of takeovers: the lease duration of the other
+/// systems.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// The command of a killed holder runs for less than this.
+/// The command of a killed holder runs for less time than this.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -47,7 +47,8 @@ impl Etcdctl {
     /// # Errors
     /// If one of the programs is not available, with the reason.
     pub(crate) async fn start(setup: &Setup) -> Result<Self, String> {
-        // Only this part of the output is reported, because the rest may name module servers.
+        // The report contains only this part of the output, because the rest may name module
+        // servers.
         let own = |failure: leasehold_testbed::Failure| {
             let text = failure.to_string();
             let mut lines = text.lines().filter(|line| line.starts_with("fetch-"));
@@ -87,7 +88,7 @@ impl Etcdctl {
         }
     }
 
-    /// Waits until this number of candidates has joined an election.
+    /// Waits until this many candidates have joined an election.
     async fn joined(&self, election: &str, count: usize) {
         let end = boottime_ns() + nanos(ELECTED_MAX);
         let arguments = ["get", election, "--prefix", "--keys-only"].map(str::to_owned);
@@ -106,7 +107,7 @@ impl Etcdctl {
         }
     }
 
-    /// Starts three candidates; the first leads.
+    /// Starts three candidates, the first of which leads.
     async fn three(&self, election: &str) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for index in 0..3 {
@@ -124,7 +125,7 @@ impl Candidate {
         self.process.pid()
     }
 
-    /// Waits until this candidate is elected; returns the instant.
+    /// Waits until this candidate is elected; returns when.
     async fn elected(&mut self) -> u64 {
         let printed = tokio::time::timeout(ELECTED_MAX, async {
             loop {
@@ -159,15 +160,15 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// Starts three candidates and returns them with their process ids, the leader's first.
+/// Starts three candidates; returns them with their process ids, the leader first.
 pub(crate) async fn resting(etcdctl: &Etcdctl) -> (Vec<Candidate>, Vec<u32>) {
     let candidates = etcdctl.three("rest").await;
     let pids = candidates.iter().map(Candidate::pid).collect();
     (candidates, pids)
 }
 
-/// SIGKILL to the holder right after the acquisition, which is also its last renewal → another one
-/// holds the election or the lock.
+/// SIGKILL to the holder right after its acquisition, which is also its last renewal → another
+/// candidate holds the election or the lock.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let count = setup.count(10, 4);
@@ -182,7 +183,7 @@ pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec
     }));
     let scratch = Scratch::new();
     let held = join_all((0..count).map(async |index| {
-        // The name of an election would put the lock into the queue of that election.
+        // With the name of an election, the lock would join the queue of that election.
         let lock = format!("held-{index}");
         let journal = scratch.path().join(&lock);
         let line = etcdctl.lock(&lock, LOCK_LIFE, locks::act(&journal, HOLD));

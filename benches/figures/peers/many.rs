@@ -1,5 +1,5 @@
-//! The load of many daemons on the store, as a curve: followers of one lease, and leases of three
-//! daemons each.
+//! The load that many daemons put on the store, as a curve: followers of one lease, and leases with
+//! three daemons each.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::usage::cpu_of_all;
 
 const FIGURE: &str = "peers_many";
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time after the start until the daemons are at rest: a standby is registered.
+/// Time after the start until the daemons are at rest, with a standby registered.
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
 /// Daemons that start at the same time.
 const BATCH: usize = 10;
 
-/// The source of changes that followers of many leases follow, and the names of the rows with ten
-/// and with a hundred leases. A load that grows in proportion to the leases is ten times as high
-/// with a hundred.
+/// How followers of many leases learn of changes, and the names of the rows with ten and with a
+/// hundred leases. A load that grows in proportion to the leases is ten times as high with a
+/// hundred leases as with ten.
 pub(crate) struct Series {
     name: &'static str,
     flag: &'static str,
@@ -107,7 +107,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
     rows
 }
 
-/// An increasing number of leases. Three daemons contend for each.
+/// An increasing number of leases. Three daemons contend for each lease.
 async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     let set = setup.set().await;
     let mut daemons = Vec::new();
@@ -125,7 +125,7 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     rows
 }
 
-/// Starts daemons, each given by its lease and identity.
+/// Starts one daemon for each lease and identity.
 async fn start(
     setup: &Setup,
     set: &ReplicaSet,
@@ -149,7 +149,7 @@ async fn at_rest(setup: &Setup, set: &ReplicaSet) -> Load {
     during(set, setup.pause(WINDOW)).await
 }
 
-/// Returns the load on all members within this time.
+/// Returns the load on all members during this time.
 pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
     let began_ns = boottime_ns();
     let before = used(set).await;

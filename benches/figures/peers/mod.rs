@@ -1,7 +1,7 @@
-//! The comparison with others (`peers`): leasehold, client-go's leader election on a Kubernetes API
-//! server, etcdctl, a hand-made lock, and the floor that the replica set allows. All are measured
-//! in turn in one run, on the same machine and on stores in the same storage. The ratios of two
-//! days can therefore be compared.
+//! The comparison with other systems (`peers`): leasehold, client-go's leader election on a
+//! Kubernetes API server, etcdctl, a hand-made lock, and the floor that the replica set allows. All
+//! systems are measured in turn in one run, on one machine and on stores in one storage. Therefore
+//! the ratios of two days can be compared.
 
 pub(crate) mod busy;
 pub(crate) mod client_go;
@@ -30,8 +30,8 @@ pub(crate) const CLIENT_GO: &str = "client-go";
 pub(crate) const ELECT: &str = "etcdctl elect";
 pub(crate) const LOCK: &str = "etcdctl lock";
 
-/// Adds the rows of one system. A system that is not available, or cannot be measured, has a row
-/// that says so, and does not affect the others.
+/// Adds the rows of one system. A system that is unavailable or cannot be measured gets a row that
+/// says so, and does not affect the other systems.
 async fn add(
     rows: &mut Vec<Row>,
     (figure, system): (&'static str, &'static str),
@@ -40,13 +40,13 @@ async fn add(
     match AssertUnwindSafe(measured).catch_unwind().await {
         Ok(Ok(measured)) => rows.extend(measured),
         Ok(Err(why)) => rows.push(Row::skipped(figure, system, why)),
-        // The panic message has shown the reason.
+        // The panic message has already shown the reason.
         Err(_) => rows.push(Row::failed(figure).of(system)),
     }
 }
 
-/// Returns the versions of all programs, or only of leasehold and of mongod. The versions of the
-/// others may need a build.
+/// Returns the versions of all programs, or only of leasehold and of mongod. The versions of other
+/// systems may need a build.
 pub(crate) async fn versions(setup: &Setup, all: bool) -> BTreeMap<String, String> {
     let last = |line: String| line.split(' ').next_back().unwrap_or_default().to_owned();
     let mut versions = BTreeMap::new();

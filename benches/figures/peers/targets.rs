@@ -6,8 +6,8 @@ use crate::locks;
 use crate::report::{Row, Unit};
 use crate::results::PEERS;
 
-/// The value that leasehold's value is compared with: the value of another system, or of another
-/// figure of leasehold.
+/// The value to compare leasehold's value with: the value of another system, or of another figure
+/// of leasehold.
 #[derive(Debug, Clone, Copy)]
 enum Against {
     System(&'static str),
@@ -42,7 +42,7 @@ const fn limit(what: &'static str, more: f64) -> Target {
     }
 }
 
-/// Ten times as many leases have at most ten times the load.
+/// Ten times as many leases cause at most ten times the load.
 const fn ten_times([ten, hundred]: [&'static str; 2]) -> Target {
     at_most(hundred, 10.0, Against::Ours(ten, "the row of 10"))
 }
@@ -87,8 +87,8 @@ const TARGETS: &[Target] = &[
     ten_times(many::SERIES[1].network),
 ];
 
-/// Adds the ratio to each row of another system, and the target and the verdict to each row of
-/// leasehold. Only rows on the same disk are compared.
+/// Adds the ratio to each row of another system, and target and verdict to each row of leasehold.
+/// Compares only rows on one disk.
 pub(crate) fn apply(rows: &mut [Row]) {
     let medians: Vec<_> = rows
         .iter()

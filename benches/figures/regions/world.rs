@@ -1,4 +1,4 @@
-//! The regions: a set whose members are apart, and clients in each region.
+//! The regions: a set whose members are far apart, and clients in each region.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::launch::{Setup, nanos, seconds};
 
 /// Number of regions.
 pub(super) const REGIONS: usize = 3;
-/// The member that is preferred as the primary.
+/// The member that should be the primary.
 const PREFERRED: usize = 0;
-/// A member with a higher priority takes over within seconds of its return.
+/// A member with a higher priority takes over within seconds after its return.
 const SETTLED_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// A set with a member in each region.
+/// A set with one member in each region.
 pub(super) struct World {
     pub(super) set: ReplicaSet,
     /// Between two regions.
@@ -56,7 +56,7 @@ impl World {
             let latency = round_trip / 2;
             network.weather(node, Weather { latency, loss: 0.0 });
         }
-        // A connection that is older than the routes has no delay.
+        // A connection from before the routes existed has no delay.
         (0..REGIONS).for_each(|member| set.kill(member));
         join_all((0..REGIONS).map(|member| set.restart(member))).await;
         let world = Self {
@@ -89,7 +89,7 @@ impl World {
     /// Waits until the preferred member is the primary.
     ///
     /// # Panics
-    /// If it is not within [`SETTLED_MAX`].
+    /// If it does not become the primary within [`SETTLED_MAX`].
     pub(super) async fn settled(&self) {
         let end = boottime_ns() + nanos(SETTLED_MAX);
         while self.set.primary().await != PREFERRED {
@@ -137,7 +137,7 @@ impl Floors {
         created.expect("the set answers");
         let mut events = Vec::new();
         for region in 0..REGIONS {
-            // The stream has a second client, because a stream occupies a connection.
+            // The stream has its own client, because a stream occupies a connection.
             let matching = doc! { "$match": { "documentKey._id": "floor" } };
             let client = world.client(region).await;
             let stream = client.watch().pipeline([matching]).await;
@@ -168,7 +168,7 @@ impl Floors {
     /// Measures the minimum of a handoff between two regions: a majority write in one region, its
     /// change event in the other region, and a majority write there.
     pub(super) async fn handoff(&mut self, from: usize, to: usize) -> f64 {
-        // The stream must be up to date first.
+        // First, the stream must catch up.
         let (earlier, release, acquire) = (self.next(), self.next(), self.next());
         write(&self.clients[from], earlier).await;
         seen(&mut self.events[to], earlier).await;
