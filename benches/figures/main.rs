@@ -16,7 +16,7 @@ mod busy_store;
 #[allow(
     clippy::disallowed_methods,
     dead_code,
-    reason = "shared with the tests of hand-made locks, whose part it is too"
+    reason = "the tests of hand-made locks use the other part"
 )]
 mod client;
 mod contender;

@@ -11,7 +11,7 @@ fn processor_seconds() -> i64 {
     clock_gettime(ClockId::ProcessCPUTime).tv_sec
 }
 
-#[expect(clippy::print_stdout, reason = "figures for people")]
+#[expect(clippy::print_stdout, reason = "prints figures")]
 fn complaints(cases: impl IntoIterator<Item = impl Case>) -> Vec<String> {
     let wanted = std::env::var("MODEL_ONLY").unwrap_or_default();
     let mut complaints = Vec::new();

@@ -17,7 +17,10 @@ pub(super) struct Searched {
 
 /// Fails if a planted bug was not found, or if the page's table `name` differs from the result;
 /// `BLESS=1` writes the table. The output of the test shows the steps: `cargo test -- --nocapture`.
-#[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the steps to each bug are worth reading"
+)]
 pub(super) fn each_is_found(name: &str, results: impl Iterator<Item = Searched>) {
     let mut table = String::from(
         "| planted bug | looked for among | breaks | after steps |\n| --- | --- | --- | --- |\n",

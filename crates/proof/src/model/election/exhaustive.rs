@@ -6,7 +6,7 @@ use crate::proof::model::election::cases::{beyond_the_ratio, short};
 use crate::proof::model::exploration::Case as _;
 
 /// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
-#[expect(clippy::print_stdout, reason = "figures for people")]
+#[expect(clippy::print_stdout, reason = "prints figures")]
 fn every_run_holds(index: usize) {
     let case = short().swap_remove(index);
     let figures = case.explore();

@@ -8,7 +8,7 @@ use crate::proof::model::lock::bounds::Seat;
 use crate::proof::model::lock::cases::{beyond_the_ratio, short};
 
 /// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
-#[expect(clippy::print_stdout, reason = "figures for people")]
+#[expect(clippy::print_stdout, reason = "prints figures")]
 fn every_run_holds(index: usize) {
     let case = short().swap_remove(index);
     let figures = case.explore();

@@ -4,7 +4,7 @@ use super::{Violation, violation};
 use crate::election::{Claim, Token};
 
 /// A surface that says "leader" at this instant.
-#[allow(dead_code, reason = "what is not compared is the evidence")]
+#[allow(dead_code, reason = "the fields that are not compared are evidence")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leading {
     pub(crate) process: usize,

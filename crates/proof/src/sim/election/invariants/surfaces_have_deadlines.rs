@@ -5,7 +5,7 @@ use super::{Violation, require};
 use crate::election::BootTime;
 
 /// A surface that says "leader" at `now`.
-#[allow(dead_code, reason = "what is not compared is the evidence")]
+#[allow(dead_code, reason = "the fields that are not compared are evidence")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Surface {
     pub(crate) name: &'static str,
