@@ -380,8 +380,8 @@ impl World {
         }
     }
 
-    /// Delivers a signal during an acquisition. Or delays the acquisition, and restores an older
-    /// document just before the acquisition lands. Returns the delay.
+    /// Delivers a signal during an acquisition. Or delays the acquisition, and restores the
+    /// document that the acquisition expects just before it lands. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,
