@@ -79,8 +79,8 @@ impl EventQueue {
     }
 
     /// Ends the report of the Event that was taken last; `name` is the name of an accepted Event.
-    pub(super) fn done(&self, event: &PodEvent, name: Option<String>) {
-        self.known.send_modify(|known| known.done(event, name));
+    pub(super) fn done(&self, reported: &Occurrences, name: Option<String>) {
+        self.known.send_modify(|known| known.done(reported, name));
     }
 
     /// Closes the queue, because the reporter was dropped.
@@ -196,14 +196,22 @@ impl KnownEvents {
     }
 
     /// A repeating Event is remembered even if it was not accepted. Otherwise each repetition would
-    /// make all its attempts, and delay the Events behind it.
-    fn done(&mut self, event: &PodEvent, name: Option<String>) {
+    /// make all its attempts, and delay the Events behind it. Another Event is reported anew if it
+    /// has happened again during the report.
+    fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
-        if name.is_none() && !event.repeats() {
+        let event = &reported.event;
+        let forget = name.is_none() && !event.repeats();
+        let Some(known) = self.find(event) else {
+            return;
+        };
+        let happened_again = known.occurrences.count > reported.count;
+        known.occurrences.name = name;
+        if forget && happened_again {
+            known.waits = true;
+        } else if forget {
             self.events
                 .retain(|known| known.occurrences.event != *event);
-        } else if let Some(known) = self.find(event) {
-            known.occurrences.name = name;
         }
     }
 

@@ -53,7 +53,7 @@ impl EventReporter {
         loop {
             let occurrences = self.queue.next().await;
             let name = self.report(&occurrences).await;
-            self.queue.done(&occurrences.event, name);
+            self.queue.done(&occurrences, name);
         }
     }
 

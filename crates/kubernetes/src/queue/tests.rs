@@ -48,7 +48,7 @@ impl KnownEvents {
         let mut reported = Vec::new();
         while let Some(taken) = self.take(at(second)) {
             let name = taken.name.clone().or(name.map(str::to_owned));
-            self.done(&taken.event, name);
+            self.done(&taken, name);
             reported.push((taken.count, taken.name));
         }
         reported
@@ -101,7 +101,7 @@ async fn a_queue_is_empty_only_when_the_last_report_is_done() {
     assert!(!is_empty().await);
     let taken = queue.next().await;
     assert!(!is_empty().await);
-    queue.done(&taken.event, None);
+    queue.done(&taken, None);
     assert!(is_empty().await);
 }
 
@@ -140,6 +140,18 @@ fn an_event_that_was_not_accepted_is_reported_anew() {
         assert!(known.offer_at(stepped_down(1), second));
         assert_eq!(known.report(second, None), [(1, None)]);
     }
+}
+
+#[test]
+fn an_event_that_happens_again_during_a_failed_report_is_reported_anew() {
+    let mut known = KnownEvents::new(at(0));
+    assert!(known.offer_at(stepped_down(7), 0));
+    let taken = known.take(at(0)).expect("an Event");
+    assert!(known.offer_at(stepped_down(7), 1));
+    known.done(&taken, None);
+    assert_eq!(known.waiting(), [stepped_down(7)]);
+    known.report(20, None);
+    assert!(known.events.is_empty(), "nothing happened meanwhile");
 }
 
 #[test]
