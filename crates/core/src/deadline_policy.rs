@@ -1,13 +1,11 @@
-//! The deadline policy of a guard, without IO. From the time and its inputs it decides when CMD
-//! starts, when it is asked to stop, and when it is killed.
-//!
-//! Decisions are made only on [`PolicyInput::Time`], after everything that was sent has been read. A
-//! guard that was suspended must not decide by the first record of a queue whose last record
-//! extends the deadline. A deadline that has passed is final: no record that is read later revives
-//! it.
+//! The deadline policy of a guard, without IO: when CMD starts, gets a stop signal, and is killed.
+//! It decides only on [`PolicyInput::Time`], after everything that was sent has been read, because a
+//! guard that was suspended must not decide by the first record of a queue whose last record extends
+//! the deadline. Once a deadline has passed, no later record revives it.
 
 use std::time::Duration;
 
+use crate::claim::earliest;
 #[cfg(proof)]
 use crate::election::mutation::planted;
 use crate::election::{BootTime, OrderKind, Timings};
@@ -31,8 +29,7 @@ impl Terms {
         }
     }
 
-    /// Returns deadlines without a grace, for a timeout and for provisional authority, which another
-    /// process may have from then on.
+    /// Returns deadlines without a grace, for a timeout and for provisional authority.
     pub fn without_grace(valid_until: BootTime) -> Self {
         Self {
             valid_until,
@@ -40,9 +37,8 @@ impl Terms {
         }
     }
 
-    /// Returns the latest instant for the kill after a loss at `now`. If the loss came before
-    /// `valid_until`, another process may already have the authority, so the workload gets no more
-    /// than its grace from now.
+    /// Returns the latest instant for the kill after a loss at `now`. Another process may already have
+    /// the authority, so the workload gets no more than its grace from now.
     pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
         self.kill_at.min(now + timings.loss_grace())
     }
@@ -58,19 +54,18 @@ pub struct Stop {
     pub kill_at: BootTime,
 }
 
-/// The complete desired state of a workload under one authority, so that only the newest counts.
-/// The orders of an election change it on its way to the guard; a stop, a loss and a kill are never
-/// revoked.
+/// The complete desired state of a workload under one authority, so that only the newest counts. A
+/// stop, a loss and a kill are never revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DesiredState {
     /// Deadlines of the workload.
     pub terms: Terms,
-    /// The stop, if requested or because of a loss.
+    /// The stop, on request or after a loss.
     pub stop: Option<Stop>,
     /// True if the workload must be killed now.
     pub kill: bool,
-    /// True after a loss of authority, which no renewal revokes. Its guard only receives the stop.
+    /// True after a loss of authority. The guard only receives the stop.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub lost: bool,
 }
@@ -108,8 +103,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state with a stop. An earlier stop keeps its deadline: a loss of authority while
-    /// the workload stops does not give the workload more time.
+    /// Returns the state with a stop, which never gives a stopping workload more time.
     #[must_use]
     pub fn stopped(self, stop: Stop) -> Self {
         let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
@@ -169,8 +163,7 @@ pub enum StopScope {
     Main,
 }
 
-/// Times of descendants that outlive CMD's first process, unless CMD was asked to stop. The
-/// deadlines of the terms apply as well.
+/// Times of descendants that outlive CMD's first process, unless CMD was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Leftovers {
@@ -196,8 +189,7 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// Returns the default options: the stop signal goes to all, and descendants have no time to end
-    /// by themselves; after the stop signal they have the grace of the terms.
+    /// Returns the default options: descendants get no time to linger, and the grace of the terms.
     pub fn new(terms: Terms, stop_signal: i32) -> Self {
         Self {
             terms,
@@ -223,7 +215,7 @@ pub enum PolicyInput {
     LeaderEnded,
     /// CMD and all its descendants have exited, or CMD could not be started.
     Gone,
-    /// A time, given after everything was read that could be read at that time.
+    /// The current time, after everything was read that could be read at that time.
     Time,
 }
 
@@ -251,8 +243,7 @@ pub struct DeadlinePolicy {
     phase: PolicyPhase,
     closed: bool,
     expired: bool,
-    /// Instant at which the descendants of CMD's first process must end, because it exited without
-    /// a stop signal.
+    /// Instant at which descendants must end, because CMD's first process exited without a stop signal.
     left_behind_at: Option<BootTime>,
     signalled: bool,
     /// True if the stop signal went to CMD alone.
@@ -317,24 +308,23 @@ impl DeadlinePolicy {
                 let expiry = (!self.expired).then_some(self.desired.terms.valid_until);
                 let kill = (!self.killed).then(|| self.kill_at());
                 let left_behind = self.left_behind_at.filter(|_| !self.stop_requested());
-                expiry.into_iter().chain(kill).chain(left_behind).min()
+                earliest([expiry, kill, left_behind])
             }
         }
     }
 
-    /// Returns true if the policy has ordered a stop signal or SIGKILL for CMD.
+    /// Returns true if the policy has ordered a stop signal or SIGKILL.
     pub fn stop_requested(&self) -> bool {
         self.signalled || self.killed
     }
 
-    /// Returns true while descendants of a CMD that has exited may end by themselves, and afterwards
-    /// if they did.
+    /// Returns true while descendants may outlive CMD, and afterwards if they ended by themselves.
     pub fn lingers(&self) -> bool {
         let leader_ended = matches!(self.phase, PolicyPhase::LeaderEnded | PolicyPhase::Done);
         leader_ended && self.left_behind_at.is_some() && !self.stop_requested()
     }
 
-    /// Returns true if the policy has ordered SIGKILL for CMD.
+    /// Returns true if the policy has ordered SIGKILL.
     pub fn killed(&self) -> bool {
         self.killed
     }
@@ -344,7 +334,7 @@ impl DeadlinePolicy {
         self.desired.terms.valid_until
     }
 
-    /// Returns true if the deadline has passed. No later order can then extend this claim.
+    /// Returns true if the deadline has passed, so that no later order extends this claim.
     pub fn expired(&self) -> bool {
         self.expired
     }
@@ -361,9 +351,11 @@ impl DeadlinePolicy {
         if now >= self.desired.terms.valid_until {
             self.expired = true;
         }
+        let forbidden = self.expired && !planted!(StartedAfterDeadline);
+        let is_left_behind = self.left_behind_at.is_some_and(|at| now >= at);
         match self.phase {
             PolicyPhase::Done => {}
-            PolicyPhase::New if self.forbidden() || self.unwanted() => {
+            PolicyPhase::New if forbidden || self.unwanted() => {
                 self.phase = PolicyPhase::Done;
                 self.action = Some(Action::Refuse);
             }
@@ -381,7 +373,7 @@ impl DeadlinePolicy {
                         self.killed = true;
                         self.action = Some(Action::Kill);
                     }
-                } else if !self.signalled && (self.must_end() || self.is_left_behind(now)) {
+                } else if !self.signalled && (self.must_end() || is_left_behind) {
                     self.signalled = true;
                     self.action = Some(self.first_signal());
                 } else if self.descendants_unsignalled && self.phase == PolicyPhase::LeaderEnded {
@@ -393,20 +385,12 @@ impl DeadlinePolicy {
         }
     }
 
-    fn forbidden(&self) -> bool {
-        self.expired && !planted!(StartedAfterDeadline)
-    }
-
     fn unwanted(&self) -> bool {
         self.closed || !self.desired.runs()
     }
 
     fn must_end(&self) -> bool {
         self.expired || self.unwanted()
-    }
-
-    fn is_left_behind(&self, now: BootTime) -> bool {
-        self.left_behind_at.is_some_and(|at| now >= at)
     }
 
     fn first_signal(&mut self) -> Action {
@@ -426,10 +410,9 @@ impl DeadlinePolicy {
 
     fn kill_at(&self) -> BootTime {
         let kill_at = self.desired.kill_at();
-        let left_behind = self
-            .left_behind_at
-            .map(|at| at + self.options.leftovers.grace);
-        left_behind.map_or(kill_at, |at| at.min(kill_at))
+        let grace = self.options.leftovers.grace;
+        self.left_behind_at
+            .map_or(kill_at, |at| kill_at.min(at + grace))
     }
 }
 

@@ -1,10 +1,6 @@
-//! The election itself, without IO: no clock, no network, no task.
-//!
-//! [`Election`] is a state machine. The simulator drives the type that the daemon ships. Each part of
-//! the state is a type of its own: a part changes only itself, requests effects, and returns the
-//! changes of other parts, which this file applies.
-//!
-//! The rules of the protocol, and the reasons why they are safe, are in `docs/protocol.md`.
+//! The election, a state machine without IO: [`Election`] holds a [`Contender`], which knows the
+//! store and contends, and the state of the claim that leads. `docs/protocol.md` has the rules and
+//! the reasons why they are safe.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -27,7 +23,6 @@ mod publication;
 mod reading;
 mod shutdown;
 mod standby;
-mod state;
 mod status;
 mod stopping;
 mod supervise;
@@ -51,13 +46,11 @@ pub use timings::*;
 
 use crate::claim::{Outbox, Turn, earliest};
 use contend::Contender;
-use leadership::AfterWrite;
+use leadership::{AfterWrite, CandidateState, CauseOfLoss, LostClaim};
 use prefer::GiveWay;
 use publication::Publication;
-use shutdown::{LastStep, Shutdown};
-use state::{CandidateState, CauseOfLoss, LostClaim};
+use shutdown::LastStep;
 use stopping::Stopping;
-use supervise::{WorkloadState, drain_time};
 use tenure::{RenewalReply, Tenure};
 
 /// One candidate for one lease.
@@ -70,9 +63,6 @@ use tenure::{RenewalReply, Tenure};
 pub struct Election {
     contender: Contender,
     state: CandidateState,
-    workload: WorkloadState,
-    /// Set by [`Input::Shutdown`].
-    shutdown: Option<Shutdown>,
     publication: Publication,
     wakeup: Option<BootTime>,
     // Before `now`, because the model's canonical form leaves out a counter before an instant.
@@ -81,16 +71,13 @@ pub struct Election {
 }
 
 impl Election {
-    /// Creates a candidate that has read nothing yet. The first input starts it; [`Input::Tick`] is
-    /// sufficient.
+    /// Creates a candidate that has read nothing yet. Any first input starts it.
     pub fn new(candidate: Candidate, now: BootTime, random: &mut dyn Randomness) -> Self {
         let contender = Contender::new(&candidate, Session::random(random), now);
         Self {
             publication: Publication::new(&contender, now),
             contender,
             state: CandidateState::Contending,
-            workload: WorkloadState::new(candidate.supervises),
-            shutdown: None,
             wakeup: Some(now),
             outbox: Outbox::default(),
             now,
@@ -99,8 +86,8 @@ impl Election {
 
     /// Processes one input at `now` and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a lock could pass an earlier instant
-        // than the call before. Time never decreases here.
+        // A caller that reads the clock and then waits for a mutex may pass an earlier instant than
+        // before.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {
@@ -120,36 +107,32 @@ impl Election {
         self.advance(turn);
         let Contender { record, view, .. } = &mut self.contender;
         turn.effects.extend(record.refresh(view));
-        let (shutting_down, drain) = (self.shutdown.is_some(), self.workload.drain);
-        let (contender, state, publication) = (&self.contender, &self.state, &mut self.publication);
-        let transition = publication.refresh(contender, state, drain, shutting_down, self.now);
+        let transition = self
+            .publication
+            .refresh(&self.contender, &self.state, self.now);
         turn.effects.extend(transition);
         self.outbox = effects;
         self.check_invariants();
     }
 
-    /// Returns the next effect, in order. All effects must be drained before the next input.
+    /// Returns the next effect. Drain all effects before the next input.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.outbox.pop()
     }
 
-    /// Returns the instant at which an [`Input::Tick`] is due unless another input comes first.
+    /// Returns when to pass [`Input::Tick`] if no other input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
 
     /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
     pub fn status(&self) -> &Status {
-        self.publication.status()
+        &self.publication.status
     }
 
-    /// Returns true if this candidate has exited while its claim may still be stored, because no
-    /// release was acknowledged. The lease then expires by itself.
+    /// Returns true if this candidate has exited without an acknowledged release.
     pub const fn is_left_to_expire(&self) -> bool {
-        match self.shutdown {
-            Some(shutdown) => shutdown.left_to_expire,
-            None => false,
-        }
+        self.contender.shutdown.left_to_expire
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
@@ -158,8 +141,7 @@ impl Election {
             Input::Reply { call, outcome } => self.reply(call, outcome, turn),
             Input::Watch(watch) => {
                 let leads = self.state.tenure().is_some();
-                let Contender { reads, me, .. } = &mut self.contender;
-                if let Some(lease) = reads.watch(watch, leads, me.timings(), turn.now) {
+                if let Some(lease) = self.contender.watch(watch, leads, turn.now) {
                     self.changed(lease, turn);
                 }
             }
@@ -170,7 +152,7 @@ impl Election {
             } => self.with_stopping(|it| it.demoted(shown, label_pending, turn.now)),
             Input::LabelDemoted => self.with_stopping(Stopping::label_demoted),
             Input::WorkloadDone { token } => {
-                self.workload.done(token);
+                self.contender.workload.done(token);
                 self.with_stopping(|it| it.workload_done(token));
             }
             Input::WorkloadEnded { token } => self.workload_ended(token, turn),
@@ -201,21 +183,21 @@ impl Election {
         let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
         let leads = self.state.tenure().is_some();
-        if contender.registration_reply(call, &outcome, leads, turn.now) {
+        if contender.registration_reply(call, &outcome)
+            || contender.preference_reply(call, &outcome, leads, turn.now)
+        {
             // Nothing else waits for it.
         } else if contender.reads.awaits(call) {
             self.read_reply(outcome, turn);
         } else if leads {
             self.renewal_reply(call, outcome, turn);
         } else {
-            let shuts_down = self.shutdown.is_some();
-            let begun = contender.write_reply(call, outcome, shuts_down, turn);
+            let begun = contender.write_reply(call, outcome, turn);
             self.begun(begun, turn);
         }
     }
 
-    /// Handles a change event. An event is a hint: it may be older than the last read, and it
-    /// grants nothing.
+    /// Handles a change event, which may be older than the last read.
     fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         self.contender.shown(&lease, false);
         #[cfg(proof)]
@@ -234,8 +216,7 @@ impl Election {
     }
 
     fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        // The cursor of an open stream, or of hints, stays on the member that it was opened on, even
-        // if that member is no longer the primary and lags behind.
+        // An open cursor stays on the member that it was opened on, which may lag from now on.
         turn.effects.extend(self.contender.reads.reopen());
         match self.state.tenure_mut() {
             Some(tenure) => tenure.hurry(),
@@ -249,15 +230,17 @@ impl Election {
         }
     }
 
-    /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
-    /// workload running lets others try.
+    /// Lets others try, because this candidate cannot keep its workload running.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
-        let Contender { me, waits, .. } = &mut self.contender;
+        let contender = &mut self.contender;
         if self.state.leading().is_some()
-            && let Some(wait) = self.workload.ended(token, me.timings(), turn.now)
+            && let Some(wait) = contender
+                .workload
+                .ended(token, contender.me.timings(), turn.now)
         {
+            let (until, session) = (turn.now + wait, contender.me.session);
             // A leader in between does not improve the workload, so it does not end the cooldown.
-            waits.cool_down(turn.now + wait, Token::MAX, me.session);
+            contender.waits.cool_down(until, Token::MAX, session);
             self.stop(Reason::WorkloadExit, None, turn);
         }
     }
@@ -265,36 +248,35 @@ impl Election {
     fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
         // If no `WorkloadEnded` came before, the workload exited on its own as well.
         self.workload_ended(token, turn);
-        if self.workload.gone(token) && self.state.contends() {
+        if self.contender.workload.gone(token) && self.state.contends() {
             // The claim waited for this, and the document may have changed meanwhile.
             self.contender.reads.fall_behind(turn.now);
         }
     }
 
-    /// Handles a workload that survived its kill. Waiting for its end would keep the lease from the
-    /// other candidates without a bound, so the claim is lost instead.
+    /// Gives up the claim of a workload that survived its kill. Waiting for its end would keep the
+    /// lease from the other candidates without a bound.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if self.workload.stuck(token) {
+        if self.contender.workload.stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
             let wait = expires_at.unwrap_or_default().since(turn.now);
             turn.effects.notice(Notice::WorkloadStuck { token, wait });
-            self.publication.set_reason(Reason::WorkloadStuck);
+            self.publication.reason = Some(Reason::WorkloadStuck);
             self.lose(CauseOfLoss::WorkloadStuck, turn);
         }
     }
 
     fn shut_down(&mut self, turn: &mut Turn<'_>) {
-        if self.shutdown.is_none() {
-            self.shutdown = Some(Shutdown::default());
+        let contender = &mut self.contender;
+        if !std::mem::replace(&mut contender.shutdown.requested, true) {
             // A wait for the workload that is in progress may become shorter.
-            let delay = drain_time(&self.contender.me.tunables, true);
-            self.workload.shorten_drain(turn.now + delay);
+            let delay = contender.drain_time();
+            contender.workload.shorten_drain(turn.now + delay);
             self.with_stopping(|it| it.shorten_drain(turn.now + delay, delay));
             self.stop(Reason::Shutdown, None, turn);
         }
     }
 
-    /// Ends the claim if its deadline has passed, regardless of everything else in progress.
     fn expire(&mut self, turn: &mut Turn<'_>) {
         if (self.state.tenure()).is_some_and(|tenure| tenure.valid_until() <= turn.now) {
             self.lose(CauseOfLoss::Deadline, turn);
@@ -302,7 +284,6 @@ impl Election {
         self.contender.waits.expire(turn.now);
     }
 
-    /// Does everything that is due and sets the next wakeup.
     fn advance(&mut self, turn: &mut Turn<'_>) {
         let next = match &self.state {
             CandidateState::Exited => None,
@@ -315,11 +296,10 @@ impl Election {
         self.wakeup = earliest([next, silent]);
     }
 
-    /// Does everything that is due without a claim that leads; returns the next wakeup.
     fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let contender = &mut self.contender;
-        if let Some(shutdown) = &mut self.shutdown {
-            return match shutdown.next(contender, &self.workload, turn) {
+        if contender.shutdown.requested {
+            return match contender.last_step(turn) {
                 LastStep::Wait(until) => until,
                 LastStep::Exit => {
                     self.state = CandidateState::Exited;
@@ -328,7 +308,7 @@ impl Election {
                 }
             };
         }
-        let decision = contender.decide(&self.workload, turn);
+        let decision = contender.decide(turn);
         #[cfg(proof)]
         if let (true, Some(decide::Decision::Adopt(attempt))) =
             (planted!(AdoptedWithoutRenewal), &decision)
@@ -339,15 +319,13 @@ impl Election {
         contender.carry_out(decision, turn)
     }
 
-    /// Does everything that is due with a claim; returns the next wakeup.
     fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         self.contender.read_if_due(turn);
         if let Some(tenure) = self.state.tenure_mut() {
             tenure.renew_if_due(turn);
         }
-        let (preference, leading) = (&mut self.contender.preference, self.state.leading());
-        let (view, me) = (&self.contender.view, &self.contender.me);
-        let preferred = match leading.map(|it| preference.give_way(it, view, me, turn)) {
+        let leading = self.state.leading();
+        let preferred = match leading.map(|it| self.contender.give_way(it, turn)) {
             None => None,
             Some(GiveWay::Wait(until)) => until,
             Some(GiveWay::HandOver(reservation)) => {
@@ -355,9 +333,18 @@ impl Election {
                 None
             }
         };
-        let shutting_down = self.shutdown.is_some();
-        let progress = self.state.progress(&self.workload, shutting_down, turn);
-        let (wait, release) = progress;
+        let (mut wait, mut release) = (None, false);
+        if let CandidateState::Stopping(stopping) = &mut self.state {
+            let shutting_down = self.contender.shutdown.requested;
+            // Nothing is released while the workload may still be running (I6).
+            if !self.contender.workload.runs() {
+                (wait, release) = stopping.progress(shutting_down, turn.now);
+            }
+            if !shutting_down {
+                let notice = stopping.report_stuck_files(turn.now);
+                turn.effects.extend(notice.map(Effect::Notice));
+            }
+        }
         if release {
             self.hand_over(turn);
             return self.contend(turn);
@@ -377,33 +364,25 @@ impl Election {
             return;
         };
         if read.rollback.is_some() {
-            self.publication.set_reason(Reason::StoreRolledBack);
+            self.publication.reason = Some(Reason::StoreRolledBack);
             self.lose(CauseOfLoss::StoreRolledBack, turn);
         }
         let contends = self.state.contends();
         if !self.contender.accept(&read, contends, turn) {
             return;
         }
-        if self.state.tenure().is_some() {
-            self.leader_read(read.found, turn);
+        if let Some(tenure) = self.state.tenure() {
+            if let Found::Lease(lease) = &read.found
+                && tenure.holds(lease)
+            {
+                self.carry_out_request(lease, turn);
+            }
+            self.state.verify(&read.found);
         } else if contends && self.contender.observe_read(read.found, turn) {
-            self.publication.set_reason(Reason::Duplicate);
+            self.publication.reason = Some(Reason::Duplicate);
         }
     }
 
-    /// Handles a read while holding a claim. A read that does not show the claim only triggers a
-    /// renewal, because a majority read may be older than the claim. Only a rejected renewal ends
-    /// it.
-    fn leader_read(&mut self, found: Found, turn: &mut Turn<'_>) {
-        if let Found::Lease(lease) = &found
-            && self.state.tenure().is_some_and(|t| t.holds(lease))
-        {
-            self.carry_out_request(lease, turn);
-        }
-        self.state.verify(&found);
-    }
-
-    /// Handles the reply to a renewal, possibly late or out of order.
     fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let retry_at = self.contender.me.retry_at(turn);
         let Some(tenure) = self.state.tenure_mut() else {
@@ -411,7 +390,7 @@ impl Election {
         };
         match tenure.reply(call, outcome, retry_at, turn.now) {
             RenewalReply::Extended(lease) => {
-                turn.effects.extend(self.workload.extend(tenure));
+                turn.effects.extend(self.contender.workload.extend(tenure));
                 self.contender.renewed(&lease, turn);
                 self.carry_out_request(&lease, turn);
             }
@@ -431,11 +410,11 @@ impl Election {
         }
     }
 
-    /// Applies the reply to a write.
     fn begun(&mut self, begun: AfterWrite, turn: &mut Turn<'_>) {
         match begun {
             AfterWrite::Leads(tenure, reason) => {
-                turn.effects.extend(self.workload.start(&tenure, turn.now));
+                turn.effects
+                    .extend(self.contender.workload.start(&tenure, turn.now));
                 self.state = CandidateState::Leading(tenure);
                 self.publication.begin_to_lead(reason);
                 // An acquisition does not match a paused lease; an adoption can.
@@ -443,56 +422,59 @@ impl Election {
                     self.carry_out_request(&lease, turn);
                 }
             }
-            AfterWrite::StoreRolledBack => self.publication.set_reason(Reason::StoreRolledBack),
+            AfterWrite::StoreRolledBack => {
+                self.publication.reason = Some(Reason::StoreRolledBack);
+            }
             AfterWrite::Nothing => {}
         }
     }
 
     /// Gives up authority now, and the lease when the workload is gone.
     fn stop(&mut self, reason: Reason, reserved_for: Option<Reservation>, turn: &mut Turn<'_>) {
-        let delay = drain_time(&self.contender.me.tunables, self.shutdown.is_some());
-        if self.state.stop(reason, reserved_for, delay, turn.now) {
-            self.publication.set_reason(reason);
+        if let CandidateState::Leading(tenure) = &self.state {
+            let (tenure, delay) = (tenure.clone(), self.contender.drain_time());
+            let stopping = Stopping::begin(tenure, reason, reserved_for, delay, turn.now);
+            self.state = CandidateState::Stopping(stopping);
+            self.publication.reason = Some(reason);
             turn.effects.push(Effect::Demote);
-            turn.effects.extend(self.workload.stop());
+            turn.effects.extend(self.contender.workload.stop());
         }
     }
 
     /// Ends the claim and sends its release, after the workload is gone (I6).
     fn hand_over(&mut self, turn: &mut Turn<'_>) {
-        let Some(LostClaim::Stopping(stopped)) = self.state.lose(turn.now) else {
+        let Some(LostClaim::Stopping(stopped)) = self.state.lose() else {
             return;
         };
-        let stuck = stopped.shown_until > turn.now;
+        let stuck = stopped.shown_until() > turn.now;
         let ended = self.contender.end_stopped(stopped, None, turn.now);
-        match &mut self.shutdown {
-            Some(shutdown) if stuck => shutdown.keep = true,
-            Some(_) | None => self.contender.release(&ended, turn),
+        if self.contender.shutdown.requested && stuck {
+            self.contender.shutdown.keep = true;
+        } else {
+            self.contender.release(&ended, turn);
         }
     }
 
-    /// Ends the claim, if there is one, after a loss of leadership. It never leads again.
     fn lose(&mut self, cause: CauseOfLoss, turn: &mut Turn<'_>) {
-        let Some(lost) = self.state.lose(turn.now) else {
+        let Some(lost) = self.state.lose() else {
             return;
         };
         let contender = &mut self.contender;
-        let delay = drain_time(&contender.me.tunables, self.shutdown.is_some());
-        turn.effects
-            .extend(self.workload.lose(&lost, delay, turn.now));
-        self.publication.set_reason(cause.reason());
-        let ended = contender.end_lost(lost, cause.reason(), turn.now);
-        contender.lost(cause, ended, &self.workload, turn);
+        let delay = contender.drain_time();
+        let order = contender.workload.lose(&lost, delay, turn.now);
+        turn.effects.extend(order);
+        self.publication.reason = Some(cause.reason());
+        contender.lost(cause, lost, turn);
     }
 
-    /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and
-    /// its claim carry deadlines, so readers and contenders continue without it.
+    /// Panics in states that only a bug can cause. The daemon then exits. Its files and its claim
+    /// carry deadlines, so readers and contenders continue without it.
     fn check_invariants(&self) {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         self.contender.check_invariants(&self.state);
         let token_highest = self.contender.view.marks.token_highest();
         self.publication.check_invariants(self.now, token_highest);
-        self.workload.check_invariants(&self.state);
+        self.contender.workload.check_invariants(&self.state);
     }
 }

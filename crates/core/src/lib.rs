@@ -1,15 +1,14 @@
 //! Leader election and locks over one document, as state machines without IO.
 //!
-//! [`Election`](election::Election) is a candidate for a lease, [`lock`] a contender for a lock,
-//! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each receives
-//! the time and an input, and returns effects. None has a clock, a network, a thread or a
-//! dependency, unless the feature `serde` is on: with it inputs and effects can be recorded.
-//! `docs/protocol.md` has the rules and the reasons why they are safe. Simulations, exhaustive models
-//! and an executable specification of the writes check them, in `crates/proof`.
+//! [`Election`](election::Election) is a candidate for a lease, [`lock`] has a contender for a lock,
+//! and [`deadline_policy`] decides when the guard of a supervised command ends the command. Each
+//! receives the time and an input, and returns effects. None has a clock, a network, a thread or a
+//! dependency; the feature `serde` records inputs and effects. `docs/protocol.md` has the rules and
+//! the reasons why they are safe. `crates/proof` checks them with simulations, exhaustive models and
+//! an executable specification of the writes.
 //!
-//! The enums of the rules are exhaustive: a host must decide about each new case, and a wildcard
-//! would decide for it. A new case is therefore a breaking release; a program that only reads some of
-//! the cases ends its `match` with a wildcard. Lists whose values a host passes on by their names
+//! The enums of the rules are exhaustive, because a host must decide about each new case; a new case
+//! is a breaking release. Lists whose values a host passes on by their names
 //! ([`Reason`](election::Reason), [`Loss`](lock::Loss)) can grow in any release.
 //!
 //! ```

@@ -1,6 +1,5 @@
-//! Serialization of inputs, effects and operations, for traces (feature `serde`).
-//!
-//! Checked types are checked when they are read, too. Ids have the text of a UUID.
+//! Serialization of inputs, effects and operations, for traces (feature `serde`). Reading checks
+//! values like their constructors. Ids have the text of a UUID.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,7 +24,7 @@ macro_rules! from_text {
 
         impl From<$name> for String {
             fn from(name: $name) -> Self {
-                name.as_str().to_owned()
+                name.to_string()
             }
         })+
     };
@@ -33,46 +32,29 @@ macro_rules! from_text {
 
 from_text! { Identity WorkKey }
 
-impl TryFrom<i64> for Token {
-    type Error = String;
+macro_rules! from_number {
+    ($($name:ident($number:ident): $error:expr;)+) => {
+        $(impl TryFrom<$number> for $name {
+            type Error = String;
 
-    fn try_from(token: i64) -> Result<Self, String> {
-        Self::new(token).ok_or_else(|| format!("{token} is not a token: it is negative"))
-    }
+            fn try_from(number: $number) -> Result<Self, String> {
+                let error: fn($number) -> String = $error;
+                Self::new(number).ok_or_else(|| error(number))
+            }
+        }
+
+        impl From<$name> for $number {
+            fn from(value: $name) -> Self {
+                value.get()
+            }
+        })+
+    };
 }
 
-impl From<Token> for i64 {
-    fn from(token: Token) -> Self {
-        token.get()
-    }
-}
-
-impl TryFrom<u32> for Slots {
-    type Error = String;
-
-    fn try_from(slots: u32) -> Result<Self, String> {
-        Self::new(slots).ok_or_else(|| format!("{slots} is not between 1 and {SLOTS_MAX}"))
-    }
-}
-
-impl From<Slots> for u32 {
-    fn from(slots: Slots) -> Self {
-        slots.get()
-    }
-}
-
-impl TryFrom<Duration> for MinHold {
-    type Error = String;
-
-    fn try_from(duration: Duration) -> Result<Self, String> {
-        Self::new(duration).ok_or_else(|| format!("{duration:?} is above {MIN_HOLD_MAX:?}"))
-    }
-}
-
-impl From<MinHold> for Duration {
-    fn from(min_hold: MinHold) -> Self {
-        min_hold.get()
-    }
+from_number! {
+    Token(i64): |it| format!("{it} is not a token: it is negative");
+    Slots(u32): |it| format!("{it} is not between 1 and {SLOTS_MAX}");
+    MinHold(Duration): |it| format!("{it:?} is above {MIN_HOLD_MAX:?}");
 }
 
 impl TryFrom<TimingSettings> for Timings {

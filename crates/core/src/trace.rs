@@ -1,8 +1,6 @@
-//! Records of a trace: everything that a state machine was given, and everything that it did.
-//!
-//! A machine that receives the options, the time, the random bits and the inputs of a trace repeats
-//! its effects. A trace is a list of [`Record`]s, each a line of JSON; the event loop writes them, and
-//! `tests/trace-check` reads them.
+//! Records of a trace, each a line of JSON: everything that a state machine was given, and everything
+//! that it did. A machine that receives the options, times, random bits and inputs of a trace repeats
+//! its effects. The event loop writes traces, and `tests/trace-check` reads them.
 
 use std::num::ParseIntError;
 
@@ -14,8 +12,7 @@ use crate::election::{BootTime, CallId};
 /// Version of the format.
 pub const SCHEMA: u32 = 1;
 
-/// One line of a trace: an event of one machine, whose options have the type `O`, its inputs `I` and
-/// its effects `E`.
+/// One line of a trace: an event of a machine with options `O`, inputs `I` and effects `E`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record<O, I, E> {
     /// Id of the machine; unique among the machines of a boot.
@@ -49,7 +46,7 @@ pub enum Kind {
     Election,
     /// A [`LockContender`](crate::lock::LockContender).
     Lock,
-    /// A [`DeadlinePolicy`](crate::deadline_policy::DeadlinePolicy), whose options are a [`GuardOptions`].
+    /// A [`DeadlinePolicy`](crate::deadline_policy::DeadlinePolicy) with [`GuardOptions`].
     Guard,
 }
 
@@ -59,7 +56,7 @@ pub struct GuardOptions {
     /// The options of the policy.
     #[serde(flatten)]
     pub policy: PolicyOptions,
-    /// Process id of the daemon that gives the orders.
+    /// Process id of the guard's daemon.
     pub daemon: u32,
     /// The command.
     pub guarded: Guarded,
@@ -71,7 +68,7 @@ pub struct GuardOptions {
 pub enum Guarded {
     /// The command of a daemon, under its claim.
     Command,
-    /// The hook on_lead, until its timeout and at most as long as the claim has authority.
+    /// The hook on_lead, until its timeout or the end of the claim's authority.
     OnLead,
     /// The hook on_step_down, until its timeout.
     OnStepDown,

@@ -1,16 +1,12 @@
 //! The claims of this process that may be stored although they do not lead: acquisitions of unknown
 //! outcome, and ended claims.
-//!
-//! This module does not decide when one is adopted or released.
 
 use std::cmp::Ordering;
 
-use super::effect::{CallId, HistoryEntry};
-use super::input::Found;
-use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token};
-use super::status::Reason;
-use super::time::BootTime;
-use super::timings::Timings;
+use super::{
+    BootTime, CallId, Claim, Found, HistoryEntry, Identity, Lease, Reason, Reservation, Revision,
+    Timings, Token,
+};
 
 /// Maximum length of each list of open items: acquisitions of unknown outcome, ended claims, and
 /// revisions of one adoption. Each failed attempt adds one and each successful read settles them,
@@ -18,18 +14,15 @@ use super::timings::Timings;
 /// beyond the limit, as for another candidate's.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
-/// Claims of this process that may be stored, with all their possible revisions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
-    predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. If one is found to hold the lease, the candidate adopts or
-    /// releases it.
+    pub(super) predecessor: Option<Claim>,
+    /// Acquisitions of unknown outcome. The one that holds the lease is adopted or released.
     pending: Vec<Attempt>,
     ended: Vec<EndedClaim>,
 }
 
-/// A sent acquisition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) call: CallId,
@@ -41,9 +34,7 @@ pub(super) struct Attempt {
     pub(super) replaces: (Revision, Token),
     pub(super) sent: BootTime,
     pub(super) timings: Timings,
-    /// Evidence that this acquisition must not lead.
     pub(super) overtaken: Option<Overtaken>,
-    /// True if a step-down was requested while the acquisition was pending.
     pub(super) cancelled: bool,
 }
 
@@ -90,16 +81,11 @@ impl OpenClaims {
         self.ended.iter().find(|e| e.claim == claim)
     }
 
-    /// Returns true if `call` sent an acquisition whose outcome is unknown.
     pub(super) fn awaits(&self, call: CallId) -> bool {
         self.pending.iter().any(|p| p.call == call)
     }
 
-    pub(super) fn is_predecessor(&self, claim: Claim) -> bool {
-        self.predecessor == Some(claim)
-    }
-
-    /// Returns the claim of this process that `lease` shows, if any, for its release at a shutdown.
+    /// Returns the claim of this process in `lease`, if any, for its release at a shutdown.
     pub(super) fn stored_in(&self, lease: &Lease, identity: &Identity) -> Option<EndedClaim> {
         let holder = lease.holder.as_ref()?;
         let pending = || {
@@ -120,7 +106,6 @@ impl OpenClaims {
         }
     }
 
-    /// Marks acquisitions of unknown outcome as cancelled; returns true if there are any.
     pub(super) fn cancel(&mut self) -> bool {
         for attempt in &mut self.pending {
             attempt.cancelled = true;
@@ -132,7 +117,6 @@ impl OpenClaims {
         push_bounded(&mut self.pending, attempt);
     }
 
-    /// Adds a revision of an acquisition, sent by a renewal whose outcome is unknown.
     pub(super) fn extend_pending(&mut self, claim: Claim, revision: Revision) {
         if let Some(p) = self.pending.iter_mut().find(|p| p.claim == claim)
             && p.chain.len() < OPEN_CLAIMS_MAX
@@ -141,7 +125,6 @@ impl OpenClaims {
         }
     }
 
-    /// Removes the acquisition that `call` sent, because it will not be stored.
     pub(super) fn remove_call(&mut self, call: CallId) {
         self.pending.retain(|p| p.call != call);
     }
@@ -154,7 +137,6 @@ impl OpenClaims {
         push_bounded(&mut self.ended, ended);
     }
 
-    /// Records that the release of `ended` is sent.
     pub(super) fn releasing(&mut self, ended: &EndedClaim) {
         self.remove_pending(ended.claim);
         if self.ended_of(ended.claim).is_none() {
@@ -166,26 +148,19 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims: the revisions that they waited for are gone, or a restore may bring them
-    /// back, which this process cannot distinguish from another candidate's.
+    /// Drops all claims, because their revisions are gone. If a restore brings one back, this process
+    /// cannot distinguish it from another candidate's claim.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
     }
 
-    /// Forgets the previous process, because this one begins to lead.
-    pub(super) fn forget_predecessor(&mut self) {
-        self.predecessor = None;
-    }
-
-    /// Drops open claims that another acquisition superseded, because their revision is gone. If a
-    /// restored document brings the revision back, this process treats them like another candidate's
-    /// claims. Returns true if one of the dropped claims is `recorded`.
+    /// Drops open claims that another acquisition superseded, like [`clear`](Self::clear). Returns
+    /// true if one of the dropped claims is `recorded`.
     pub(super) fn forget_superseded(&mut self, lease: &Lease, recorded: Option<Claim>) -> bool {
-        let holder = lease.holder.as_ref().map(|h| h.claim);
         let mut forgotten = false;
         let mut keep = |claim: Claim, superseded: bool| {
-            let keep = !superseded || holder == Some(claim);
+            let keep = !superseded || lease.claim() == Some(claim);
             forgotten |= !keep && recorded == Some(claim);
             keep
         };
@@ -196,12 +171,9 @@ impl OpenClaims {
         forgotten
     }
 
-    /// Checks the bounds, and that the claim that leads has not ended.
     pub(super) fn check_invariants(&self, leading: Option<Claim>) {
-        assert!(
-            self.pending.len() <= OPEN_CLAIMS_MAX,
-            "too many pending acquisitions"
-        );
+        let bounded = self.pending.len() <= OPEN_CLAIMS_MAX;
+        assert!(bounded, "too many pending acquisitions");
         assert!(self.ended.len() <= OPEN_CLAIMS_MAX, "too many ended claims");
         let ended = leading.is_some_and(|claim| self.ended_of(claim).is_some());
         assert!(!ended, "a claim leads again after its end");
@@ -220,38 +192,25 @@ impl OpenClaims {
     }
 }
 
-/// A claim whose renewal the store rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RejectedClaim {
-    claim: Claim,
-    chain: Vec<Revision>,
+    pub(super) claim: Claim,
+    pub(super) chain: Vec<Revision>,
 }
 
 impl RejectedClaim {
-    pub(super) fn of(ended: EndedClaim) -> Self {
-        Self {
-            claim: ended.claim,
-            chain: ended.chain,
-        }
-    }
-
     /// Returns true if `found` shows the claim with a revision that this process never sent.
     pub(super) fn is_renewed_by_another(&self, found: &Found) -> bool {
-        let Found::Lease(lease) = found else {
-            return false;
-        };
-        let holder = lease.holder.as_ref();
-        holder.is_some_and(|holder| holder.claim == self.claim)
-            && !self.chain.contains(&lease.revision)
+        matches!(found, Found::Lease(lease)
+            if lease.claim() == Some(self.claim) && !self.chain.contains(&lease.revision))
     }
 }
 
 impl Attempt {
     pub(super) fn holds(&self, lease: &Lease) -> bool {
-        lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
+        lease.claim() == Some(self.claim)
     }
 
-    /// Ends an acquisition that must not lead.
     pub(super) fn end(&self, entry: HistoryEntry) -> EndedClaim {
         EndedClaim {
             claim: self.claim,
@@ -281,7 +240,6 @@ impl Attempt {
     }
 }
 
-/// Appends `item`, and drops the oldest entry beyond [`OPEN_CLAIMS_MAX`].
 fn push_bounded<T>(list: &mut Vec<T>, item: T) {
     if list.len() == OPEN_CLAIMS_MAX {
         list.remove(0);

@@ -1,21 +1,11 @@
-//! The decisions of a candidate without a claim, given the document as last seen.
-//!
-//! This module changes nothing. Every write of a follower begins with one of these decisions, so
-//! this is where I8 is enforced.
+//! The decisions of a candidate without a claim, given the document as last seen. Every write of a
+//! follower begins with one of these decisions, which enforces I8. Nothing here changes the state.
 
-use super::candidate::Participant;
-use super::claims::{Attempt, EndedClaim, OpenClaims};
-use super::effect::{HistoryEntry, Notice};
-use super::lease::{Holder, Identity, Lease, Token};
-use super::prefer::Preference;
-use super::standby::Registration;
-use super::status::Reason;
-use super::supervise::WorkloadState;
-use super::time::BootTime;
-use super::view::{Document, LeaseView};
-use super::waits::Waits;
+use super::claims::{Attempt, EndedClaim};
+use super::contend::Contender;
+use super::view::Document;
+use super::{BootTime, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
 
-/// The previous holder of the lease to acquire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Predecessor {
     Nobody,
@@ -31,7 +21,6 @@ pub(super) enum Predecessor {
 }
 
 impl Predecessor {
-    /// Returns the reason of a claim that follows this holder, and the notice of it, if any.
     pub(super) fn succeeded(self, now: BootTime) -> (Reason, Option<Notice>) {
         let notice = match self {
             Self::Nobody => return (Reason::Acquired, None),
@@ -60,19 +49,7 @@ pub(super) enum Decision {
     Release(EndedClaim),
 }
 
-/// Basis of the decisions of a candidate without a claim.
-#[derive(Clone, Copy)]
-pub(super) struct Situation<'a> {
-    pub(super) me: &'a Participant,
-    pub(super) view: &'a LeaseView,
-    pub(super) claims: &'a OpenClaims,
-    pub(super) waits: &'a Waits,
-    pub(super) registration: &'a Registration,
-    pub(super) preference: &'a Preference,
-    pub(super) workload: &'a WorkloadState,
-}
-
-impl Situation<'_> {
+impl Contender {
     /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
         let shown_until = self.workload.drain.map(|drain| drain.shown_until);
@@ -80,7 +57,7 @@ impl Situation<'_> {
         closed.unwrap_or_default()
     }
 
-    pub(super) fn decide(&self, now: BootTime) -> Decision {
+    pub(super) fn decision(&self, now: BootTime) -> Decision {
         if self.workload.runs() {
             return Decision::Wait(None);
         }
@@ -105,8 +82,7 @@ impl Situation<'_> {
             // All others leave it to this candidate, so it does not spread out.
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
-                let reserved_until =
-                    self.view.seen + self.registration.reserved_for(reserved, lease, self.me);
+                let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
                 reserved_until.max(self.waits.acquire_not_before)
             }
             None => self.waits.acquire_not_before,
@@ -145,8 +121,8 @@ impl Situation<'_> {
             if planted!(RenewedAfterRelease) {
                 return Decision::Adopt(super::mutation::revived(ended, self.me.timings(), now));
             }
-            // A lease that was handed over to a preferred standby is not taken back because the
-            // release was lost.
+            // If the release to a preferred standby was lost, the candidate does not take the lease
+            // back.
             return if closed || self.preference.gave_way {
                 self.release_of(ended.clone(), now)
             } else {
@@ -163,7 +139,7 @@ impl Situation<'_> {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.me.identity;
-        let dead = self.claims.is_predecessor(holder.claim) || namesake;
+        let dead = self.claims.predecessor == Some(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {
@@ -171,7 +147,7 @@ impl Situation<'_> {
             // from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
-            expires + self.registration.head_start_of_others(lease, self.me)
+            expires + self.head_start_of_others(lease)
         };
         let at = expires.max(self.gate());
         if at > now {
@@ -189,8 +165,7 @@ impl Situation<'_> {
         Decision::Acquire(lease.clone(), Some(entry(Reason::TookOver)), from)
     }
 
-    /// Decides when to release this process's own claim for others: not before the workload has had
-    /// time to notice the loss of leadership (I6).
+    /// Releases this process's own claim once the workload has had time to notice the loss (I6).
     fn release_of(&self, ended: EndedClaim, now: BootTime) -> Decision {
         let from = self.release_from();
         if from <= now {

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::lease::{Claim, Declared, Identity, Reservation, Revision, Session, Token, WallMillis};
-use super::status::{Reason, Role};
-use super::time::BootTime;
+use super::{
+    BootTime, Claim, Declared, Identity, Reason, Reservation, Revision, Role, Session, Token,
+    WallMillis,
+};
 use crate::claim::Outbox;
 pub use crate::deadline_policy::Terms;
 
@@ -26,17 +27,14 @@ pub enum Effect {
         /// The operation to send.
         operation: Operation,
     },
-    /// Close the change stream and open another one, because the open one may be stale although it
-    /// answers. [`Watch::Opened`](super::Watch::Opened),
-    /// [`Watch::HintsOpened`](super::Watch::HintsOpened) or [`Watch::Lost`](super::Watch::Lost)
-    /// follows, as at the start.
+    /// Replace the change stream, which may be stale although it answers. An opening
+    /// [`Watch`](super::Watch) or [`Watch::Lost`](super::Watch::Lost) follows, as at the start.
     ReopenStream,
     /// Make every file, and the pod's label, show the newest status. The answers are
     /// [`Input::Demoted`](super::Input::Demoted) and, if the label takes longer,
     /// [`Input::LabelDemoted`](super::Input::LabelDemoted).
     Demote,
-    /// Start the supervised workload, change its deadlines, or end it. Only candidates that
-    /// supervise a workload emit this. The answer is
+    /// Start, extend or end the workload; answer
     /// [`Input::WorkloadGone`](super::Input::WorkloadGone).
     Workload(Order),
     /// Record this in the status directory, for the next process. No answer.
@@ -45,8 +43,7 @@ pub enum Effect {
         claim: Option<Claim>,
         /// The highest token seen.
         token: Token,
-        /// The longest lease duration seen. The next process waits this long before it contends if
-        /// the stored token is lower than `token` or the document is missing.
+        /// The longest lease duration seen, which the next process waits after a rollback.
         lease_longest: Duration,
     },
     /// The role changed; log and count it. No answer.
@@ -57,8 +54,7 @@ pub enum Effect {
     Exit,
 }
 
-/// A change of the [`DesiredState`](crate::deadline_policy::DesiredState) of the supervised
-/// workload, for the claim with this token.
+/// A change of the [`DesiredState`](crate::deadline_policy::DesiredState) of the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Order {
@@ -76,18 +72,16 @@ pub enum OrderKind {
     Start(Terms),
     /// Continue to run, or to stop, with these deadlines.
     Extend(Terms),
-    /// Leadership is given up. The workload stops within its configured time, while renewals
-    /// continue.
+    /// Leadership is given up. The workload stops within its configured time while renewals continue.
     Stop,
-    /// Leadership is lost. The workload must stop immediately, and is killed by this instant.
+    /// Leadership is lost. The workload must stop immediately.
     Lost {
         /// Latest instant at which the workload may run.
         kill_at: BootTime,
     },
 }
 
-/// A store operation. In addition to the listed conditions, each filter matches only a lease of
-/// this schema with this name.
+/// A store operation. Each filter also requires a lease of this schema with this name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
@@ -98,11 +92,9 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the free lease. The filter matches the expected `revision`, a lower token, no
-    /// holder, not paused.
+    /// Acquire the free lease. Matches `expected`, a lower token, no holder, not paused.
     Acquire(Acquisition),
-    /// Take over the lease from its holder. The filter matches the expected `revision`, a lower
-    /// token, this holder, not paused.
+    /// Take over the lease. Matches `expected`, a lower token, this holder, not paused.
     TakeOver {
         /// Fields of the new claim.
         acquisition: Acquisition,
@@ -120,8 +112,8 @@ pub enum Operation {
         /// The last acknowledged revision, and the unresolved ones sent since.
         chain: Vec<Revision>,
     },
-    /// Free the lease. Has the filter of a renewal, so that a process on a forked machine that
-    /// renews the same claim is not deposed.
+    /// Free the lease. Has the filter of a renewal, so that it does not depose a process on a forked
+    /// machine that renews this claim.
     Release {
         /// The ended claim.
         claim: Claim,
@@ -143,20 +135,17 @@ pub enum Operation {
         session: Session,
         /// Priority of this candidate.
         priority: u32,
-        /// The standby with a lower priority that must still be registered; `None` if there must be
-        /// none.
+        /// The standby that must still be registered; `None` if there must be no standby.
         replaces: Option<Session>,
     },
-    /// Withdraw the registration of this session as the standby: this candidate's own, or a
-    /// registration that a leader asks to be repeated. Changes nothing else.
+    /// Withdraw the registration of this session as the standby. Changes nothing else.
     Withdraw {
         /// Session of the standby.
         session: Session,
     },
     /// Read the document from the primary.
     Read {
-        /// True for a linearizable read instead of a majority read: proof that the primary was not
-        /// deposed.
+        /// True for a linearizable read instead of a majority read.
         confirm: bool,
     },
 }
@@ -256,7 +245,7 @@ pub enum Notice {
     },
     /// Another process renewed this process's claim.
     Duplicate {
-        /// The session that both processes had.
+        /// The session of both processes.
         session: Session,
     },
     /// The document with the lease's name is foreign and must not be changed.
@@ -278,22 +267,19 @@ pub enum Notice {
     },
     /// A file could be neither rewritten nor removed in time.
     NotDemoted {
-        /// Time until the deadline in the old file; its readers hold the release back at least that
-        /// long.
+        /// Time until the deadline in the old file. The release waits at least that long.
         wait: Duration,
     },
-    /// Exiting without a release because a file still names a deadline ahead; the lease expires
-    /// without one.
+    /// Exiting without a release, because a file still names a deadline ahead.
     LeftToExpire,
-    /// The workload was killed, and its end could not be confirmed in time. Renewals stop, and the
-    /// lease expires without a release.
+    /// The end of the killed workload could not be confirmed in time; the lease must expire.
     WorkloadStuck {
         /// Token of the claim that the workload runs under.
         token: Token,
         /// Time until the lease expires for other candidates; zero if it has expired.
         wait: Duration,
     },
-    /// A request in the document has no effect because it names another token than this leader's.
+    /// A request in the document has no effect, because it names another leader's token.
     RequestForAnotherToken {
         /// The token that the request names.
         requested: Token,

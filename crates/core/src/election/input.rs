@@ -1,8 +1,6 @@
 //! The inputs of an election.
 
-use super::effect::CallId;
-use super::lease::{Lease, Token};
-use super::timings::Timings;
+use super::{CallId, Lease, Timings, Token};
 use std::time::Duration;
 
 pub use crate::claim::Outcome;
@@ -23,55 +21,48 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader renews immediately, even while a renewal hangs
-    /// on the old primary.
+    /// The driver discovered a new primary. A leader renews even while a renewal hangs on the old one.
     PrimaryChanged,
     /// The answer of the files to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
-        /// True if all files say "not leader"; false if a file that names a deadline could be
-        /// neither rewritten nor removed.
+        /// True if all files say "not leader"; false if one could be neither rewritten nor removed.
         shown: bool,
         /// True if [`Input::LabelDemoted`] follows. The release waits for it, for a limited time.
         #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },
-    /// The pod's label no longer says leader, or the wait for it is over. A label has no deadline,
-    /// so a release does not depend on it.
+    /// The pod's label no longer says leader, or the wait for it is over.
     LabelDemoted,
     /// The workload confirmed that it stopped all work under this token.
     WorkloadDone {
         /// The confirmed token.
         token: Token,
     },
-    /// The supervised workload exited on its own. Its remaining processes are being ended;
-    /// [`Input::WorkloadGone`] follows.
+    /// The supervised workload exited on its own. [`Input::WorkloadGone`] follows.
     WorkloadEnded {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// No process of the supervised workload is left, or it never started. Its claim may now be
-    /// released (I6), and a new one may lead.
+    /// All processes of the supervised workload have exited, or it never started. Its claim may now be
+    /// released (I6), and another claim may lead.
     WorkloadGone {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// The supervised workload was killed, and its end could not be confirmed in time. It may still
-    /// be running, so its claim ends without a release and the lease expires by itself.
-    /// [`Input::WorkloadGone`] follows if the end is confirmed after all.
+    /// The end of the killed workload could not be confirmed in time, so the lease expires without a
+    /// release. [`Input::WorkloadGone`] follows if the end is confirmed after all.
     WorkloadStuck {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload. The election assumes a healthy workload until the first such input.
-    /// A candidate with an unhealthy workload steps down and does not contend.
+    /// Health of the workload. A candidate with an unhealthy workload does not lead or contend.
     Health {
         /// False if another replica should lead.
         healthy: bool,
     },
     /// A request on this machine to step down (SIGUSR1).
     StepDown,
-    /// A request to shut down: step down if leading, release, then
-    /// [`Effect::Exit`](super::Effect::Exit).
+    /// A request to shut down; [`Effect::Exit`](super::Effect::Exit) follows.
     Shutdown,
     /// New settings. The timings of a claim that already leads do not change.
     Reconfigure(Tunables),
@@ -85,11 +76,10 @@ pub struct Tunables {
     pub timings: Timings,
     /// Time that a workload without confirmation has to notice the end of leadership.
     pub handoff_delay: Duration,
-    /// True if the workload has normally ended when a shutdown is requested. At a shutdown it then
-    /// has at most one second to notice, even if `handoff_delay` is longer.
+    /// True if the workload normally ends before a shutdown, which then waits at most one second.
     pub workload_ends_first: bool,
-    /// If set, a leader hands over to a standby with a higher priority, this long after its
-    /// acquisition at the earliest. If not set, priorities never end a leadership.
+    /// Minimum time from an acquisition to the handover to a standby with a higher priority; `None` if
+    /// a leader never hands over by itself.
     pub prefer_interval: Option<Duration>,
 }
 
@@ -110,22 +100,19 @@ impl Default for Tunables {
 pub enum Watch {
     /// The stream is open and reports all changes from now on. A read must follow.
     Opened,
-    /// The stream is open and reports all changes from now on, each up to some seconds late, as
-    /// through the routers of a sharded cluster. A read must follow.
+    /// As `Opened`, but each change may be reported seconds late (sharded clusters).
     LateStreamOpened,
-    /// The cursor of the hints is open instead of a stream. Others report by [`Watch::Hint`] what
-    /// they change, except renewals. A read must follow.
+    /// The cursor of the hints, which report all changes but renewals, is open. A read must follow.
     HintsOpened,
     /// The stream or cursor answered without events, so the store is reachable.
     Alive,
-    /// A hint that something may have changed. It may be late, repeated or false, and another one
-    /// may be lost.
+    /// A hint that something may have changed. Hints may be late, repeated, false or lost.
     Hint,
     /// The lease changed to this value, according to the events so far.
     Changed(Lease),
     /// An event that only a read can resolve.
     Unclear,
-    /// The stream or cursor is closed or could not be opened, so the candidate must poll.
+    /// The stream or cursor is closed or could not be opened.
     Lost,
 }
 
@@ -139,4 +126,13 @@ pub enum Found {
     Missing,
     /// A foreign document, which must not be changed (I11); the text gives the reason, for humans.
     Foreign(String),
+}
+
+impl Found {
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::Lease(lease) => Some(lease),
+            Self::Missing | Self::Foreign(_) => None,
+        }
+    }
 }

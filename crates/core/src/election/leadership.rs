@@ -1,22 +1,120 @@
-//! How a leadership begins, and what remains of it for the candidate that contends again.
-//!
-//! A claim that must not lead has ended, and is freed like any other ended claim.
+//! The states of a candidate, and the begin and the end of a leadership. A claim that is lost, or
+//! whose release is sent, never leads again.
 
 use super::claims::{EndedClaim, Overtaken, RejectedClaim};
 use super::contend::Contender;
-use super::effect::{Effect, Notice};
-use super::input::Found;
-use super::lease::{Reservation, Token};
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
-use super::state::{CauseOfLoss, LostClaim};
-use super::status::Reason;
-use super::stopping::Stopped;
-use super::supervise::WorkloadState;
+use super::stopping::Stopping;
 use super::tenure::Tenure;
-use super::time::BootTime;
 use super::write::Acquired;
+use super::{
+    BootTime, Effect, Found, HistoryEntry, Identity, Lease, Notice, Reason, RequestKind,
+    Reservation,
+};
 use crate::claim::{Rollback, Turn};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum CandidateState {
+    Contending,
+    Leading(Tenure),
+    Stopping(Stopping),
+    Exited,
+}
+
+pub(super) enum LostClaim {
+    Leading(Tenure),
+    Stopping(Stopping),
+}
+
+impl CandidateState {
+    pub(super) fn contends(&self) -> bool {
+        *self == Self::Contending
+    }
+
+    pub(super) fn leading(&self) -> Option<&Tenure> {
+        match self {
+            Self::Leading(tenure) => Some(tenure),
+            Self::Stopping(_) | Self::Contending | Self::Exited => None,
+        }
+    }
+
+    pub(super) fn tenure(&self) -> Option<&Tenure> {
+        match self {
+            Self::Leading(tenure) => Some(tenure),
+            Self::Stopping(stopping) => Some(&stopping.tenure),
+            Self::Contending | Self::Exited => None,
+        }
+    }
+
+    pub(super) fn tenure_mut(&mut self) -> Option<&mut Tenure> {
+        match self {
+            Self::Leading(tenure) => Some(tenure),
+            Self::Stopping(stopping) => Some(&mut stopping.tenure),
+            Self::Contending | Self::Exited => None,
+        }
+    }
+
+    /// Returns the reason and the reservation if the document asks the leader to step down.
+    pub(super) fn demand(
+        &self,
+        lease: &Lease,
+        identity: &Identity,
+    ) -> Option<(Reason, Option<Reservation>)> {
+        let tenure = self.leading()?;
+        if lease.paused {
+            return Some((Reason::Paused, None));
+        }
+        let request = lease.request.as_ref();
+        let request = request.filter(|r| r.token == tenure.token)?;
+        match &request.kind {
+            RequestKind::StepDown => Some((Reason::Requested, None)),
+            RequestKind::Transfer(to) if to.identity == *identity => None,
+            RequestKind::Transfer(to) => Some((Reason::Transferred, Some(to.clone()))),
+        }
+    }
+
+    /// Renews as soon as possible unless a read shows the claim with a revision that it sent. Only a
+    /// rejected renewal ends the claim, because a majority read may be older than the claim.
+    pub(super) fn verify(&mut self, found: &Found) {
+        if let Some(tenure) = self.tenure_mut()
+            && !matches!(found, Found::Lease(it) if tenure.holds(it) && tenure.sent(it.revision))
+        {
+            tenure.hurry();
+        }
+    }
+
+    /// Takes the claim that leads or is being given up, if any, and contends from now on.
+    pub(super) fn lose(&mut self) -> Option<LostClaim> {
+        match std::mem::replace(self, Self::Contending) {
+            Self::Leading(tenure) => Some(LostClaim::Leading(tenure)),
+            Self::Stopping(stopping) => Some(LostClaim::Stopping(stopping)),
+            other @ (Self::Contending | Self::Exited) => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CauseOfLoss {
+    Deadline,
+    Rejected,
+    StoreRolledBack,
+    WorkloadStuck,
+}
+
+impl CauseOfLoss {
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Self::Deadline => Reason::Deadline,
+            Self::Rejected => Reason::Rejected,
+            Self::StoreRolledBack => Reason::StoreRolledBack,
+            Self::WorkloadStuck => Reason::WorkloadStuck,
+        }
+    }
+}
 
 pub(super) enum AfterWrite {
     Leads(Tenure, Reason),
@@ -25,13 +123,9 @@ pub(super) enum AfterWrite {
 }
 
 impl Contender {
-    /// Begins a claim after an acknowledged write, unless something bars it from leading.
-    pub(super) fn begin(
-        &mut self,
-        acquired: Acquired,
-        shutting_down: bool,
-        turn: &mut Turn<'_>,
-    ) -> AfterWrite {
+    /// Begins a claim after an acknowledged write, unless something bars it from leading; it is then
+    /// freed like any other ended claim.
+    pub(super) fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
         let Acquired {
             mut attempt,
             revision,
@@ -62,14 +156,14 @@ impl Contender {
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
-            // The other claim may lead. If an event showed it, no read can prove or refute that.
+            // The other claim may lead. If an event showed the claim, no read can refute it.
             let until = turn.now + self.view.marks.lease_longest();
             self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);
         } else {
             self.observe(Found::Lease(lease), turn);
         }
-        let asked = shutting_down.then_some(Reason::Shutdown);
+        let asked = self.shutdown.requested.then_some(Reason::Shutdown);
         let asked = asked.or(self.waits.unhealthy.then_some(Reason::Unhealthy));
         let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
         let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine.is_some();
@@ -81,7 +175,7 @@ impl Contender {
         }
         let (reason, notice) = from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
-        self.claims.forget_predecessor();
+        self.claims.predecessor = None;
         self.registration.end();
         self.preference = Preference::default();
         self.waits.begin_to_lead();
@@ -89,37 +183,25 @@ impl Contender {
         AfterWrite::Leads(tenure, reason)
     }
 
-    /// Returns the ended claim that remains of a step-down, or of its `loss`.
     pub(super) fn end_stopped(
         &mut self,
-        stopped: Stopped,
+        stopped: Stopping,
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        let tenure = stopped.tenure;
-        self.cool_down_if_asked(stopped.reason, tenure.token, now);
-        self.end(
-            &tenure,
-            loss.unwrap_or(stopped.reason),
-            stopped.reserved_for,
-        )
-    }
-
-    pub(super) fn end_lost(
-        &mut self,
-        lost: LostClaim,
-        reason: Reason,
-        now: BootTime,
-    ) -> EndedClaim {
-        match lost {
-            LostClaim::Leading(tenure) => self.end(&tenure, reason, None),
-            LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), now),
+        let (tenure, reason) = (stopped.tenure, stopped.reason);
+        // After a step-down for its workload's health, a candidate stays out only until the workload
+        // is healthy again. A leader that gave way to a preferred standby contends again after the
+        // reservation.
+        let asked = matches!(reason, Reason::Requested | Reason::Transferred);
+        if asked && !self.preference.gave_way {
+            self.cool_down(tenure.token, now);
         }
+        self.end(&tenure, loss.unwrap_or(reason), stopped.reserved_for)
     }
 
-    /// Returns the ended claim that remains of a tenure. Without another reservation, the standby
-    /// gets a head start.
-    pub(super) fn end(
+    /// Ends a claim. Without another reservation, the standby gets a head start.
+    fn end(
         &self,
         tenure: &Tenure,
         reason: Reason,
@@ -127,23 +209,29 @@ impl Contender {
     ) -> EndedClaim {
         // While the lease is paused, no candidate may use a head start.
         let head_start = || (reason != Reason::Paused).then(|| head_start_of_standby(&self.view));
-        let reserved_for = reserved_for.or_else(|| head_start().flatten());
-        tenure.end(&self.me.identity, reason, reserved_for)
+        EndedClaim {
+            claim: tenure.claim,
+            chain: tenure.chain(),
+            entry: HistoryEntry {
+                token: tenure.token,
+                identity: self.me.identity.clone(),
+                acquired_at: tenure.acquired_at,
+                reason,
+            },
+            reserved_for: reserved_for.or_else(|| head_start().flatten()),
+        }
     }
 
-    /// Contends again after a loss of leadership. The claim never leads again.
-    pub(super) fn lost(
-        &mut self,
-        cause: CauseOfLoss,
-        ended: EndedClaim,
-        workload: &WorkloadState,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn lost(&mut self, cause: CauseOfLoss, lost: LostClaim, turn: &mut Turn<'_>) {
+        let reason = cause.reason();
+        let ended = match lost {
+            LostClaim::Leading(tenure) => self.end(&tenure, reason, None),
+            LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
+        };
         match cause {
-            // The claim is released too, so that the lease is free early when the store recovers.
-            // The release waits while the workload may not have noticed the loss (I6).
+            // The claim is released, so that the lease is free early when the store recovers. The
+            // release waits while the workload may not have noticed the loss (I6).
             CauseOfLoss::Deadline => {
-                // Others go first after a second loss within some minutes.
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
                     let wait = self.me.timings().lease_duration();
@@ -156,8 +244,8 @@ impl Contender {
                     self.claims.add_pending(revived);
                     return self.reads.fall_behind(turn.now);
                 }
-                let release_from = self.situation(workload).release_from();
-                if workload.runs() || release_from > turn.now {
+                let release_from = self.release_from();
+                if self.workload.runs() || release_from > turn.now {
                     self.claims.add_ended(ended);
                     self.reads.fall_behind(turn.now);
                 } else {
@@ -167,7 +255,8 @@ impl Contender {
             // No release: a forked machine may lead with the same claim, and the release would
             // depose it.
             CauseOfLoss::Rejected => {
-                self.check(RejectedClaim::of(ended), turn);
+                let EndedClaim { claim, chain, .. } = ended;
+                self.check(RejectedClaim { claim, chain }, turn);
                 self.reads.fall_behind(turn.now);
             }
             // The lease expires by itself. The release follows only if the workload is confirmed
@@ -178,16 +267,6 @@ impl Contender {
             }
             // Nothing to release, because the document that named this claim is gone.
             CauseOfLoss::StoreRolledBack => {}
-        }
-    }
-
-    /// Starts the cooldown if the step-down was requested. After a step-down for its workload's
-    /// health, a candidate stays out only until the workload is healthy again. A leader that gave
-    /// way to a preferred standby contends again after the reservation.
-    pub(super) fn cool_down_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
-        let asked = matches!(reason, Reason::Requested | Reason::Transferred);
-        if asked && !self.preference.gave_way {
-            self.cool_down(token, now);
         }
     }
 }

@@ -1,6 +1,5 @@
-//! The lease as the election sees it: names, random ids, the document's fields.
-//!
-//! This module has no BSON. Wall-clock fields are informational and are never compared.
+//! The lease as the election sees it: names, random ids, the document's fields. Wall-clock fields
+//! are informational and are never compared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,23 +47,17 @@ impl ResourceName {
         let name = name.into();
         let bytes = name.as_bytes();
         let inner = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
-        let legal = match (bytes.first(), bytes.last()) {
-            (Some(first), Some(last)) => {
-                bytes.len() <= NAME_LENGTH_MAX
-                    && first.is_ascii_alphanumeric()
-                    && last.is_ascii_alphanumeric()
-                    && bytes.iter().all(inner)
-            }
-            (None, _) | (_, None) => false,
-        };
+        let legal = bytes.len() <= NAME_LENGTH_MAX
+            && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.iter().all(inner);
         let expected = "1 to 63 characters, letters, digits, '-', '_' or '.', beginning and \
                         ending with a letter or digit (a Kubernetes label value)";
         checked(name, legal, expected).map(Self)
     }
 }
 
-/// The human-readable name of a candidate. No decision depends on it, except that a transfer
-/// reserves the lease for an identity.
+/// The human-readable name of a candidate. Only the reservation of a transfer depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -86,7 +79,11 @@ impl Identity {
 }
 
 /// Names are shared, because every event and every status has a copy.
-fn checked(value: String, legal: bool, expected: &'static str) -> Result<Arc<str>, NameError> {
+pub(crate) fn checked(
+    value: String,
+    legal: bool,
+    expected: &'static str,
+) -> Result<Arc<str>, NameError> {
     if legal {
         Ok(value.into())
     } else {
@@ -94,27 +91,29 @@ fn checked(value: String, legal: bool, expected: &'static str) -> Result<Arc<str
     }
 }
 
+/// Implements access to the text of names.
 macro_rules! text {
     ($($name:ident)+) => {
         $(impl $name {
-            /// Returns the name.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         })+
     };
 }
 
+pub(crate) use text;
+
 text! { ResourceName Identity }
 
-/// Source of the election's random ids: the kernel in the daemon, a seeded generator in the
-/// simulator.
+/// Source of random ids: the kernel in the daemon, a seeded generator in the simulator.
 pub trait Randomness {
     /// Returns 128 new random bits.
     fn bits(&mut self) -> u128;
@@ -165,14 +164,13 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Id of one write; new at every create, acquire, takeover, renewal and release. Random instead
-    /// of a counter, because a renewal that was rolled back and followed by another must not look
-    /// unchanged.
+    /// Id of one write; new at every create, acquire, takeover, renewal and release. Random, because
+    /// a renewal that was rolled back and followed by another must not look unchanged.
     Revision
 }
 random_id! {
-    /// Id of one start of a candidate, for humans who read the document. A candidate compares it
-    /// only to tell its own claims from a successor's during a cooldown.
+    /// Id of one start of a candidate, for humans. A candidate compares it only to tell its own
+    /// claims from a successor's during a cooldown.
     Session
 }
 
@@ -213,9 +211,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// A wall-clock date in milliseconds since 1970. Informational: it is copied from the document to
-/// logs and history, and no decision depends on it, except that a lock's contender may skip work
-/// that succeeded recently.
+/// A wall-clock date in milliseconds since 1970; informational, except the age of a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WallMillis(pub i64);
@@ -239,8 +235,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the declared interval of renewals, if a valid holder could have declared it. It
-    /// decides when others read, and nothing else.
+    /// Returns the declared interval of renewals, if valid. It decides only when others read.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval
@@ -264,19 +259,18 @@ impl Declared {
         }
     }
 
-    /// Returns the time to wait: the declared duration, or the longest one if it is outside 1 s …
-    /// 1 h. Valid holders declare none outside. Treating it as short would be unsafe, and treating
-    /// it as endless would block.
+    /// Returns the time to wait: the declared duration, or the longest duration if the declared one
+    /// is outside 1 s … 1 h. Treating it as short would be unsafe, and as endless would block.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
 
-    /// Returns the duration if a valid holder could have declared it.
+    /// Returns the duration if it is in the valid range.
     pub fn valid(self) -> Option<Duration> {
-        u64::try_from(self.millis)
-            .ok()
-            .map(Duration::from_millis)
-            .filter(|d| (LEASE_DURATION_MIN..=LEASE_DURATION_MAX).contains(d))
+        let duration = Duration::from_millis(u64::try_from(self.millis).ok()?);
+        (LEASE_DURATION_MIN..=LEASE_DURATION_MAX)
+            .contains(&duration)
+            .then_some(duration)
     }
 }
 
@@ -317,19 +311,16 @@ impl Reservation {
     }
 }
 
-/// Time that others wait for the standby after a release or an expiry: an event and a write,
-/// several times over.
+/// Time that others wait for the standby: several times an event and a write.
 pub const HEAD_START: Duration = Duration::from_millis(50);
-/// Maximum number of [`HEAD_START`]s that a candidate waits: one, and one more for each point that
-/// the standby's priority exceeds its own.
+/// Maximum number of [`HEAD_START`]s that a candidate waits for a standby of higher priority.
 pub const HEAD_STARTS_MAX: u32 = 3;
 /// The longest reservation; a longer one counts as this.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
 /// Duration of the reservation of a transfer that names none.
 pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The candidate that should acquire first when the holder releases the lease or expires. A hint:
-/// it spares the other candidates a race, and no acquisition depends on it.
+/// A hint that this candidate should acquire first when the holder releases the lease or expires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Standby {
@@ -359,6 +350,12 @@ pub struct Lease {
     pub reserved_for: Option<Reservation>,
     /// The registered standby, if any.
     pub standby: Option<Standby>,
+}
+
+impl Lease {
+    pub(super) fn claim(&self) -> Option<Claim> {
+        self.holder.as_ref().map(|holder| holder.claim)
+    }
 }
 
 #[cfg(all(test, not(proof)))]

@@ -1,34 +1,25 @@
 //! The phase of the holder's renewals. A follower without a timely change stream reads just after
-//! each expected renewal.
-//!
-//! A holder renews at a fixed interval, so a follower that knows when the last renewal was stored
-//! reads once in each interval, right after the next renewal is expected. A late read only delays a
-//! takeover, because the wait for an expiry counts from the reply that first showed a revision. So an
-//! estimate may be wrong, and every read corrects the estimate.
+//! each expected renewal. The estimate may be wrong: a late read only delays a takeover, because the
+//! wait for an expiry counts from the reply that first showed a revision.
 
 use std::time::Duration;
 
-use super::lease::{Claim, Holder, Lease, Revision};
-use super::time::BootTime;
-use super::timings::Timings;
+use super::{BootTime, Claim, Holder, Lease, Revision, Timings};
 
-/// Width of a window that needs one read only, at its end.
+/// Width of a window that needs only one read, at its end.
 const NARROW: Duration = Duration::from_millis(30);
 /// Number of reads in a wide window.
 const SECTIONS: u32 = 8;
 /// Assumed drift of clocks and timers, as a divisor of the interval.
 const DRIFT_PARTS: u32 = 512;
-/// Number of consecutive renewals that the first read of a window found, after which windows begin
-/// earlier and earlier.
+/// Maximum of `early` before windows begin earlier.
 const EARLY_MAX: u32 = 4;
 /// Maximum number of doublings; more would exceed any interval.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// The last renewal that was seen, and when it was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct RenewalPhase {
     seen: Option<LastRenewal>,
-    /// Instant at which the read in flight was sent.
     asked: BootTime,
 }
 
@@ -36,11 +27,11 @@ pub(super) struct RenewalPhase {
 struct LastRenewal {
     revision: Revision,
     claim: Claim,
-    /// The revision was stored after the first instant, and by the second.
+    /// The revision was stored after the first instant, and by the second instant.
     stored: (BootTime, BootTime),
     /// Instant at which the last read that showed this revision was sent.
     unchanged: BootTime,
-    /// Number of renewals in a row that the first read of their window showed.
+    /// Number of consecutive renewals that the first read of their window found.
     early: u32,
 }
 
@@ -49,9 +40,8 @@ impl RenewalPhase {
         self.asked = now;
     }
 
-    /// Records the reply to the read that was sent last.
     pub(super) fn shows(&mut self, lease: Option<&Lease>, interval: Duration, now: BootTime) {
-        let held = lease.and_then(|lease| Some((lease.revision, lease.holder.as_ref()?.claim)));
+        let held = lease.and_then(|lease| Some((lease.revision, lease.claim()?)));
         let Some((revision, claim)) = held else {
             self.seen = None;
             return;
@@ -88,8 +78,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the instant of the next read of a held lease, at the latest `retry` after the last
-    /// one if the renewal is overdue; `None` if no holder was seen.
+    /// Returns the instant of the next read of a held lease; if the renewal is overdue, at the latest
+    /// `retry` after the last read. `None` if no holder was seen.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);
@@ -104,7 +94,6 @@ impl RenewalPhase {
     }
 }
 
-/// Returns the interval of the holder's renewals, as declared, or this candidate's own.
 pub(super) fn renewal_interval(lease: Option<&Lease>, own: &Timings) -> Duration {
     let holder = lease.and_then(|lease| lease.holder.as_ref());
     let declared = holder.and_then(Holder::renewals_every);

@@ -1,24 +1,20 @@
-//! The published status of a candidate, derived from its state after each input, and the record for
-//! the next process on the status directory.
+//! The published status of a candidate, derived from its state after each input, and the record in
+//! the status directory.
 
 use std::time::Duration;
 
-use super::candidate::Participant;
 use super::contend::Contender;
-use super::effect::{Effect, Notice, Transition};
-use super::lease::{Claim, Lease, Request, Token};
-use super::state::CandidateState;
-use super::status::{Authority, HolderView, Reason, Role, Status};
-use super::supervise::DrainAfterLoss;
-use super::time::BootTime;
+use super::leadership::CandidateState;
 use super::view::{Document, LeaseView};
+use super::{
+    Authority, BootTime, Claim, Effect, HolderView, Lease, Notice, Reason, Request, Role, Status,
+    Token, Transition,
+};
 
-/// The published status and the reasons for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Publication {
-    status: Status,
-    /// Reason for the next change of role.
-    reason: Option<Reason>,
+    pub(super) status: Status,
+    pub(super) reason: Option<Reason>,
     /// The last reported request that named another token than the leader's.
     request_reported: Option<Request>,
 }
@@ -43,23 +39,13 @@ impl Publication {
         }
     }
 
-    pub(super) fn status(&self) -> &Status {
-        &self.status
-    }
-
-    pub(super) fn set_reason(&mut self, reason: Reason) {
-        self.reason = Some(reason);
-    }
-
-    /// Forgets which request was reported, because another claim leads.
     pub(super) fn begin_to_lead(&mut self, reason: Reason) {
         self.request_reported = None;
         self.reason = Some(reason);
     }
 
-    /// Reports, once, a request that the leader with the token `leading` ignores because it names
-    /// another token. Either the request names the document's token, which had been raised by hand,
-    /// or it was meant for an earlier leader.
+    /// Reports, once, a request that the leader with the token `leading` ignores because the request
+    /// names another token: an earlier leader's, or one that was raised by hand.
     pub(super) fn report_request(&mut self, lease: &Lease, leading: Token) -> Option<Notice> {
         let other = lease.request.as_ref().filter(|r| r.token != leading);
         let notice = other
@@ -72,18 +58,15 @@ impl Publication {
         notice
     }
 
-    /// Derives the status; returns the change of role, if there is one.
+    /// Derives the status; returns the change of role, if any.
     pub(super) fn refresh(
         &mut self,
         contender: &Contender,
         state: &CandidateState,
-        drain: Option<DrainAfterLoss>,
-        shutting_down: bool,
         now: BootTime,
     ) -> Option<Effect> {
-        let (me, view) = (&contender.me, &contender.view);
         let before = self.status.role;
-        let role = self.role(contender, state, shutting_down, now);
+        let role = self.role(contender, state, now);
         let authority = state.leading().map(|tenure| Authority {
             token: tenure.token,
             valid_until: tenure.valid_until(),
@@ -99,8 +82,8 @@ impl Publication {
         let transition = (role != before).then(|| {
             let token_before = self.status.authority.map(|a| a.token);
             let stopping_token = state.tenure().map(|t| t.token);
-            // A change between idle roles, such as a store that stops answering or recovers, does
-            // not repeat the last reason, because a loss would then be counted twice.
+            // A change between idle roles, such as a store that stops answering, does not repeat the
+            // last reason, because a loss would then be counted twice.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
                 && matches!(role, Role::Follower | Role::Unknown);
             let transition = Transition {
@@ -117,16 +100,16 @@ impl Publication {
             self.status.since = now;
             Effect::Transition(transition)
         });
-        let drain = drain.filter(|lost| lost.until > now);
+        let drain = contender.workload.drain.filter(|lost| lost.until > now);
         self.status.role = role;
         self.status.authority = authority;
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
         self.status.unnoticed = drain.map(|drain| drain.token);
-        self.status.holder = holder_view(authority, me, view, now);
-        self.status.session = me.session;
+        self.status.holder = holder_view(authority, contender, now);
+        self.status.session = contender.me.session;
         self.status.reason = self.reason;
-        self.status.token_highest = view.marks.token_highest();
+        self.status.token_highest = contender.view.marks.token_highest();
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
@@ -134,13 +117,7 @@ impl Publication {
         transition
     }
 
-    fn role(
-        &self,
-        contender: &Contender,
-        state: &CandidateState,
-        shutting_down: bool,
-        now: BootTime,
-    ) -> Role {
+    fn role(&self, contender: &Contender, state: &CandidateState, now: BootTime) -> Role {
         let answers_until = contender.reads.answers_until;
         match state {
             CandidateState::Leading(_) => Role::Leader,
@@ -150,7 +127,7 @@ impl Publication {
             CandidateState::Exited => self.status.role,
             CandidateState::Contending => {
                 let stopped = self.status.role == Role::Stopping;
-                if contender.is_checking() || (shutting_down && stopped) {
+                if contender.is_checking() || (contender.shutdown.requested && stopped) {
                     Role::Stopping
                 } else if matches!(contender.view.document, Document::NotRead)
                     || answers_until.is_none_or(|at| at <= now)
@@ -166,22 +143,13 @@ impl Publication {
     }
 
     pub(super) fn check_invariants(&self, now: BootTime, token_highest: Token) {
-        if let Some(authority) = self.status.authority {
-            assert!(
-                authority.valid_until > now,
-                "authority outlives its deadline"
-            );
-            assert!(
-                authority.token <= token_highest,
-                "a leader's token is not the highest"
-            );
-        }
-        let leading = self.status.role == Role::Leader;
-        assert_eq!(
-            leading,
-            self.status.authority.is_some(),
-            "a role without its authority"
-        );
+        let authority = self.status.authority;
+        let valid = authority.is_none_or(|it| it.valid_until > now);
+        assert!(valid, "authority outlives its deadline");
+        let highest = authority.is_none_or(|it| it.token <= token_highest);
+        assert!(highest, "a leader's token is not the highest");
+        let leads = self.status.role == Role::Leader;
+        assert_eq!(leads, authority.is_some(), "a role without its authority");
     }
 }
 
@@ -194,7 +162,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored, or `None` if the recorded one no longer proves that its
+    /// Records a claim that may be stored, or `None` if a recorded claim no longer proves that its
     /// process has exited.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
@@ -205,8 +173,8 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records new values of `view`. With a token but without the duration that goes with it, the
-    /// next process would wait too briefly after a rollback of the store.
+    /// Records new values of `view`. Without the longest duration, the next process would wait too
+    /// briefly after a rollback of the store.
     pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
         let newer = view.marks.token_highest() > self.token
             || view.marks.lease_longest() > self.lease_longest;
@@ -215,13 +183,13 @@ impl DirectoryRecord {
 }
 
 /// Returns the leader as far as this candidate knows. Its own name never appears without authority,
-/// neither for an ended claim nor for a previous process with the same name.
+/// even if the document names an ended claim or a previous process of the same name.
 fn holder_view(
     authority: Option<Authority>,
-    me: &Participant,
-    view: &LeaseView,
+    contender: &Contender,
     now: BootTime,
 ) -> Option<HolderView> {
+    let (me, view) = (&contender.me, &contender.view);
     if let Some(authority) = authority {
         return Some(HolderView {
             identity: me.identity.clone(),
@@ -238,12 +206,4 @@ fn holder_view(
         token: lease.token,
         until,
     })
-}
-
-#[cfg(all(test, not(proof)))]
-impl Publication {
-    /// The status, also for states that no input leads to.
-    pub(super) fn status_mut(&mut self) -> &mut Status {
-        &mut self.status
-    }
 }

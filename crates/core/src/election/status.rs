@@ -1,10 +1,7 @@
-//! The published status of a candidate: a deadline, never a flag.
-//!
-//! A [`Status`] reaches every surface through one watch channel. A surface evaluates [`Status::at`]
-//! each time it is asked, so a daemon that was frozen past its deadline never answers "leader".
+//! The published status of a candidate: a deadline, never a flag. A surface evaluates [`Status::at`]
+//! for each answer, so a daemon that was frozen past its deadline never answers "leader".
 
-use super::lease::{Identity, Session, Token};
-use super::time::BootTime;
+use super::{BootTime, Identity, Session, Token};
 use crate::named::named;
 
 named! {
@@ -30,11 +27,10 @@ named! {
     pub enum Reason {
         /// The candidate acquired a free lease.
         Acquired = "acquired",
-        /// The candidate took over from an expired holder, from an exited process, or from its own
-        /// ended claim.
+        /// The candidate took over from an expired or exited holder, or from its own ended claim.
         TookOver = "took_over",
-        /// The candidate renewed its lease. This is never the reason for a role, because a leader
-        /// keeps the reason why it began to lead.
+        /// The candidate renewed its lease. Never the reason for a role, because a leader keeps the
+        /// reason for its acquisition.
         Renewed = "renewed",
         /// The candidate could not renew before its deadline.
         Deadline = "deadline",
@@ -70,8 +66,7 @@ pub struct Authority {
     pub valid_until: BootTime,
 }
 
-/// The presumed leader, and the instant at which this candidate would consider it expired without
-/// another renewal.
+/// The presumed leader.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HolderView {
     /// Name of the holder.
@@ -101,21 +96,18 @@ pub struct Status {
     pub reason: Option<Reason>,
     /// The highest token this candidate has seen.
     pub token_highest: Token,
-    /// Instant at which the last acknowledged acquisition or renewal was sent; `None` before the
-    /// first.
+    /// Instant at which the last acknowledged acquisition or renewal was sent.
     pub renewed_at: Option<BootTime>,
     /// True if the store has been reached since the start.
     pub store_reached: bool,
-    /// Token of the claim that is being given up: present from the step-down until the release is
-    /// sent or the claim is lost.
+    /// Token of the claim that is being given up, until its release is sent or it is lost.
     pub stepping_down: Option<Token>,
-    /// Token of a lost leadership that its workload may not have noticed. Nothing is released until
-    /// the workload confirms, or has had its time to notice.
+    /// Token of a lost leadership until its workload has confirmed, or has had its time to notice.
     pub unnoticed: Option<Token>,
 }
 
 impl Status {
-    /// Returns the status of a candidate that has just started and has read nothing.
+    /// Returns the status of a candidate that has read nothing yet.
     pub fn initial(session: Session, now: BootTime) -> Self {
         Self {
             role: Role::Unknown,
@@ -133,8 +125,7 @@ impl Status {
         }
     }
 
-    /// Returns the status at `now`: a leader past its deadline is a follower, and an expired holder
-    /// is removed.
+    /// Returns the status at `now`, without an expired authority or holder.
     pub fn at(&self, now: BootTime) -> Self {
         let mut status = self.clone();
         if let Some(authority) = self.authority.filter(|a| a.valid_until <= now) {

@@ -1,35 +1,27 @@
 //! A step-down: authority has been given up, and the release waits for the files, for the pod's
-//! label and for the workload.
-//!
-//! This module does not release. Renewals continue meanwhile, so that no other candidate takes over
-//! before.
+//! label and for the workload. Renewals continue, so that no other candidate takes over meanwhile.
 
 use std::time::Duration;
 
-use super::effect::Notice;
-use super::lease::{Reservation, Token};
-use super::status::Reason;
 use super::tenure::Tenure;
-use super::time::BootTime;
+use super::{BootTime, Notice, Reason, Reservation, Token};
 
-/// Maximum time that a step-down waits for the files, and for the pod's label; after it the files
-/// count as stuck. Files in memory or on a local disk take well under a millisecond. This wait and
-/// the release fit into the 1.5 s that a terminating pod may have.
+/// Maximum time that a step-down waits for the files, which then count as stuck, and for the pod's
+/// label. This wait and the release fit into the 1.5 s that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
-/// A claim that is being given up, without authority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping {
     pub(super) tenure: Tenure,
-    reason: Reason,
-    reserved_for: Option<Reservation>,
+    pub(super) reason: Reason,
+    pub(super) reserved_for: Option<Reservation>,
     files: Files,
     /// Latest instant to wait for the pod's label, which may still say leader.
     label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
-    /// When the workload counts as drained; zero once it has confirmed.
+    /// Instant at which the workload counts as drained; zero once it has confirmed.
     drained_at: BootTime,
     /// Time that the workload has to notice; zero once it has confirmed.
     delay: Duration,
@@ -43,19 +35,7 @@ enum Files {
     Stuck,
 }
 
-#[derive(Debug)]
-pub(super) struct Stopped {
-    pub(super) tenure: Tenure,
-    pub(super) reason: Reason,
-    pub(super) reserved_for: Option<Reservation>,
-    /// Instant at which the workload has noticed if leadership is lost now.
-    pub(super) noticed_at: BootTime,
-    /// When the last status file ceases to say "leader".
-    pub(super) shown_until: BootTime,
-}
-
 impl Stopping {
-    /// Begins to give up a claim that leads. The workload has `delay` to notice.
     pub(super) fn begin(
         tenure: Tenure,
         reason: Reason,
@@ -78,7 +58,7 @@ impl Stopping {
         }
     }
 
-    /// Handles the answer of the files, and whether the label takes longer.
+    /// Handles the answer of the files; with `label_pending`, the label takes longer.
     pub(super) fn demoted(&mut self, shown: bool, label_pending: bool, now: BootTime) {
         if let Files::Asked { until } = self.files {
             self.label_until = label_pending.then_some(until);
@@ -99,20 +79,18 @@ impl Stopping {
         self.label_until = None;
     }
 
-    /// Handles the confirmation that the workload stopped all work under `token`.
     pub(super) fn workload_done(&mut self, token: Token) {
         if self.tenure.token == token {
             self.shorten_drain(BootTime::default(), Duration::ZERO);
         }
     }
 
-    /// Lets the workload notice for `delay`, and until `until` at the latest.
     pub(super) fn shorten_drain(&mut self, until: BootTime, delay: Duration) {
         self.drained_at = self.drained_at.min(until);
         self.delay = self.delay.min(delay);
     }
 
-    /// Returns the notice, once, that the release must wait for readers of a stuck file.
+    /// Returns the notice that the release must wait for readers of a stuck file, once.
     pub(super) fn report_stuck_files(&mut self, now: BootTime) -> Option<Notice> {
         let stuck = self.files == Files::Stuck;
         let report = stuck && !std::mem::replace(&mut self.stuck_reported, true);
@@ -136,39 +114,28 @@ impl Stopping {
             }
             self.files = Files::Stuck;
         }
-        // A reader of a stuck file trusts it until the deadline that it names, and notices within
-        // the delay. A process that exits does not wait for that reader; it leaves the lease to
-        // expire.
-        let at = match self.files {
-            Files::Stuck if !shutting_down => {
-                (self.drained_at).max(self.published_until + self.delay)
-            }
-            Files::Asked { .. } | Files::Demoted | Files::Stuck => self.drained_at,
-        };
-        let at = at.max(self.label_until.unwrap_or_default());
-        if at > now {
-            (Some(at), false)
-        } else {
-            (None, true)
+        // A reader of a stuck file trusts the file until its deadline, and notices within the
+        // delay. A process that exits does not wait for that reader, but leaves the lease to expire.
+        let mut at = self.drained_at.max(self.label_until.unwrap_or_default());
+        if self.files == Files::Stuck && !shutting_down {
+            at = at.max(self.published_until + self.delay);
+        }
+        (Some(at).filter(|at| *at > now), at <= now)
+    }
+
+    /// Returns when the workload has noticed if leadership ends now.
+    pub(super) fn noticed_at(&self, now: BootTime) -> BootTime {
+        let readable_until = now.max(self.published_until);
+        match self.files {
+            Files::Demoted => self.drained_at,
+            Files::Asked { .. } | Files::Stuck => self.drained_at.max(readable_until + self.delay),
         }
     }
 
-    /// Ends the step-down, with the release or by a loss of leadership.
-    pub(super) fn end(self, now: BootTime) -> Stopped {
-        let (noticed_at, shown_until) = match self.files {
-            Files::Demoted => (self.drained_at, BootTime::default()),
-            Files::Asked { .. } | Files::Stuck => {
-                let until = now.max(self.published_until);
-                let noticed_at = self.drained_at.max(until + self.delay);
-                (noticed_at, self.published_until)
-            }
-        };
-        Stopped {
-            tenure: self.tenure,
-            reason: self.reason,
-            reserved_for: self.reserved_for,
-            noticed_at,
-            shown_until,
+    pub(super) fn shown_until(&self) -> BootTime {
+        match self.files {
+            Files::Demoted => BootTime::default(),
+            Files::Asked { .. } | Files::Stuck => self.published_until,
         }
     }
 }

@@ -1,32 +1,23 @@
-//! The workload of a candidate, from the start of a claim's leadership to the end of the processes.
-//!
-//! An unsupervised workload has some time to notice the end of its leadership instead.
-//!
-//! This module only returns orders; it does not start or end processes. A claim is released, and
-//! another one acquired, only after the workload of the previous claim is confirmed gone (I6).
+//! The workload of a candidate. A claim is released, and another one acquired, only after the
+//! supervised workload of the previous claim is confirmed gone, or after an unsupervised workload
+//! has had its time to notice the end of its leadership (I6).
 
 use std::time::Duration;
 
-use super::effect::{Effect, Order, OrderKind};
-use super::input::Tunables;
-use super::lease::Token;
-use super::state::{CandidateState, LostClaim};
+use super::contend::Contender;
+use super::leadership::{CandidateState, LostClaim};
 use super::tenure::Tenure;
-use super::time::BootTime;
-use super::timings::Timings;
+use super::{BootTime, Effect, Order, OrderKind, Timings, Token};
 use crate::deadline_policy::Terms;
 
-/// Maximum wait at a shutdown with `workload.ends_first`, which promises that the workload ends
-/// first. A kubelet that restarts only the sidecar breaks that promise, so there is always a wait.
-/// A terminating pod may leave the sidecar two seconds, and this wait, the label and the release
-/// fit into them.
+/// Maximum wait at a shutdown with `workload.ends_first`. A kubelet that restarts only the sidecar
+/// breaks the promise that the workload ends first, so there is always a wait. This wait, the label
+/// and the release fit into the two seconds that a terminating pod may leave the sidecar.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// State of the workload. An unsupervised workload only gets time to notice a loss.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WorkloadState {
     supervises: bool,
-    /// The workload that may still be running.
     running: Option<Running>,
     /// Cooldown after the last exit; doubles with each exit soon after a start.
     back_off: Duration,
@@ -39,7 +30,7 @@ pub(super) struct WorkloadState {
 struct Running {
     token: Token,
     since: BootTime,
-    /// True if it was killed and its end could not be confirmed in time.
+    /// True if the workload was killed and its end could not be confirmed in time.
     stuck: bool,
 }
 
@@ -58,17 +49,14 @@ impl WorkloadState {
         self.running.is_some()
     }
 
-    /// Returns true if the workload of this claim may still be running.
     pub(super) fn runs_under(&self, token: Token) -> bool {
         self.running.is_some_and(|running| running.token == token)
     }
 
-    /// Returns true if the workload was killed and its end could not be confirmed in time.
     pub(super) fn is_stuck(&self) -> bool {
         self.running.is_some_and(|running| running.stuck)
     }
 
-    /// Starts the workload when a claim begins to lead.
     pub(super) fn start(&mut self, tenure: &Tenure, now: BootTime) -> Option<Effect> {
         self.drain = None;
         if !self.supervises {
@@ -82,19 +70,17 @@ impl WorkloadState {
         self.order(OrderKind::Start(terms(tenure)))
     }
 
-    /// Extends the deadlines of a running or stopping workload after an acknowledged renewal.
     pub(super) fn extend(&self, tenure: &Tenure) -> Option<Effect> {
         self.order(OrderKind::Extend(terms(tenure)))
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    /// Stops the workload gracefully when leadership is given up.
     pub(super) fn stop(&self) -> Option<Effect> {
         self.order(OrderKind::Stop)
     }
 
-    /// Stops the workload immediately, with a deadline for the kill, after a loss of leadership. An
-    /// unsupervised workload has `delay` to notice, or what is left of the step-down.
+    /// Stops the workload immediately, with a deadline for the kill. An unsupervised workload has
+    /// `delay` to notice the loss, or the rest of the step-down.
     pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
@@ -103,7 +89,7 @@ impl WorkloadState {
     ) -> Option<Effect> {
         let (tenure, noticed_at, shown_until) = match lost {
             LostClaim::Leading(tenure) => (tenure, now + delay, BootTime::default()),
-            LostClaim::Stopping(it) => (&it.tenure, it.noticed_at, it.shown_until),
+            LostClaim::Stopping(it) => (&it.tenure, it.noticed_at(now), it.shown_until()),
         };
         self.drain = (noticed_at > now).then(|| DrainAfterLoss {
             token: tenure.token,
@@ -134,9 +120,8 @@ impl WorkloadState {
         }
     }
 
-    /// Handles an unrequested exit of the leader's workload. Returns the back-off of this candidate,
-    /// which doubles while the workload keeps exiting soon after its start. Other candidates try
-    /// immediately, because the release wakes them.
+    /// Handles an unrequested exit of the leader's workload. Returns the back-off of this candidate;
+    /// other candidates try immediately, because the release wakes them.
     pub(super) fn ended(
         &mut self,
         token: Token,
@@ -156,16 +141,10 @@ impl WorkloadState {
     /// Handles a workload that survived its kill; returns false if this is known already.
     pub(super) fn stuck(&mut self, token: Token) -> bool {
         let running = self.running.as_mut();
-        match running.filter(|running| running.token == token && !running.stuck) {
-            Some(running) => {
-                running.stuck = true;
-                true
-            }
-            None => false,
-        }
+        let running = running.filter(|running| running.token == token && !running.stuck);
+        running.map(|running| running.stuck = true).is_some()
     }
 
-    /// Checks that the workload of the leading claim was started.
     pub(super) fn check_invariants(&self, state: &CandidateState) {
         if let (true, Some(tenure)) = (self.supervises, state.leading()) {
             let runs = self.runs_under(tenure.token);
@@ -173,51 +152,48 @@ impl WorkloadState {
         }
     }
 
-    /// Handles the end of the last process; returns false if it is known already.
+    /// Handles the end of the last process; returns false if this is known already.
     pub(super) fn gone(&mut self, token: Token) -> bool {
         let gone = self.running.take_if(|running| running.token == token);
         gone.is_some()
     }
 }
 
-/// Returns the time that a workload has to notice the end of leadership.
-pub(super) fn drain_time(tunables: &Tunables, shutting_down: bool) -> Duration {
-    let delay = tunables.handoff_delay;
-    if shutting_down && tunables.workload_ends_first {
-        delay.min(ENDS_FIRST_WAIT_MAX)
-    } else {
-        delay
+impl Contender {
+    /// Returns the time that a workload has to notice the end of leadership.
+    pub(super) fn drain_time(&self) -> Duration {
+        let tunables = &self.me.tunables;
+        match self.shutdown.requested && tunables.workload_ends_first {
+            true => tunables.handoff_delay.min(ENDS_FIRST_WAIT_MAX),
+            false => tunables.handoff_delay,
+        }
     }
 }
 
-/// A lost leadership that an unsupervised workload may not have noticed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DrainAfterLoss {
     pub(super) token: Token,
     /// End of the time that the workload has to notice.
     pub(super) until: BootTime,
-    /// End of the time that a status file that could not be replaced names the lost leadership. This
-    /// process must not lead again earlier (I1).
+    /// Deadline in a status file that could not be replaced. This process must not lead again before
+    /// it (I1).
     pub(super) shown_until: BootTime,
     /// Instant at which the claim has expired, so that other candidates no longer need a release.
     expired_at: BootTime,
 }
 
 impl DrainAfterLoss {
-    /// Returns until when a process that shuts down delays its release: at most until the claim
-    /// expires.
+    /// Returns until when a process that shuts down delays its release.
     pub(super) fn worth_waiting_until(self) -> BootTime {
         self.until.min(self.expired_at)
     }
 
-    /// Ends at `until`, but not before the last reader of a status file that could not be replaced
-    /// may have noticed.
-    pub(super) fn shorten(&mut self, until: BootTime) {
+    /// Ends at `until`, but not before the deadline in a status file that could not be replaced.
+    fn shorten(&mut self, until: BootTime) {
         self.until = self.until.min(until.max(self.shown_until));
     }
 }
 
-/// Returns the deadlines of the workload of a claim.
 fn terms(tenure: &Tenure) -> Terms {
     Terms::new(tenure.valid_until(), &tenure.timings)
 }

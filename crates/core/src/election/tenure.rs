@@ -1,15 +1,10 @@
-//! One claim while it leads: its authority and its renewals.
-//!
-//! A tenure never reads the document. It receives the outcomes of its renewals, and only compares
-//! the claim in the document of a reply with its own claim.
+//! One claim while it leads: its authority and its renewals. A tenure does not read the document; it
+//! compares its own claim with the claim in the replies to its renewals.
 
-use super::claims::{Attempt, EndedClaim};
-use super::effect::{CallId, HistoryEntry, Operation};
-use super::input::{Found, Outcome};
-use super::lease::{Claim, Identity, Lease, Reservation, Revision, Token, WallMillis};
-use super::status::Reason;
-use super::time::BootTime;
-use super::timings::Timings;
+use super::claims::Attempt;
+use super::{
+    BootTime, CallId, Claim, Found, Lease, Operation, Outcome, Revision, Timings, Token, WallMillis,
+};
 use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
 /// Maximum number of unresolved renewals kept for the filter. A claim sends at most one per
@@ -17,7 +12,7 @@ use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 /// dropped, which can end leadership but never causes a second leader.
 const RENEWALS_MAX: usize = 256;
 
-/// One term of leadership: a claim from its acquisition to its end.
+/// A claim from its acquisition to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Tenure {
     pub(super) claim: Claim,
@@ -37,7 +32,6 @@ pub(super) struct Tenure {
 pub(super) enum RenewalReply {
     /// Authority is extended; the store has this document.
     Extended(Lease),
-    /// The store no longer has this claim.
     Rejected,
     Nothing,
 }
@@ -65,27 +59,7 @@ impl Tenure {
         })
     }
 
-    /// Returns the ended claim that remains of this tenure.
-    pub(super) fn end(
-        &self,
-        identity: &Identity,
-        reason: Reason,
-        reserved_for: Option<Reservation>,
-    ) -> EndedClaim {
-        EndedClaim {
-            claim: self.claim,
-            chain: self.chain(),
-            entry: HistoryEntry {
-                token: self.token,
-                identity: identity.clone(),
-                acquired_at: self.acquired_at,
-                reason,
-            },
-            reserved_for,
-        }
-    }
-
-    /// Returns the end of authority, counted from before the acknowledged write was sent (I2).
+    /// Returns the end of authority (I2).
     pub(super) fn valid_until(&self) -> BootTime {
         self.renewed_at + self.timings.renew_deadline()
     }
@@ -102,22 +76,19 @@ impl Tenure {
     }
 
     pub(super) fn holds(&self, lease: &Lease) -> bool {
-        lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
+        lease.claim() == Some(self.claim)
     }
 
-    /// Returns true if this claim sent `revision` and it may still be stored.
     pub(super) fn sent(&self, revision: Revision) -> bool {
         self.acknowledged == revision || self.renewals.carried(revision)
     }
 
-    /// Returns the call that sent a revision.
     #[cfg(proof)]
     pub(super) fn call_of(&self, revision: Revision) -> Option<CallId> {
         let sent = self.renewals.iter().find(|r| r.revision == revision);
         sent.map(|r| r.call)
     }
 
-    /// Requests a renewal as soon as possible, even while another attempt hangs.
     pub(super) fn hurry(&mut self) {
         self.urgent = true;
     }
@@ -132,7 +103,6 @@ impl Tenure {
         }
     }
 
-    /// Sends a renewal if one is due.
     pub(super) fn renew_if_due(&mut self, turn: &mut Turn<'_>) {
         if self.next_renewal().is_none_or(|due| due > turn.now) {
             return;
@@ -151,8 +121,8 @@ impl Tenure {
         self.urgent = false;
     }
 
-    /// Handles the reply to a renewal, possibly late or out of order. The next attempt after a
-    /// failure is at `retry_at`.
+    /// Handles the reply to a renewal, possibly late or out of order. After a failure, the next
+    /// attempt is at `retry_at`.
     pub(super) fn reply(
         &mut self,
         call: CallId,
@@ -160,7 +130,7 @@ impl Tenure {
         retry_at: BootTime,
         now: BootTime,
     ) -> RenewalReply {
-        // Another call, or a renewal before the acknowledged one, which can no longer match.
+        // Not a renewal, or a renewal before the acknowledged one, which can no longer match.
         if self.renewals.get(call).is_none() {
             return RenewalReply::Nothing;
         }
@@ -173,8 +143,7 @@ impl Tenure {
                 return RenewalReply::Extended(lease);
             }
             // The renewal matched, but the document is now foreign and must not be changed again.
-            // Reads sent before this claim led prove nothing about it, so only a renewal's reply
-            // counts.
+            // A read cannot prove this, because it may have been sent before this claim led.
             Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
             Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
             // A later renewal may have overtaken this one, and its outcome decides.
@@ -189,17 +158,14 @@ impl Tenure {
         RenewalReply::Nothing
     }
 
-    /// Handles an acknowledged renewal, possibly late.
     pub(super) fn applied(&mut self, call: CallId) {
-        // This was the stored revision, so no renewal that was sent before can match any longer.
+        // Its revision was stored, so no renewal that was sent before can match any longer.
         if let Some(renewal) = self.renewals.remove_until(call) {
             self.acknowledged = renewal.revision;
             self.renewed_at = self.renewed_at.max(renewal.sent);
         }
     }
 
-    /// Schedules the next attempt at `retry_at`, after a renewal that may have been applied if it
-    /// was `sent`.
     fn retry(&mut self, call: CallId, sent: bool, retry_at: BootTime) {
         if sent {
             self.renewals.settle(call, WriteState::Open);

@@ -1,15 +1,11 @@
-//! Instants of CLOCK_BOOTTIME, the only clock that decisions use.
-//!
-//! This module does not read the clock; every instant comes from the caller.
+//! Instants of CLOCK_BOOTTIME, the only clock that decisions use. The caller reads it.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// An instant of CLOCK_BOOTTIME: nanoseconds since the machine started, including time in suspend.
-///
-/// CLOCK_MONOTONIC stops during a suspend, so a deadline on it would come late by the length of the
-/// suspend. Wall clocks can be set.
+/// Deadlines on CLOCK_MONOTONIC, which stops during a suspend, would be late. Wall clocks can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootTime(u64);
@@ -51,11 +47,7 @@ impl Sub<Duration> for BootTime {
 
 impl fmt::Display for BootTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09}s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        let (seconds, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        write!(f, "{seconds}.{nanos:09}s")
     }
 }

@@ -1,4 +1,4 @@
-//! The durations of an election and the relations between them that make it safe.
+//! The durations of an election, and the relations that make them safe.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,12 +9,10 @@ pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
 /// The shortest accepted interval or timeout. Shorter ones would only add load to the store.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// Random jitter of retries, in percent either way, so that candidates that failed together do not
-/// retry together.
+/// Random jitter of retries, in percent either way.
 pub const JITTER_PERCENT: u32 = 20;
 
-/// The part of an election gap that does not grow with `electionTimeoutMillis`: the votes,
-/// and the first write of the new primary.
+/// The part of an election gap that does not grow with `electionTimeoutMillis`.
 const ELECTION_VOTES: Duration = Duration::from_millis(600);
 /// Maximum random delay that a member adds to `electionTimeoutMillis`, in percent
 /// (`replElectionTimeoutOffsetLimitFraction`).
@@ -26,8 +24,8 @@ const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
-    /// How long contenders wait before they take over from a holder that does not renew, counted
-    /// from the reply that first showed the current revision.
+    /// How long contenders wait before they take over from a holder that does not renew, counted from
+    /// the first reply with the current revision.
     pub lease_duration: Duration,
     /// Duration of authority, counted from before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
@@ -116,41 +114,34 @@ impl Timings {
                 broken(key, format!("{value:?} is shorter than {INTERVAL_MIN:?}"));
             }
         }
-        if s.lease_duration < LEASE_DURATION_MIN || s.lease_duration > LEASE_DURATION_MAX {
-            broken(
-                "lease_duration",
-                format!("{:?} is not between 1s and 1h", s.lease_duration),
-            );
+        if !(LEASE_DURATION_MIN..=LEASE_DURATION_MAX).contains(&s.lease_duration) {
+            let message = format!("{:?} is not between 1s and 1h", s.lease_duration);
+            broken("lease_duration", message);
         }
         let needed = renewal_budget(&s);
         if needed > s.renew_deadline {
-            broken(
-                "renew_deadline",
-                format!(
-                    "{:?} leaves no room for a second attempt: 1.2 × (renew_interval {:?} + \
-                     retry_interval {:?}) + 2 × operation_timeout {:?} is {needed:?}; set it to at \
-                     least {needed:?} or shorten the others",
-                    s.renew_deadline, s.renew_interval, s.retry_interval, s.operation_timeout,
-                ),
+            let message = format!(
+                "{:?} leaves no room for a second attempt: 1.2 × (renew_interval {:?} + \
+                 retry_interval {:?}) + 2 × operation_timeout {:?} is {needed:?}; set it to at least \
+                 {needed:?} or shorten the others",
+                s.renew_deadline, s.renew_interval, s.retry_interval, s.operation_timeout,
             );
+            broken("renew_deadline", message);
         }
         let needed = (s.renew_deadline.saturating_add(s.loss_grace)).saturating_mul(11) / 10
             + Duration::from_millis(500);
         if needed > s.lease_duration {
-            broken(
-                "lease_duration",
-                format!(
-                    "{:?} could end while the old leader's workload still runs: (renew_deadline \
-                     {:?} + loss_grace {:?}) × 1.1 + 500ms is {needed:?}; set it to at least \
-                     {needed:?} or shorten the others",
-                    s.lease_duration, s.renew_deadline, s.loss_grace,
-                ),
+            let message = format!(
+                "{:?} could end while the old leader's workload still runs: (renew_deadline {:?} + \
+                 loss_grace {:?}) × 1.1 + 500ms is {needed:?}; set it to at least {needed:?} or \
+                 shorten the others",
+                s.lease_duration, s.renew_deadline, s.loss_grace,
             );
+            broken("lease_duration", message);
         }
-        if errors.is_empty() {
-            Ok(Self(s))
-        } else {
-            Err(errors)
+        match errors.is_empty() {
+            true => Ok(Self(s)),
+            false => Err(errors),
         }
     }
 
@@ -159,9 +150,8 @@ impl Timings {
     pub fn renew_deadline_for(&self, gap: Duration) -> Duration {
         let s = &self.0;
         let retry = s.retry_interval.saturating_mul(100 + JITTER_PERCENT) / 100;
-        gap.saturating_add(s.operation_timeout)
-            .saturating_add(retry)
-            .saturating_add(RENEWAL_MARGIN)
+        let attempt = s.operation_timeout.saturating_add(retry);
+        gap.saturating_add(attempt).saturating_add(RENEWAL_MARGIN)
     }
 
     /// Returns the durations, to be changed and checked again.
@@ -186,7 +176,7 @@ getters! {
 }
 
 /// Returns how long a MongoDB set with this `electionTimeoutMillis` accepts no writes after its
-/// primary was killed. A primary that freezes adds the catch-up of the next one.
+/// primary was killed. After a freeze, the catch-up of the next primary is added.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
 }

@@ -1,10 +1,6 @@
 //! The document as a candidate last saw it, and since when.
 
-use super::candidate::Candidate;
-use super::effect::Notice;
-use super::input::Found;
-use super::lease::{Lease, Revision, Session, Standby, Token};
-use super::time::BootTime;
+use super::{BootTime, Candidate, Found, Lease, Notice, Revision, Session, Standby, Token};
 use crate::claim::{Rollback, Watermarks};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -15,7 +11,6 @@ pub(super) struct LeaseView {
     pub(super) marks: Watermarks,
 }
 
-/// The stored content as last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Document {
     NotRead,
@@ -25,21 +20,16 @@ pub(super) enum Document {
 }
 
 impl LeaseView {
-    /// Begins with what the previous process recorded.
     pub(super) fn new(candidate: &Candidate) -> Self {
         let own = candidate.tunables.timings.lease_duration();
-        let longest = candidate.lease_longest_remembered;
+        let longest = candidate.lease_longest_remembered.unwrap_or_default();
         Self {
             document: Document::NotRead,
             seen: BootTime::default(),
-            marks: Watermarks::new(
-                candidate.token_remembered,
-                longest.max(Some(own)).unwrap_or(own),
-            ),
+            marks: Watermarks::new(candidate.token_remembered, own.max(longest)),
         }
     }
 
-    /// Returns the lease, if the last observation was one.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.document {
             Document::Lease(lease) => Some(lease),
@@ -49,36 +39,30 @@ impl LeaseView {
 
     /// Returns the token of an acquisition of `lease`; `None` at the end of the range.
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
-        let highest = if planted!(HighestTokenForgotten) {
-            Token::ZERO
-        } else {
-            self.marks.token_highest()
-        };
-        lease.token.max(highest).next()
+        if planted!(HighestTokenForgotten) {
+            return lease.token.next();
+        }
+        lease.token.max(self.marks.token_highest()).next()
     }
 
     /// Returns true if an event of a late stream may show more than the last read did. Renewals of
     /// the known holder do not, because they are read when they are expected.
     pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
-        let Some(known) = self.lease() else {
-            return true;
-        };
-        let claim = |lease: &Lease| lease.holder.as_ref().map(|holder| holder.claim);
-        let changed = claim(lease) != claim(known) || lease.paused != known.paused;
-        lease.token >= known.token && changed
+        self.lease().is_none_or(|known| {
+            let changed = lease.claim() != known.claim() || lease.paused != known.paused;
+            lease.token >= known.token && changed
+        })
     }
 
     pub(super) fn revision(&self) -> Option<Revision> {
         self.lease().map(|lease| lease.revision)
     }
 
-    /// Returns true if this session is registered as the standby.
     pub(super) fn is_standby(&self, session: Session) -> bool {
         let standby = self.lease().and_then(|lease| lease.standby.as_ref());
         standby.is_some_and(|standby| standby.session == session)
     }
 
-    /// Records that this document existed, and how long its holder may lead.
     pub(super) fn note_seen(&mut self, lease: &Lease) {
         self.marks.note_document(lease.token);
         let declared = lease.holder.as_ref().map(|holder| holder.lease_duration);
@@ -101,14 +85,12 @@ impl LeaseView {
         }
     }
 
-    /// Returns the notice of an unrecognized document, or of a declared duration out of range, if it
-    /// was not found before.
+    /// Returns the notice of a foreign document or invalid duration that was not seen before.
     pub(super) fn strange(&self, found: &Found) -> Option<Notice> {
         match found {
             Found::Lease(lease) => {
                 let holder = lease.holder.as_ref()?;
-                let known = self.lease().and_then(|lease| lease.holder.as_ref());
-                let known = known.is_some_and(|known| known.claim == holder.claim);
+                let known = self.lease().and_then(Lease::claim) == Some(holder.claim);
                 let declared = holder.lease_duration;
                 (declared.valid().is_none() && !known).then(|| Notice::InvalidLeaseDuration {
                     identity: holder.identity.clone(),
@@ -132,8 +114,7 @@ impl LeaseView {
         let document = match found {
             Found::Lease(lease) => {
                 let same_token = self.lease().is_some_and(|l| l.token == lease.token);
-                let claim = |lease: &Lease| lease.holder.as_ref().map(|holder| holder.claim);
-                let same_claim = self.lease().is_some_and(|l| claim(l) == claim(&lease));
+                let same_claim = self.lease().is_some_and(|l| l.claim() == lease.claim());
                 let same = (same_token && same_claim) || planted!(RevisionAlone);
                 let unchanged = (self.revision() == Some(lease.revision) && same)
                     || (planted!(TokenCompared) && same_token)

@@ -1,12 +1,9 @@
-//! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload.
-//!
-//! This module does not acquire. The waits for another candidate's claim or reservation are in
-//! `decide.rs`.
+//! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload. The waits
+//! for another candidate's claim or reservation are in `decide.rs`.
 
 use std::time::Duration;
 
-use super::lease::{Lease, Session, Token};
-use super::time::BootTime;
+use super::{BootTime, Lease, Session, Token};
 use crate::claim::Turn;
 
 /// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
@@ -19,17 +16,15 @@ const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waits {
-    /// True if the workload is unhealthy, so that the lease is left to others indefinitely.
+    /// True if the workload is unhealthy. The candidate then leaves the lease to others indefinitely.
     pub(super) unhealthy: bool,
-    /// Ends early when another claim leads.
     cooldown: Option<Cooldown>,
-    /// End of the time that this candidate does not contend because the store was rolled back.
+    /// Until when this candidate does not contend because the store was rolled back.
     pub(super) quarantine: Option<BootTime>,
-    /// Instant at which leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
     /// Maximum random delay before an acquisition, so that candidates woken together spread out.
     jitter_max: Duration,
-    /// Earliest instant to acquire a free lease: a random delay after the last revision was seen.
+    /// Earliest instant to acquire a free lease, drawn when the revision was first seen.
     pub(super) acquire_not_before: BootTime,
 }
 
@@ -38,8 +33,8 @@ struct Cooldown {
     until: BootTime,
     /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// Session of this process. A late reply or event may show its ended claim with a token that an
-    /// operator raised, and this claim must not count as a successor's.
+    /// Session of this process. A late reply may show its ended claim with a token that an operator
+    /// raised, and this claim must not count as a successor's.
     session: Session,
 }
 
@@ -55,7 +50,6 @@ impl Waits {
         }
     }
 
-    /// Returns the instant before which the candidate does not contend, if any.
     pub(super) fn contend_from(&self) -> Option<BootTime> {
         let cooldown = self.cooldown.map(|cooldown| cooldown.until);
         cooldown.max(self.quarantine)
@@ -67,8 +61,6 @@ impl Waits {
         self.unhealthy || self.quarantine.is_some() || cools_down
     }
 
-    /// Starts a cooldown, which ends early when another process holds the lease with a higher token
-    /// than `token`.
     pub(super) fn cool_down(&mut self, until: BootTime, token: Token, session: Session) {
         self.cooldown = Some(Cooldown {
             until,
@@ -77,7 +69,6 @@ impl Waits {
         });
     }
 
-    /// Ends the waits that are over.
     pub(super) fn expire(&mut self, now: BootTime) {
         self.cooldown = self.cooldown.filter(|cooldown| cooldown.until > now);
         self.quarantine = self.quarantine.filter(|until| *until > now);
@@ -92,22 +83,19 @@ impl Waits {
         });
     }
 
-    /// Draws a random delay for a new revision, so that candidates do not act simultaneously.
     pub(super) fn draw(&mut self, turn: &mut Turn<'_>) {
         self.acquire_not_before = turn.now + turn.up_to(self.jitter_max);
     }
 
-    /// Lets this candidate wait longer after a lost race for a free lease.
+    /// Doubles the jitter after a lost race for a free lease.
     pub(super) fn race_lost(&mut self) {
         self.jitter_max = (self.jitter_max * 2).clamp(SPREAD_MIN, SPREAD_MAX);
     }
 
-    /// Ends all waits, because a claim leads.
     pub(super) fn begin_to_lead(&mut self) {
-        self.jitter_max = if self.jitter_max > SPREAD_MIN {
-            self.jitter_max / 2
-        } else {
-            Duration::ZERO
+        self.jitter_max = match self.jitter_max > SPREAD_MIN {
+            true => self.jitter_max / 2,
+            false => Duration::ZERO,
         };
         self.cooldown = None;
         self.quarantine = None;

@@ -1,15 +1,15 @@
-//! The writes of a candidate without a claim that leads: create, acquire, adopt and release.
-//!
-//! None grants authority by itself. This module does not decide which one is sent.
+//! The writes of a candidate without a claim that leads (create, acquire, adopt and release), and
+//! their replies.
 
-use super::claims::{Attempt, EndedClaim, OpenClaims};
+use super::claims::{Attempt, EndedClaim};
+use super::contend::Contender;
 use super::decide::Predecessor;
-use super::effect::{Acquisition, CallId, HistoryEntry, Operation};
-use super::input::{Found, Outcome};
-use super::lease::{Claim, Lease, Revision, Token};
-use super::time::BootTime;
-use super::timings::Timings;
-use crate::claim::Turn;
+use super::leadership::AfterWrite;
+use super::{
+    Acquisition, BootTime, CallId, Claim, Declared, Found, HistoryEntry, Lease, Operation, Outcome,
+    Revision, Token,
+};
+use crate::claim::{Rollback, Turn};
 
 /// The write in flight, at most one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,8 +17,7 @@ pub(super) enum WriteInFlight {
     Creating {
         call: CallId,
         revision: Revision,
-        /// True if another document was seen since. A successful insert then proves that it is
-        /// gone.
+        /// True if another document was seen since.
         overtaken: bool,
     },
     Acquiring {
@@ -38,26 +37,9 @@ pub(super) enum WriteInFlight {
     },
 }
 
-pub(super) enum WriteReply {
-    /// The document was created; true if another one was seen during the insert.
-    Created(Found, bool),
-    /// A document exists although none was read.
-    Exists,
-    Acquired(Box<Acquired>),
-    Released(Found),
-    /// Another candidate was faster to acquire the free lease.
-    RaceLost,
-    /// The holder renewed, or another candidate was faster, and the stream reported neither.
-    Unreported,
-    Rejected,
-    /// The write failed, or its outcome is unknown.
-    Retry,
-}
-
-/// An acknowledged acquisition, which may lead.
 pub(super) struct Acquired {
     pub(super) attempt: Attempt,
-    /// The acknowledged revision, and the instant at which it was sent.
+    /// The acknowledged revision.
     pub(super) revision: Revision,
     pub(super) sent: BootTime,
     pub(super) lease: Lease,
@@ -65,26 +47,78 @@ pub(super) struct Acquired {
 }
 
 impl WriteInFlight {
-    pub(super) fn create(token: Token, turn: &mut Turn<'_>) -> Self {
-        let revision = Revision::random(turn.random);
-        Self::Creating {
-            call: turn.effects.send(Operation::Create { revision, token }),
-            revision,
-            overtaken: false,
+    pub(super) fn call(&self) -> CallId {
+        match self {
+            Self::Acquiring { attempt, .. } => attempt.call,
+            Self::Creating { call, .. }
+            | Self::Adopting { call, .. }
+            | Self::Releasing { call, .. } => *call,
         }
     }
 
-    /// Acquires `lease`; with the history entry of its holder, from the holder.
+    /// Records that a reply or event, trusted or not, showed this document.
+    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
+        match self {
+            Self::Creating {
+                revision,
+                overtaken,
+                ..
+            } => *overtaken |= *revision != lease.revision,
+            Self::Acquiring { attempt, .. } | Self::Adopting { attempt, .. } => {
+                attempt.shown(lease, is_reply);
+            }
+            Self::Releasing { .. } => {}
+        }
+    }
+
+    /// Marks an acquisition as cancelled; returns false for any other write.
+    pub(super) fn cancel(&mut self) -> bool {
+        let (Self::Acquiring { attempt, .. } | Self::Adopting { attempt, .. }) = self else {
+            return false;
+        };
+        attempt.cancelled = true;
+        true
+    }
+}
+
+impl Contender {
+    pub(super) fn create(&mut self, turn: &mut Turn<'_>) {
+        let (revision, token) = (
+            Revision::random(turn.random),
+            self.view.marks.token_highest(),
+        );
+        let call = turn.effects.send(Operation::Create { revision, token });
+        self.write = Some(WriteInFlight::Creating {
+            call,
+            revision,
+            overtaken: false,
+        });
+    }
+
     pub(super) fn acquire(
-        acquisition: Acquisition,
+        &mut self,
+        token: Token,
         (lease, ended): (&Lease, Option<HistoryEntry>),
         from: Predecessor,
-        timings: Timings,
         turn: &mut Turn<'_>,
-    ) -> Self {
-        let (claim, revision, token) = (acquisition.claim, acquisition.revision, acquisition.token);
-        let holder = lease.holder.as_ref().map(|holder| holder.claim);
-        let call = turn.effects.send(match holder.zip(ended) {
+    ) {
+        let timings = *self.me.timings();
+        let (claim, revision) = (Claim::random(turn.random), Revision::random(turn.random));
+        let acquisition = Acquisition {
+            claim,
+            revision,
+            token,
+            expected: lease.revision,
+            session: self.me.session,
+            lease_duration: Declared::of(timings.lease_duration()),
+            renew_interval: Some(timings.renew_interval()),
+        };
+        // The next process on this directory must find the claim that may be stored. The token is
+        // recorded only after it was seen in the store. Otherwise the next process would mistake a
+        // store that never had the token for a store that was rolled back.
+        let recorded = self.record.set(Some(claim), &self.view);
+        turn.effects.push(recorded);
+        let call = turn.effects.send(match lease.claim().zip(ended) {
             Some((holder, ended)) => Operation::TakeOver {
                 acquisition,
                 holder,
@@ -103,155 +137,178 @@ impl WriteInFlight {
             overtaken: None,
             cancelled: false,
         };
-        Self::Acquiring { attempt, from }
+        self.write = Some(WriteInFlight::Acquiring { attempt, from });
     }
 
-    pub(super) fn adopt(attempt: Attempt, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
         let revision = Revision::random(turn.random);
         let call = turn.effects.send(Operation::Renew {
             claim: attempt.claim,
             revision,
             chain: attempt.chain.clone(),
         });
-        Self::Adopting {
+        self.write = Some(WriteInFlight::Adopting {
             attempt,
             call,
             revision,
             sent: turn.now,
-        }
+        });
     }
 
-    pub(super) fn release(ended: &EndedClaim, turn: &mut Turn<'_>) -> Self {
+    pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
+        self.claims.releasing(ended);
+        // A read in flight may be answered from before the release.
+        self.reads.schedule.in_flight = None;
+        let (claim, revision) = (ended.claim, Revision::random(turn.random));
         let call = turn.effects.send(Operation::Release {
-            claim: ended.claim,
-            revision: Revision::random(turn.random),
+            claim,
+            revision,
             chain: ended.chain.clone(),
             ended: ended.entry.clone(),
             reserved_for: ended.reserved_for.clone(),
         });
-        Self::Releasing {
-            call,
-            claim: ended.claim,
-        }
+        self.write = Some(WriteInFlight::Releasing { call, claim });
     }
 
-    pub(super) fn call(&self) -> CallId {
-        match self {
-            Self::Acquiring { attempt, .. } => attempt.call,
-            Self::Creating { call, .. }
-            | Self::Adopting { call, .. }
-            | Self::Releasing { call, .. } => *call,
-        }
-    }
-
-    pub(super) fn is_acquisition(&self) -> bool {
-        matches!(self, Self::Acquiring { .. })
-    }
-
-    fn attempt_mut(&mut self) -> Option<&mut Attempt> {
-        match self {
-            Self::Acquiring { attempt, .. } | Self::Adopting { attempt, .. } => Some(attempt),
-            Self::Creating { .. } | Self::Releasing { .. } => None,
-        }
-    }
-
-    /// Records that a reply or event, trusted or not, showed this document.
-    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
-        if let Self::Creating {
-            revision,
-            overtaken,
-            ..
-        } = self
-        {
-            *overtaken |= *revision != lease.revision;
-        }
-        if let Some(attempt) = self.attempt_mut() {
-            attempt.shown(lease, is_reply);
-        }
-    }
-
-    /// Marks an acquisition as cancelled; returns false for any other write.
-    pub(super) fn cancel(&mut self) -> bool {
-        let attempt = self.attempt_mut();
-        attempt.map(|attempt| attempt.cancelled = true).is_some()
-    }
-
-    /// Handles the reply to this write.
-    pub(super) fn reply(
-        self,
+    /// Handles the reply to the write in flight, or a late reply to an earlier call.
+    pub(super) fn write_reply(
+        &mut self,
+        call: CallId,
         outcome: Outcome,
-        claims: &mut OpenClaims,
-        now: BootTime,
-    ) -> WriteReply {
-        match self {
-            Self::Creating { overtaken, .. } => match outcome {
-                Outcome::Applied(found) => WriteReply::Created(found, overtaken),
-                Outcome::Rejected => WriteReply::Exists,
-                Outcome::Failed | Outcome::Unknown => WriteReply::Retry,
-            },
-            Self::Acquiring { attempt, from } => match outcome {
-                Outcome::Applied(Found::Lease(lease)) if attempt.holds(&lease) => {
-                    let late = planted!(AcquisitionFromReply);
-                    WriteReply::Acquired(Box::new(Acquired {
-                        revision: attempt.chain[0],
-                        sent: if late { now } else { attempt.sent },
-                        attempt,
-                        lease,
-                        from,
-                    }))
-                }
-                Outcome::Rejected => match from {
-                    Predecessor::Nobody => WriteReply::RaceLost,
+        turn: &mut Turn<'_>,
+    ) -> AfterWrite {
+        let Some(write) = self.write.take_if(|write| write.call() == call) else {
+            self.late_reply(call, &outcome, turn.now);
+            return AfterWrite::Nothing;
+        };
+        match (write, outcome) {
+            (WriteInFlight::Creating { overtaken, .. }, Outcome::Applied(found)) => {
+                let begun = self.created(&found, overtaken, turn);
+                self.observe(found, turn);
+                return begun;
+            }
+            // A document exists although none was read.
+            (WriteInFlight::Creating { .. }, Outcome::Rejected) => {
+                self.view.marks.note_existence();
+                self.reads.fall_behind(turn.now);
+            }
+            (WriteInFlight::Acquiring { attempt, from }, Outcome::Applied(Found::Lease(lease)))
+                if attempt.holds(&lease) =>
+            {
+                let late = planted!(AcquisitionFromReply);
+                let acquired = Acquired {
+                    revision: attempt.chain[0],
+                    sent: if late { turn.now } else { attempt.sent },
+                    attempt,
+                    lease,
+                    from,
+                };
+                return self.begin(acquired, turn);
+            }
+            (WriteInFlight::Acquiring { from, .. }, Outcome::Rejected) => {
+                match from {
+                    // Another candidate was faster to acquire the free lease.
+                    Predecessor::Nobody => self.waits.race_lost(),
+                    // The holder renewed, or another candidate was faster, and the stream reported
+                    // neither.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
-                        WriteReply::Unreported
+                        turn.effects.extend(self.reads.reopen());
                     }
-                    Predecessor::Myself => WriteReply::Rejected,
+                    Predecessor::Myself => {}
+                }
+                self.reads.fall_behind(turn.now);
+            }
+            (WriteInFlight::Acquiring { attempt, .. }, Outcome::Applied(_) | Outcome::Unknown) => {
+                self.claims.add_pending(attempt);
+                self.retry_write(turn);
+            }
+            (
+                WriteInFlight::Adopting {
+                    mut attempt,
+                    revision,
+                    sent,
+                    ..
                 },
-                Outcome::Failed => WriteReply::Retry,
-                Outcome::Applied(_) | Outcome::Unknown => {
-                    claims.add_pending(attempt);
-                    WriteReply::Retry
-                }
+                Outcome::Applied(Found::Lease(lease)),
+            ) if attempt.holds(&lease) => {
+                // Authority counts from the renewal, because the reply to the acquisition never
+                // came.
+                attempt.chain.push(revision);
+                let acquired = Acquired {
+                    attempt,
+                    revision,
+                    sent,
+                    lease,
+                    from: Predecessor::Nobody,
+                };
+                return self.begin(acquired, turn);
+            }
+            (WriteInFlight::Adopting { attempt, .. }, Outcome::Rejected) => {
+                self.claims.remove_pending(attempt.claim);
+                self.reads.fall_behind(turn.now);
+            }
+            (
+                WriteInFlight::Adopting {
+                    attempt, revision, ..
+                },
+                Outcome::Applied(_) | Outcome::Unknown,
+            ) => {
+                self.claims.extend_pending(attempt.claim, revision);
+                self.retry_write(turn);
+            }
+            (WriteInFlight::Releasing { claim, .. }, Outcome::Applied(found)) => {
+                self.claims.remove_ended(claim);
+                self.observe_written(found, turn);
+            }
+            (WriteInFlight::Releasing { claim, .. }, Outcome::Rejected) => {
+                self.claims.remove_ended(claim);
+                self.reads.fall_behind(turn.now);
+            }
+            (_, Outcome::Failed)
+            | (
+                WriteInFlight::Creating { .. } | WriteInFlight::Releasing { .. },
+                Outcome::Unknown,
+            ) => self.retry_write(turn),
+        }
+        AfterWrite::Nothing
+    }
+
+    fn retry_write(&mut self, turn: &mut Turn<'_>) {
+        self.reads.read_before_write(self.me.retry_at(turn));
+    }
+
+    /// Handles a created document. If another document was seen while the insert was in flight, the
+    /// insert proves that the other document is gone. Its holder may still lead, even if both
+    /// documents have one token.
+    fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
+        let rollback = match (self.view.rollback(found), found) {
+            (Some(rollback), _) => rollback,
+            (None, Found::Lease(lease)) if overtaken => Rollback {
+                seen: self.view.marks.token_highest(),
+                found: Some(lease.token),
             },
-            Self::Adopting {
-                mut attempt,
-                revision,
-                sent,
-                ..
-            } => match outcome {
-                Outcome::Applied(Found::Lease(lease)) if attempt.holds(&lease) => {
-                    // Authority counts from the renewal, because the reply to the acquisition never
-                    // came.
-                    attempt.chain.push(revision);
-                    WriteReply::Acquired(Box::new(Acquired {
-                        attempt,
-                        revision,
-                        sent,
-                        lease,
-                        from: Predecessor::Nobody,
-                    }))
-                }
-                Outcome::Rejected => {
-                    claims.remove_pending(attempt.claim);
-                    WriteReply::Rejected
-                }
-                Outcome::Failed => WriteReply::Retry,
-                Outcome::Applied(_) | Outcome::Unknown => {
-                    claims.extend_pending(attempt.claim, revision);
-                    WriteReply::Retry
-                }
-            },
-            Self::Releasing { claim, .. } => match outcome {
-                Outcome::Applied(found) => {
-                    claims.remove_ended(claim);
-                    WriteReply::Released(found)
-                }
-                Outcome::Rejected => {
-                    claims.remove_ended(claim);
-                    WriteReply::Rejected
-                }
-                Outcome::Failed | Outcome::Unknown => WriteReply::Retry,
-            },
+            (None, _) => return AfterWrite::Nothing,
+        };
+        self.rolled_back(rollback, turn);
+        AfterWrite::StoreRolledBack
+    }
+
+    /// Handles the true outcome of a call that had counted as unknown. At most it triggers a read.
+    fn late_reply(&mut self, call: CallId, outcome: &Outcome, now: BootTime) {
+        match outcome {
+            Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),
+            Outcome::Applied(_) if self.claims.awaits(call) => self.reads.fall_behind(now),
+            // The reply to an old read. The filters protect a foreign document from being written
+            // to, but the next write should still be preceded by a read.
+            Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
+            // The reply shows a claim that follows the document as last seen. If that document is
+            // stored again, the claim may still lead, which only a read can notice.
+            Outcome::Applied(Found::Lease(lease))
+                if (self.view.lease()).is_some_and(|known| lease.token > known.token) =>
+            {
+                self.reads.late_reply(now);
+            }
+            Outcome::Applied(_) | Outcome::Unknown => {}
         }
     }
 }

@@ -1,35 +1,28 @@
 //! One claim on a lock, and every write that carried a revision of it.
-//!
-//! This module does not read the document. Its owner reports the outcomes of the writes to it.
 
-use super::operation::{LockOutcome, Writer};
+use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions kept for the filter, 2 kB of it. While none is answered, a waiter
-/// sends one per `operation_timeout` and retry interval. At the defaults 128 of them span eight
-/// minutes without a majority; at a lease duration of 4 s, a minute and a half. A forgotten
-/// revision can cost the place in the queue but never leads to a second one.
+/// Maximum number of revisions kept for the filter (2 kB). Without answers, a waiter sends one write
+/// per `operation_timeout` and retry interval, so 128 last for eight minutes at the defaults. A
+/// forgotten revision can cost the place in the queue but never leads to a second one.
 const MINE_MAX: usize = 128;
-/// Number of oldest revisions among them that are not dropped. When a store that lost its majority
-/// recovers, the first of the pending joins lands and the others do not match.
+/// Number of oldest revisions that are not dropped. When a store that lost its majority recovers,
+/// the first of the pending joins is applied and the others do not match.
 const OLDEST_KEPT: usize = 8;
 
-/// A claim from its join on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
-    sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls sent when the claim was first known to be in the document. The reply to a
-    /// later call can prove it absent.
+    pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
+    /// Number of calls sent when the claim was first seen. A later call can prove it absent.
     present: Option<u64>,
     /// True if writes were forgotten whose revision may be stored.
     pub(super) forgotten: bool,
-    /// True once a renewal has declared the minimum hold.
     pub(super) declared: bool,
 }
 
-/// A write that carried a revision of the claim.
 pub(super) type SentWrite = crate::claim::SentWrite<WritePurpose>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,17 +44,11 @@ impl ClaimWrites {
         }
     }
 
-    /// Returns every revision that may be stored.
     pub(super) fn mine(&self) -> Vec<Revision> {
         self.sent.revisions().collect()
     }
 
-    /// Returns true if this claim sent `revision` and it may be stored.
-    pub(super) fn sent(&self, revision: Revision) -> bool {
-        self.sent.carried(revision)
-    }
-
-    /// Returns when the write that carried `revision` was sent; `None` if it is no longer known.
+    /// Returns when the write with `revision` was sent; `None` if it is no longer known.
     pub(super) fn sent_at(&self, revision: Revision) -> Option<BootTime> {
         let carried = |write: &&SentWrite| write.revision == revision;
         let write = match planted!(AnchorPerClaim) {
@@ -101,7 +88,6 @@ impl ClaimWrites {
         self.present.is_some_and(|calls| call.0 > calls)
     }
 
-    /// Records a write that is sent now with the `fresh` revision. Returns its revision.
     pub(super) fn send(
         &mut self,
         call: CallId,
@@ -117,18 +103,6 @@ impl ClaimWrites {
         revision
     }
 
-    pub(super) fn write(&self, call: CallId) -> Option<SentWrite> {
-        self.sent.get(call)
-    }
-
-    pub(super) fn in_flight(&self) -> usize {
-        self.sent.in_flight()
-    }
-
-    pub(super) fn is_newest(&self, call: CallId) -> bool {
-        self.sent.is_newest(call)
-    }
-
     pub(super) fn record(&mut self, call: CallId, outcome: &LockOutcome) {
         match outcome {
             LockOutcome::Applied(_) | LockOutcome::Unknown => self.open(call),
@@ -138,7 +112,7 @@ impl ClaimWrites {
     }
 
     /// Marks a write as applied or of unknown outcome. Earlier writes are kept, because a join that
-    /// lands late can bring an evicted entry back.
+    /// is applied late can bring an evicted entry back.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
     }
@@ -148,13 +122,6 @@ impl ClaimWrites {
     pub(super) fn sent_again(&mut self, call: CallId, at: BootTime) {
         if let Some(write) = self.sent.get_mut(call) {
             write.sent = at;
-        }
-    }
-
-    pub(super) fn writer(&self, revision: Revision) -> Writer {
-        Writer {
-            claim: self.claim,
-            revision,
         }
     }
 }

@@ -1,32 +1,23 @@
-//! One contender for one lock: how it joins, waits, is granted, holds and leaves, as in
-//! `docs/locks.md`.
-//!
-//! Each state decides what is due, and sends it by the exchange with the store. The transitions
-//! between states are here.
+//! One contender for one lock. Each state decides what is due, and sends it by the exchange with the
+//! store. The transitions between states are here.
 
 #[cfg(proof)]
 #[path = "../../../proof/src/model/lock/compared.rs"]
 mod compared;
 mod contending;
-mod evictions;
 mod exchange;
 mod holding;
 mod joining;
 mod leaving;
 mod reads;
 mod state;
-mod stream;
 mod waiting;
-mod work;
 
 use super::claim_writes::WritePurpose;
-use super::document::FoundLock;
-use super::effect::{LockEffect, LockNotice, LockTurn};
-use super::grant::Grant;
-use super::input::{LockInput, MinHold, Options};
-use super::observations::Observations;
-use super::operation::{Hint, LockOutcome};
-use super::status::{End, LockStatus, Loss};
+use super::{
+    End, FoundLock, Grant, Hint, LockEffect, LockInput, LockNotice, LockOutcome, LockStatus,
+    LockTurn, Loss, MinHold, Observations, Options,
+};
 use crate::claim::{Outbox, Turn};
 use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Session, Token};
 #[cfg(proof)]
@@ -38,22 +29,19 @@ use joining::Joining;
 use leaving::Leaving;
 use state::State;
 use waiting::{Waiting, WaitingPlace, renewal_after};
-use work::LockedWork;
 
 /// One contender for one lock.
 ///
 /// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect); arm a timer
 /// for [`next_wakeup`](Self::next_wakeup); publish [`status`](Self::status). Check
-/// [`authority_at`](Self::authority_at) before each effect of the work. An earlier time than in the call before counts as
-/// the time of that call.
+/// [`authority_at`](Self::authority_at) before each effect of the work. An earlier time than in the
+/// call before counts as the time of that call.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,
     exchange: Exchange,
-    work: LockedWork,
     /// Start of contention and of the reported waiting time.
     began: BootTime,
-    /// Start of the current state.
     since: BootTime,
     now: BootTime,
     wakeup: Option<BootTime>,
@@ -61,8 +49,7 @@ pub struct LockContender {
 }
 
 impl LockContender {
-    /// Creates a contender that has not sent anything and starts with its first input, for example
-    /// [`LockInput::Tick`].
+    /// Creates a contender that has sent nothing yet. Any first input starts it.
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let mut exchange = Exchange::new(options, now, random);
         let mut outbox = Outbox::default();
@@ -75,7 +62,6 @@ impl LockContender {
             state: State::Joining(Joining::at(now, &mut exchange, turn)),
             exchange,
             outbox,
-            work: LockedWork::default(),
             began: now,
             since: now,
             now,
@@ -85,8 +71,8 @@ impl LockContender {
 
     /// Applies one input at `now` and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller may read the clock and then wait for a mutex, so `now` can be older than in the
-        // previous call. Time does not move backwards here.
+        // A caller that reads the clock and then waits for a mutex may pass an earlier instant than
+        // before.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -95,8 +81,8 @@ impl LockContender {
             random,
             effects: &mut effects,
         };
-        // Expiry comes first, regardless of the input. A claim ends at its deadline, and an
-        // acknowledgement that waited in a frozen process is too late.
+        // Expiry comes first. A claim ends at its deadline, so an acknowledgement that waited in a
+        // frozen process is late.
         self.expire(turn);
         self.apply(input, turn);
         self.wakeup = self.advance(turn);
@@ -104,12 +90,12 @@ impl LockContender {
         self.check_invariants();
     }
 
-    /// Returns the next effect, in order. Drain all effects before the next input.
+    /// Returns the next effect. Drain all effects before the next input.
     pub fn next_effect(&mut self) -> Option<LockEffect> {
         self.outbox.pop()
     }
 
-    /// Returns when to pass [`LockInput::Tick`] if nothing else happens earlier.
+    /// Returns when to pass [`LockInput::Tick`] if no other input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
@@ -145,8 +131,7 @@ impl LockContender {
         self.exchange.view.marks.token_highest()
     }
 
-    /// Returns the observations of other entries, to be remembered for the next contender of this
-    /// boot. A contender may end long before any entry that it observed has expired.
+    /// Returns the observations of other entries, for the next contender of this boot.
     pub fn observations(&self) -> &Observations {
         &self.exchange.view.observations
     }
@@ -160,7 +145,7 @@ impl LockContender {
             LockInput::GiveUp => {
                 // No work began, so no place is kept, even if the lock is lost by now.
                 if !matches!(self.state, State::Leaving(_)) {
-                    self.work.never_began();
+                    self.exchange.work.keeps_until = None;
                 }
                 self.give_up(turn);
             }
@@ -168,7 +153,7 @@ impl LockContender {
             LockInput::Release => self.release(turn),
             LockInput::Succeeded => {
                 if self.state.holding().is_some() {
-                    self.work.succeed();
+                    self.exchange.work.succeeded = true;
                 }
                 self.release(turn);
             }
@@ -212,8 +197,7 @@ impl LockContender {
 
     fn primary_changed(&mut self, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
-        // The cursor of an open stream stays on the member on which it was opened, and that member
-        // may lag from now on.
+        // An open cursor stays on the member that it was opened on, which may lag from now on.
         if exchange.stream.requested && exchange.stream.open {
             exchange.follow(turn);
         }
@@ -230,7 +214,6 @@ impl LockContender {
         }
     }
 
-    /// Routes a reply to the state that waits for it.
     fn reply(&mut self, call: CallId, outcome: LockOutcome, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         let reports = !matches!(self.state, State::Ended(_));
@@ -239,7 +222,7 @@ impl LockContender {
             let verdict = contending::read_reply(exchange, reading, outcome, turn);
             return self.conclude(verdict, turn);
         }
-        let write = exchange.writes.write(call);
+        let write = exchange.writes.sent.get(call);
         match (&mut self.state, write) {
             (state @ (State::Joining(_) | State::Waiting(_)), Some(write)) => {
                 let verdict = contending::write_reply(state, exchange, write, outcome, turn);
@@ -261,8 +244,8 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction, or to a read from before it held. A later eviction must not use
-            // older revisions than shown.
+            // The reply to an eviction, or to a read from before it held. A later eviction must use
+            // the revisions that were shown.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);
@@ -286,12 +269,11 @@ impl LockContender {
             return;
         };
         let exchange = &mut self.exchange;
-        if let Some(end) = leaving.reply(call, outcome, &self.work, exchange, retry, now) {
+        if let Some(end) = leaving.reply(call, outcome, exchange, retry, now) {
             self.end(end, turn);
         }
     }
 
-    /// Does what a reply means for a claim without authority.
     fn conclude(&mut self, verdict: Consequence, turn: &mut LockTurn<'_>) {
         let (exchange, now) = (&mut self.exchange, turn.now);
         match verdict {
@@ -346,8 +328,8 @@ impl LockContender {
         match &mut self.state {
             State::Joining(joining) => joining.advance(exchange, turn),
             State::Waiting(waiting) => waiting.advance(exchange, turn),
-            State::Holding(holding) => holding.advance(&self.work, exchange, turn),
-            State::Leaving(leaving) => match leaving.advance(&self.work, exchange, turn) {
+            State::Holding(holding) => holding.advance(exchange, turn),
+            State::Leaving(leaving) => match leaving.advance(exchange, turn) {
                 Ok(next) => next,
                 Err(end) => {
                     self.end(end, turn);
@@ -358,14 +340,12 @@ impl LockContender {
         }
     }
 
-    /// Joins with a new claim, not before `at`.
     fn join_anew(&mut self, at: BootTime, turn: &mut LockTurn<'_>) {
         self.exchange.claim_anew(turn);
         let joining = Joining::at(at, &mut self.exchange, turn);
         self.enter(State::Joining(joining), turn.now);
     }
 
-    /// Takes the place in the document that the reply to `call` showed.
     fn take_place(&mut self, call: CallId, place: WaitingPlace, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
         let renew_due = renewal_after(exchange, turn);
@@ -391,26 +371,22 @@ impl LockContender {
 
     /// Starts holding by a grant, provisionally, if that is possible.
     fn hold_by(&mut self, grant: Grant, turn: &mut LockTurn<'_>) -> bool {
-        let contends = self.state.contends();
-        let exchange = &mut self.exchange;
-        let holding = contends.then(|| Holding::granted(grant, exchange, turn));
-        let holding = holding.flatten();
-        let holds = holding.is_some();
-        if let Some(holding) = holding {
-            self.begin(holding, turn);
+        if !self.state.contends() {
+            return false;
         }
-        holds
+        let holding = Holding::granted(grant, &mut self.exchange, turn);
+        holding.map(|holding| self.begin(holding, turn)).is_some()
     }
 
     fn begin(&mut self, holding: Holding, turn: &mut LockTurn<'_>) {
         let acquired = holding.report(self.began, turn.now);
         turn.effects.push(acquired);
-        self.work.begin(self.exchange.options.min_hold, turn.now);
+        let min_hold = self.exchange.options.min_hold;
+        self.exchange.work.begin(min_hold, turn.now);
         self.enter(State::Holding(holding), turn.now);
         self.exchange.stop_watching(turn);
     }
 
-    /// Ends the claim if its deadline has passed, regardless of the current input.
     fn expire(&mut self, turn: &mut LockTurn<'_>) {
         let holding = self.state.holding();
         if holding.is_some_and(|holding| holding.authority().valid_until <= turn.now) {
@@ -430,7 +406,6 @@ impl LockContender {
         self.enter(State::Lost(loss), turn.now);
     }
 
-    /// Leaves, from any state.
     fn give_up(&mut self, turn: &mut LockTurn<'_>) {
         match &self.state {
             State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, turn),
@@ -444,19 +419,17 @@ impl LockContender {
         }
     }
 
-    /// Leaves a lock that is or was held.
     fn release(&mut self, turn: &mut LockTurn<'_>) {
         if matches!(self.state, State::Holding(_) | State::Lost(_)) {
             self.give_up(turn);
         }
     }
 
-    /// Ends the claim, with a leave if its entry may be stored.
     fn finish(&mut self, end: End, turn: &mut LockTurn<'_>) {
         if !self.exchange.writes.may_be_stored() {
             return self.end(end, turn);
         }
-        let leaving = Leaving::new(end, &self.work, &self.exchange, turn);
+        let leaving = Leaving::new(end, &self.exchange, turn);
         self.enter(State::Leaving(leaving), turn.now);
         self.exchange.stop_watching(turn);
     }
@@ -472,17 +445,14 @@ impl LockContender {
         self.since = now;
     }
 
-    /// Panics in states that only a bug can cause, because a contender must not continue with
-    /// authority there.
+    /// Panics in states that only a bug can cause.
     fn check_invariants(&self) {
         self.exchange.check_invariants();
         if let Some(holding) = self.state.holding() {
             let Authority { token, valid_until } = holding.authority();
             assert!(valid_until > self.now, "a lock is held past its deadline");
-            assert!(
-                token <= self.token_highest(),
-                "a lock is held by a token that nobody saw"
-            );
+            let is_known = token <= self.token_highest();
+            assert!(is_known, "a lock is held by a token that nobody saw");
             let is_present = self.exchange.writes.is_present();
             assert!(is_present, "a lock is held by no entry");
         }

@@ -1,15 +1,16 @@
-//! The lock document as the protocol sees it: ordered entries.
-//!
-//! There is no BSON here, and no date decides who may hold the lock.
+//! The lock document as the protocol sees it. No date in it decides who may hold the lock. The age
+//! of a recorded success depends on the clock of the store, which dates both the success and the
+//! reply.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::success::Success;
-use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
+use crate::election::{
+    Claim, Declared, Identity, NameError, Revision, Session, Token, WallMillis, checked, text,
+};
 use crate::named::named;
 
-/// Maximum number of entries that hold or were granted. Further readers are queued. A document with
-/// this many entries has about 60 kB.
+/// Maximum number of entries that hold or were granted. A document with this many has about 60 kB.
 pub const HOLDERS_MAX: usize = 256;
 /// Maximum number of waiting entries. A join beyond it is rejected.
 pub const QUEUE_MAX: usize = 512;
@@ -45,22 +46,16 @@ pub struct Entry {
     pub revision: Revision,
     /// How long others must see the entry unchanged before they consider it expired.
     pub lease_duration: Declared,
-    /// Fencing token of an entry among the holders. Older versions grant without a token; the entry
-    /// then has no authority until its owner confirms it.
+    /// Fencing token of a holder; none after a grant by an older version, until it is confirmed.
     pub token: Option<Token>,
-    /// Revision that the grant found, if another contender granted the entry. While it equals
-    /// `revision`, the grant is unconfirmed.
+    /// Revision that the grant found. While it equals `revision`, the grant is unconfirmed.
     pub granted_revision: Option<Revision>,
-    /// Number of the slot that the entry holds, from 0, if the lock has slots. Older versions grant
-    /// without one; the owner's confirmation then takes one.
+    /// Number of the held slot, from 0; none after a grant by an older version.
     pub slot: Option<u32>,
-    /// Rest of the minimum hold as of the owner's last write; zero without a minimum hold, and
-    /// until the owner knows that it may hold. Others count it from the reply that first showed
-    /// that write.
+    /// Rest of the minimum hold as of the owner's last write; zero until the owner may hold.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: Duration,
-    /// True if the work has ended. The owner has no authority, and the place stays taken for
-    /// `min_hold`.
+    /// True if the work has ended, and the place stays taken for `min_hold` without authority.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
 }
@@ -87,8 +82,7 @@ pub struct LockDocument {
     pub token: Token,
     /// Number of slots; 0 for a lock with exclusive and shared modes.
     pub slots: u32,
-    /// Name of the newest owner of each slot, by its number. An owner that comes back gets its slot
-    /// again if it is free.
+    /// Name of the newest owner of each slot, who gets the slot again if it is free.
     pub slot_owners: Vec<Option<Identity>>,
     /// Entries that hold the lock or were granted it.
     pub holders: Vec<Entry>,
@@ -96,13 +90,11 @@ pub struct LockDocument {
     pub queue: Vec<Entry>,
     /// Last success of each key, oldest first.
     pub successes: Vec<Success>,
-    /// Time of this reply by the clock of the store, for comparison with successes; zero if it is
-    /// unknown. Not stored.
+    /// Time of this reply by the clock of the store; zero if unknown. Not stored.
     pub store_now: WallMillis,
 }
 
 impl LockDocument {
-    /// Returns true if a contender of this mode may hold together with the holders.
     pub(super) fn has_room(&self, mode: EntryMode, slots: u32) -> bool {
         let holders = self.holders.len();
         match mode {
@@ -125,4 +117,72 @@ pub enum FoundLock {
     Missing,
     /// A document that must not be modified (I11), with an explanation for humans.
     Foreign(String),
+}
+
+/// Maximum number of keys whose last success is kept. The oldest success makes room.
+pub const SUCCESSES_MAX: usize = 128;
+/// Maximum length of a key in bytes.
+const KEY_LENGTH_MAX: usize = 128;
+
+/// Name of a piece of work among those that are done under one lock.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
+pub struct WorkKey(Arc<str>);
+
+impl WorkKey {
+    /// Checks a key.
+    ///
+    /// # Errors
+    /// [`NameError`] if it is empty, longer than 128 bytes, or has control characters.
+    pub fn new(key: impl Into<String>) -> Result<Self, NameError> {
+        let key = key.into();
+        let length = (1..=KEY_LENGTH_MAX).contains(&key.len());
+        let legal = length && !key.chars().any(char::is_control);
+        checked(key, legal, "1 to 128 bytes without control characters").map(Self)
+    }
+}
+
+text! { WorkKey }
+
+/// The key of a lock that does only one piece of work.
+impl Default for WorkKey {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+/// The last success of a piece of work.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Success {
+    /// Key of the work.
+    pub key: WorkKey,
+    /// Time at which the store recorded it, by the clock of the store.
+    pub at: WallMillis,
+}
+
+/// Work that is skipped if it succeeded recently.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct OncePer {
+    /// Time within which a success counts.
+    pub period: Duration,
+    /// Key of the work.
+    pub key: WorkKey,
+}
+
+impl OncePer {
+    /// Returns how long ago the work succeeded, if that is less than the period.
+    pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
+        let mut successes = lock.successes.iter();
+        let success = successes.find(|success| success.key == self.key)?;
+        let known = lock.store_now != WallMillis::default();
+        let ago = lock.store_now.0.saturating_sub(success.at.0);
+        // The clock of the store may have been set back since. A success with a date in the future
+        // counts only within one period, because its true age is not known.
+        let recent = Duration::from_millis(ago.unsigned_abs()) < self.period;
+        let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
+        (known && recent).then_some(ago)
+    }
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::document::{EntryMode, LockDocument, MIN_HOLD_MAX, SLOTS_MAX};
-use super::grant::Grant;
-use super::observations::Observations;
-use super::operation::{Hint, LockOutcome};
-use super::success::OncePer;
+use super::{
+    EntryMode, Grant, Hint, LockDocument, LockOutcome, MIN_HOLD_MAX, Observations, OncePer,
+    SLOTS_MAX,
+};
 use crate::election::{CallId, Identity, Timings, Token};
 
 /// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
@@ -18,10 +17,9 @@ pub struct Slots(u32);
 impl Slots {
     /// Checks a number of slots. Returns `None` if it is 0 or above [`SLOTS_MAX`].
     pub const fn new(slots: u32) -> Option<Self> {
-        if slots == 0 || slots > SLOTS_MAX {
-            None
-        } else {
-            Some(Self(slots))
+        match slots {
+            1..=SLOTS_MAX => Some(Self(slots)),
+            _ => None,
         }
     }
 
@@ -31,8 +29,7 @@ impl Slots {
     }
 }
 
-/// Minimum hold of a place, counted from its acquisition: up to [`MIN_HOLD_MAX`]; zero if the place
-/// is freed when the work ends.
+/// Minimum hold of a place, counted from its acquisition; at most [`MIN_HOLD_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "Duration", into = "Duration"))]
@@ -53,8 +50,7 @@ impl MinHold {
     }
 }
 
-/// Mode in which a contender wants to hold the lock. Exhaustive, because programs only request
-/// modes.
+/// Mode in which a contender wants to hold the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockMode {
@@ -94,8 +90,7 @@ pub struct Options {
     /// Requested mode.
     #[cfg_attr(feature = "serde", serde(rename = "want"))]
     pub mode: LockMode,
-    /// Minimum hold of the place, even if the work ends or the process dies. It is declared before
-    /// the acquisition, which takes one more write.
+    /// Minimum hold of the place, even if the work ends or the process dies. Costs one more write.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: MinHold,
     /// Durations used by the contender.
@@ -104,18 +99,17 @@ pub struct Options {
     pub once_per: Option<OncePer>,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
     pub non_blocking: bool,
-    /// Open the change stream before joining. This saves the read that must follow an opening if
-    /// others usually hold the lock, and costs a stream if the lock is usually free.
+    /// Open the change stream before joining. This saves a read if others usually hold the lock, and
+    /// costs a stream if the lock is usually free.
     pub watch_first: bool,
     /// Highest token of this lock remembered from earlier contenders.
     pub token_remembered: Token,
-    /// Observations of an earlier contender of the same boot, with their age. With these, a
-    /// contender that does not wait can evict expired entries too.
+    /// Observations of an earlier contender of the same boot, so that expired entries are known.
     pub observations: Observations,
 }
 
 impl Options {
-    /// Returns true unless the lock has slots and an older version granted without a slot.
+    /// Returns false if the lock has slots and an older version granted without a slot.
     pub(super) fn is_served_by(&self, slot: Option<u32>) -> bool {
         self.mode.slots() == 0 || slot.is_some()
     }
@@ -127,7 +121,7 @@ impl Options {
         shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)
     }
 
-    /// Returns how long ago the work succeeded, if that is too recent to repeat it.
+    /// Returns how long ago the work succeeded, if it must not be repeated yet.
     pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
         self.once_per.as_ref()?.done_ago(lock)
     }
@@ -147,21 +141,17 @@ pub enum LockInput {
         /// Outcome of the call.
         outcome: LockOutcome,
     },
-    /// An event of the change stream that [`LockEffect::Watch`](super::LockEffect::Watch) requested. A hint
-    /// never grants authority.
+    /// An event of the stream that [`LockEffect::Watch`](super::LockEffect::Watch) requested.
     Hint(Hint),
-    /// The driver discovered a new primary. A second renewal is sent if one hangs on the old
-    /// primary.
+    /// The driver discovered a new primary. A renewal may hang on the old one.
     PrimaryChanged,
-    /// Stop waiting and leave the queue. A lock that is held is released too, as if no work had
-    /// begun: nothing may run under it from then on, and its place is not kept.
+    /// Stop waiting and leave the queue. A held lock is released as if no work had begun: nothing may
+    /// run under it from then on, and its place is not kept.
     GiveUp,
-    /// The owner is gone. Stop waiting, or release the lock like [`LockInput::Release`].
+    /// The owner is gone: stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,
-    /// Release the lock. The work under it must have ended and be confirmed gone (I6); after a
-    /// loss, nothing may run under the lost claim.
+    /// Release the lock. The work under it must be confirmed gone (I6), even after a loss.
     Release,
-    /// Release the lock after work that succeeded. The success is recorded if the options request
-    /// it.
+    /// Release the lock, and record the success if the options request it.
     Succeeded,
 }

@@ -1,15 +1,12 @@
-//! Observations of other entries: since when each has been unchanged, and which are therefore
-//! expired.
-//!
-//! No clock and no date in the document is read. The wait for an entry starts with the reply that
-//! first showed its current revision and state.
+//! Observations of other entries, which expire when they stay unchanged. The wait for an entry
+//! starts with the reply that first showed its current revision and state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::document::{Entry, LockDocument};
 use super::grant::GRANT_SHARE;
-use super::operation::EntryVersion;
+use super::{Ending, Entry, EntryVersion, LockDocument, LockOperation};
+use crate::claim::earliest;
 use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
 use crate::named::named;
 
@@ -27,7 +24,7 @@ named! {
     }
 }
 
-/// An observed entry, and since when it has been unchanged.
+/// An observed entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Observation {
@@ -43,15 +40,11 @@ pub struct Observation {
     pub lease_duration: Declared,
     /// When a reply first showed this revision and state.
     pub since: BootTime,
-    /// End of the minimum hold of a confirmed entry among the holders, counted from the reply that
-    /// first showed this revision; `None` if it has none.
+    /// End of the minimum hold of a holder, counted from the first reply with the revision.
     pub kept_until: Option<BootTime>,
 }
 
-/// Observations of all entries of others.
-///
-/// At most [`HOLDERS_MAX`](super::HOLDERS_MAX) plus [`QUEUE_MAX`](super::QUEUE_MAX), because a
-/// document has no more entries.
+/// Observations of all entries of others; a document bounds their number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Observations(BTreeMap<Claim, Observation>);
@@ -64,13 +57,10 @@ impl Observations {
 
     /// Returns the observations to remember.
     pub fn iter(&self) -> impl Iterator<Item = (Claim, &Observation)> {
-        self.0
-            .iter()
-            .map(|(claim, observation)| (*claim, observation))
+        self.0.iter().map(|(claim, seen)| (*claim, seen))
     }
 
-    /// Returns these observations together with those that other contenders of the same boot have
-    /// saved since this one started with `before`.
+    /// Adds what other contenders of the boot have saved since this one started with `before`.
     #[must_use]
     pub fn merged(&self, before: &Self, saved: &Self) -> Self {
         let mut merged = self.0.clone();
@@ -87,8 +77,8 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records the document of a reply, without the entry of `mine`. Returns the owners of new
-    /// entries that declare a duration outside the valid range, with that duration in milliseconds.
+    /// Records the document of a reply, without the entry of `mine`. Returns the owners and durations
+    /// in milliseconds of new entries that declare an invalid lease duration.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -124,7 +114,6 @@ impl Observations {
         absurd
     }
 
-    /// Removes these observations because the entries had changed. The wait for them restarts.
     pub(super) fn forget(&mut self, claims: impl IntoIterator<Item = Claim>) {
         for claim in claims {
             self.0.remove(&claim);
@@ -132,15 +121,10 @@ impl Observations {
     }
 
     pub(super) fn expired(&self, patience: Patience, now: BootTime) -> Vec<(Claim, Observation)> {
-        let expired = |observation: &Observation| observation.expires_at(patience) <= now;
-        self.0
-            .iter()
-            .filter(|(_, observation)| expired(observation))
-            .map(|(claim, observation)| (*claim, observation.clone()))
-            .collect()
+        let expired = self.iter().filter(|(_, o)| o.expires_at(patience) <= now);
+        expired.map(|(claim, o)| (claim, o.clone())).collect()
     }
 
-    /// Returns when the next entry expires if it stays unchanged.
     pub(super) fn next_expiry(&self, patience: Patience) -> Option<BootTime> {
         self.0.values().map(|s| s.expires_at(patience)).min()
     }
@@ -155,17 +139,11 @@ pub(super) struct Patience {
     pub(super) stagger: Duration,
 }
 
-impl Entry {
-    /// Returns true if an entry in this state keeps its place for a minimum hold. It counts once the
-    /// owner has confirmed the entry, since the owner begins nothing before that.
-    fn keeps(&self, state: EntryState) -> bool {
-        let confirmed = matches!(state, EntryState::Held | EntryState::Kept);
-        confirmed && self.min_hold > Duration::ZERO
-    }
-}
-
 impl Observation {
     fn of(entry: &Entry, state: EntryState, now: BootTime) -> Self {
+        // The owner begins nothing before it has confirmed the entry.
+        let confirmed = matches!(state, EntryState::Held | EntryState::Kept);
+        let keeps = confirmed && entry.min_hold > Duration::ZERO;
         Self {
             identity: entry.owner.identity.clone(),
             revision: entry.revision,
@@ -173,7 +151,7 @@ impl Observation {
             token: entry.token,
             lease_duration: entry.lease_duration,
             since: now,
-            kept_until: entry.keeps(state).then(|| now + entry.min_hold),
+            kept_until: keeps.then(|| now + entry.min_hold),
         }
     }
 
@@ -187,10 +165,7 @@ impl Observation {
             return;
         }
         self.since = self.since.min(other.since);
-        self.kept_until = match (self.kept_until, other.kept_until) {
-            (Some(own), Some(other)) => Some(own.min(other)),
-            (own, other) => own.or(other),
-        };
+        self.kept_until = earliest([self.kept_until, other.kept_until]);
     }
 
     pub(super) fn seen(&self, claim: Claim) -> EntryVersion {
@@ -200,17 +175,15 @@ impl Observation {
         }
     }
 
-    /// Returns true if revision, token and state are unchanged since the last observation of this
-    /// claim.
+    /// Returns true if revision, token and state are as in the `known` observation of this claim.
     fn continues(&self, known: &Self) -> bool {
         known.revision == self.revision && known.token == self.token && known.state == self.state
     }
 
-    /// Returns when the entry expires if it stays unchanged.
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // The share is what a grantee counts on. The operation timeout of the observer is for
-            // a grantee that polls and has to confirm first; at the defaults the two are equal.
+            // A grantee has provisional authority for the share. The operation timeout of the
+            // observer gives a grantee that polls time to confirm. The defaults are equal.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),
@@ -218,5 +191,54 @@ impl Observation {
             EntryState::Kept => Duration::ZERO,
         };
         (self.since + wait).max(self.kept_until.unwrap_or_default()) + patience.stagger
+    }
+}
+
+/// Observes a lock's entries by repeated reads.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    observations: Observations,
+    patience: Patience,
+    token_highest: Token,
+}
+
+impl Observer {
+    /// Creates an observer that gives a grantee `operation_timeout` to confirm.
+    pub fn new(operation_timeout: Duration) -> Self {
+        Self {
+            observations: Observations::default(),
+            patience: Patience {
+                claim_time: operation_timeout,
+                stagger: Duration::ZERO,
+            },
+            token_highest: Token::ZERO,
+        }
+    }
+
+    /// Records the document of a read that was answered at `now`.
+    pub fn observe(&mut self, lock: &LockDocument, now: BootTime) {
+        self.token_highest = self.token_highest.max(lock.token);
+        self.observations.note(lock, None, now);
+    }
+
+    /// Returns the observations and their start times.
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// Returns when the next entry expires, possibly in the past.
+    pub fn next_expiry(&self) -> Option<BootTime> {
+        self.observations.next_expiry(self.patience)
+    }
+
+    /// Returns an eviction of all entries that have expired by `now` and stay unchanged, if any.
+    pub fn break_expired(&self, now: BootTime) -> Option<LockOperation> {
+        let expired = self.observations.expired(self.patience, now);
+        (!expired.is_empty()).then(|| LockOperation::Evict {
+            entries: expired.iter().map(|(claim, o)| o.seen(*claim)).collect(),
+            me: None,
+            ending: Ending::Broken,
+            seen: self.token_highest,
+        })
     }
 }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::document::{EntryMode, FoundLock};
-use super::grant::Grant;
-use super::success::WorkKey;
+use super::{EntryMode, FoundLock, Grant, WorkKey};
 use crate::claim::Outcome;
 use crate::election::{Claim, Declared, Revision, Session, Token};
 use crate::named::named;
@@ -27,7 +25,7 @@ pub struct NewEntry {
     pub lease_duration: Declared,
 }
 
-/// Sender of a write that may grant the sender itself. Its own write is then its confirmation.
+/// Sender of a write that may grant the sender itself, and thereby confirms it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Writer {
@@ -75,7 +73,7 @@ pub enum LockOperation {
         entry: NewEntry,
         /// Highest token seen.
         seen: Token,
-        /// Join only if that is granted immediately: the queue is empty and a place is free.
+        /// Join only if the queue is empty and a place is free.
         non_blocking: bool,
     },
     /// Extend an entry, or confirm a grant.
@@ -89,13 +87,11 @@ pub enum LockOperation {
         /// Highest token seen in a document in which this claim does not hold. An unconfirmed grant
         /// with a token that is not above it gets another token.
         seen: Token,
-        /// Rest of the minimum hold of the place, or all of it before the work begins; `None`
-        /// leaves the entry's value unchanged.
+        /// Minimum hold, or the rest of it; `None` leaves the entry's value unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
         min_hold: Option<Duration>,
     },
-    /// End the work before the minimum hold of the place. The entry stays among the holders for the
-    /// rest of that time, without authority.
+    /// End the work. The entry stays among the holders for `min_hold`, without authority.
     Keep {
         /// Claim of this contender.
         claim: Claim,
@@ -113,31 +109,28 @@ pub enum LockOperation {
     Leave {
         /// Claim of this contender.
         claim: Claim,
-        /// Every revision that this claim has sent and that may be stored; at most 128. The twin of
-        /// a forked machine renews the entry with other revisions.
+        /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
         /// Highest token seen.
         seen: Token,
         /// Key of the work, to record its success.
         success: Option<WorkKey>,
-        /// Number of slots that this contender wants. The lock has this number while the
-        /// contender's entry is there, so with 0 the grants give no slots.
+        /// Number of slots that this contender wants; with 0, the grants give no slots.
         slots: u32,
     },
-    /// Remove every entry that still matches, and grant. Without entries, only grant: matches if the
-    /// sender waits, or for a sender without an entry if any entry waits.
+    /// Remove every entry that still matches, and grant. Without entries, only grant if the sender
+    /// waits; for a sender without an entry, if any entry waits.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
-        /// The evicting waiter; `None` if the sender has no waiting entry (a holder, a contender
-        /// without a place, or an operator).
+        /// The evicting waiter; `None` if the sender does not wait.
         me: Option<Writer>,
         /// Reason to record in the history.
         ending: Ending,
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims regardless of their revisions, and grant. This voids the exclusion.
+    /// Remove these claims whatever their revisions, and grant. This voids the exclusion.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,
@@ -182,14 +175,12 @@ pub type LockOutcome = Outcome<FoundLock>;
 pub enum Hint {
     /// The stream is open and reports events that concern the watched claim.
     Opened {
-        /// True if it reports every event since the claim's join, so that none can be missed. A
-        /// read must follow otherwise.
+        /// True if it reports every event since the claim's join. A read must follow otherwise.
         since_join: bool,
     },
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted. Without the grant, which an older version does not report,
-    /// it must be confirmed immediately.
+    /// The watched claim was granted. Without a grant (older versions), it must be confirmed first.
     Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,

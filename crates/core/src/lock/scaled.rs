@@ -1,4 +1,4 @@
-//! Durations of a lock if only the lease duration was chosen.
+//! Durations of a lock of which only the lease duration was chosen.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::election::{INTERVAL_MIN, TimingError, TimingSettings, Timings};
 
 /// Returns `timings` scaled to `lease_duration`, as for `leasehold lock --lease-duration`.
 ///
-/// `operation_timeout` reflects the response time of the store, which does not depend on the lease.
-/// The timeout is shortened only if the timing rules require it.
+/// `operation_timeout` is shortened only if the timing rules require it, because it reflects the
+/// response time of the store.
 ///
 /// # Errors
 /// Returns the rules that the scaled durations break, as reported by [`Timings::new`].
@@ -19,12 +19,12 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     // durations in proportion.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
-    let (renew_deadline, loss_grace) = if both > room {
+    let mut terms = (deadline, grace);
+    if both > room {
         let kept = proportion(deadline, room, both);
-        (kept, room.saturating_sub(kept))
-    } else {
-        (deadline, grace)
-    };
+        terms = (kept, room.saturating_sub(kept));
+    }
+    let (renew_deadline, loss_grace) = terms;
     let interval = |duration| {
         let part = proportion(duration, renew_deadline, from.renew_deadline);
         part.max(INTERVAL_MIN)

@@ -1,13 +1,14 @@
-//! Published status of a contender, with a deadline.
+//! Outputs of a contender: its status, with a deadline, and its effects.
 
 use std::time::Duration;
 
 use super::document::EntryMode;
-use crate::election::{Authority, BootTime, Claim, Identity, Session, Token, WallMillis};
+use super::{EntryState, LockOperation};
+use crate::claim::{Outbox, Turn};
+use crate::election::{Authority, BootTime, CallId, Claim, Identity, Session, Token, WallMillis};
 use crate::named::named;
 
-/// Maximum number of entries ahead that a status lists, of holders and of waiters each. A human
-/// does not read more.
+/// Maximum number of holders, and of waiters ahead, that a status lists for a human.
 pub const AHEAD_SHOWN_MAX: usize = 16;
 
 named! {
@@ -23,16 +24,14 @@ named! {
     }
 }
 
-/// Final result of a contender. Exhaustive: a host must decide what follows from each end, such as an
-/// exit code.
+/// Final result of a contender. Exhaustive, because a host must map each end, such as to an exit code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
     /// The lock was held and released.
     Released,
     /// The lock was held, and its release was not confirmed: the store did not answer for as long as
-    /// the entry lasts, or an unanswered release may have been applied. A success
-    /// may not be recorded.
+    /// the entry lasts, or an unanswered release may have been applied. The success may be lost.
     Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
@@ -120,8 +119,7 @@ pub struct LockStatus {
     pub claim: Claim,
     /// Session of this process; informational.
     pub session: Session,
-    /// True while the authority rests on the grant alone. The work must then be gone by its end,
-    /// without a grace period.
+    /// True while the authority rests on the grant alone, without a grace period after it.
     pub provisional: bool,
     /// Number of the held slot, from 0, if the lock has slots.
     pub slot: Option<u32>,
@@ -135,11 +133,11 @@ impl LockStatus {
     /// Returns the status at `now`. A holder past its deadline has lost the lock.
     pub fn at(&self, now: BootTime) -> Self {
         let mut status = self.clone();
-        if let Standing::Held(authority) = self.standing
-            && authority.valid_until <= now
+        if let Standing::Held(Authority { valid_until, .. }) = self.standing
+            && valid_until <= now
         {
             status.standing = Standing::Lost(Loss::Deadline);
-            status.since = authority.valid_until;
+            status.since = valid_until;
         }
         status
     }
@@ -150,5 +148,99 @@ impl LockStatus {
             return None;
         };
         Some(authority).filter(|a| a.valid_until > now)
+    }
+}
+
+/// An effect that the event loop must carry out, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum LockEffect {
+    /// Send this operation to the store. Answer with [`LockInput::Reply`](super::LockInput::Reply) within
+    /// `operation_timeout`, and once more if the true outcome becomes known later.
+    Call {
+        /// Id to use in the reply.
+        id: CallId,
+        /// Operation to send.
+        operation: LockOperation,
+    },
+    /// Follow only this claim with a change stream; `None` to follow none. Answer with
+    /// [`LockInput::Hint`](super::LockInput::Hint), or with [`Hint::Lost`](super::Hint::Lost) if
+    /// change streams are not available.
+    Watch(Option<Claim>),
+    /// The lock is held, and the work may begin.
+    Acquired {
+        /// Fencing token of the acquisition.
+        token: Token,
+        /// Number of the held slot, from 0, if the lock has slots.
+        slot: Option<u32>,
+        /// End of authority, unless it is renewed.
+        valid_until: BootTime,
+        /// Time that the acquisition took.
+        waited: Duration,
+    },
+    /// The lock is lost. End the work, then pass [`LockInput::Release`](super::LockInput::Release).
+    Lost(Loss),
+    /// Report this notice to operators. Not answered.
+    Notice(LockNotice),
+    /// Everything is done, so end. Not answered.
+    Exit(End),
+}
+
+/// An event to report to operators. Exhaustive: a host must decide how to report each of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum LockNotice {
+    /// This contender evicted an expired entry.
+    #[cfg_attr(feature = "serde", serde(rename = "Swept"))]
+    Evicted {
+        /// Owner of the entry.
+        identity: Identity,
+        /// Token of the entry, if it held the lock.
+        token: Option<Token>,
+        /// State of the entry.
+        state: EntryState,
+        /// How long the entry was seen unchanged.
+        silent: Duration,
+    },
+    /// This contender's waiting or granted entry was evicted, so it joins again at the tail.
+    PlaceLost,
+    /// The queue is full. This contender keeps retrying.
+    QueueFull,
+    /// An entry declares an invalid lease duration, which is treated as the longest valid duration.
+    InvalidLeaseDuration {
+        /// Owner of the entry.
+        identity: Identity,
+        /// Declared duration in milliseconds.
+        millis: i64,
+    },
+    /// This contender's entry has a revision that the contender never sent: a forked machine renews
+    /// the entry too, or the document was edited.
+    Duplicate {
+        /// Session that ended because of it.
+        session: Session,
+    },
+    /// The document lost acknowledged writes. Contention continues after `wait`.
+    StoreRolledBack {
+        /// Token that the document had.
+        seen: Token,
+        /// Token that the document has now; `None` if the document is gone.
+        found: Option<Token>,
+        /// Longest lease duration seen.
+        wait: Duration,
+    },
+    /// The document's token has reached its maximum, so no contender can acquire the lock.
+    TokensExhausted,
+}
+
+/// Context of one input of a contender.
+pub(super) type LockTurn<'a> = Turn<'a, LockEffect>;
+
+impl Outbox<LockEffect> {
+    pub(super) fn send(&mut self, operation: LockOperation) -> CallId {
+        self.call(|id| LockEffect::Call { id, operation })
+    }
+
+    pub(super) fn notice(&mut self, notice: LockNotice) {
+        self.push(LockEffect::Notice(notice));
     }
 }

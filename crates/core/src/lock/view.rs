@@ -1,13 +1,8 @@
 //! The document as shown by replies, and checks for outdated replies.
-//!
-//! `observations.rs` decides which entries of others have expired.
 
 use std::time::Duration;
 
-use super::document::{Entry, FoundLock, LockDocument};
-use super::observations::Observations;
-use super::operation::LockOutcome;
-use super::status::{AHEAD_SHOWN_MAX, Ahead};
+use super::{AHEAD_SHOWN_MAX, Ahead, Entry, FoundLock, LockDocument, LockOutcome, Observations};
 use crate::claim::{Rollback, Watermarks};
 use crate::election::{BootTime, CallId, Claim, Identity, Token};
 
@@ -24,7 +19,6 @@ pub(super) struct LockView {
     pub(super) store_reached: bool,
 }
 
-/// Place of a claim in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryPlace<'a> {
     Absent,
@@ -34,12 +28,12 @@ pub(super) enum EntryPlace<'a> {
 
 impl<'a> EntryPlace<'a> {
     pub(super) fn of(claim: Claim, lock: &'a LockDocument) -> Self {
-        let mine = |entry: &&Entry| entry.claim == claim;
-        if let Some(entry) = lock.holders.iter().find(mine) {
+        if let Some(entry) = lock.holders.iter().find(|entry| entry.claim == claim) {
             return Self::Holder(entry);
         }
-        let position = lock.queue.iter().position(|entry| entry.claim == claim);
-        position.map_or(Self::Absent, |p| Self::Queue(p, &lock.queue[p]))
+        let mut queue = lock.queue.iter().enumerate();
+        let queued = queue.find(|(_, entry)| entry.claim == claim);
+        queued.map_or(Self::Absent, |(p, entry)| Self::Queue(p, entry))
     }
 
     pub(super) fn entry(self) -> Option<&'a Entry> {
@@ -62,7 +56,6 @@ impl LockView {
         }
     }
 
-    /// Returns the rollback of the store that this document proves.
     pub(super) fn rollback(&self, found: &FoundLock) -> Option<Rollback> {
         match found {
             FoundLock::Lock(lock) => self.marks.rollback(Some(lock.token)),
@@ -71,17 +64,16 @@ impl LockView {
         }
     }
 
-    /// Returns the lower bound of the document's token.
     pub(super) fn token(&self) -> Token {
         self.marks.document_token().unwrap_or_default()
     }
 
-    /// Returns true if a grant with `token` counts, since no other claim had the token before.
+    /// Returns true if no other claim had the token before, so that a grant with it counts.
     pub(super) fn is_unused(&self, token: Token) -> bool {
         token > self.token_floor
     }
 
-    /// Records what any reply proves. Even an old reply counts, because its token was used.
+    /// Records what any reply proves, even an old one, because its token was used.
     pub(super) fn note_reply(&mut self, outcome: &LockOutcome, mine: Claim) {
         self.store_reached |= matches!(outcome, LockOutcome::Applied(_) | LockOutcome::Rejected);
         if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
@@ -89,7 +81,6 @@ impl LockView {
         }
     }
 
-    /// Records the tokens and lease durations in a document.
     fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
@@ -110,13 +101,10 @@ impl LockView {
         self.token_floor = self.marks.token_highest();
     }
 
-    /// Returns true if a reply to `call` can be newer than the recorded document.
     pub(super) fn is_news(&self, call: CallId) -> bool {
         call.0 > self.call
     }
 
-    /// Records the document in the reply to `call`. Returns the owners of entries with a duration
-    /// outside the valid range, as `Observations::note` does.
     pub(super) fn take(
         &mut self,
         call: CallId,
@@ -130,17 +118,8 @@ impl LockView {
         absurd
     }
 
-    /// Records the entries of others in a reply that shows the claim gone.
-    pub(super) fn observe(&mut self, lock: &LockDocument, now: BootTime) {
-        self.observations.note(lock, None, now);
-    }
-
-    pub(super) fn forget(&mut self, claims: impl IntoIterator<Item = Claim>) {
-        self.observations.forget(claims);
-    }
-
     /// Resets the view after the document lost acknowledged writes. `found` is its current token.
-    /// Returns the token that it had, and the longest lease duration seen.
+    /// Returns its previous token, and the longest lease duration seen.
     pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
         let seen = self.token();
         self.marks.set_document(found);
@@ -149,8 +128,7 @@ impl LockView {
         (seen, self.marks.lease_longest())
     }
 
-    /// Returns true if `claim` is the head of the queue although it may hold. No write leaves a
-    /// document like that, but an edit by hand can.
+    /// Returns true if `claim` heads the queue and may hold, which only an edit by hand causes.
     pub(super) fn is_overlooked(&self, claim: Claim) -> bool {
         self.lock.as_ref().is_some_and(|lock| {
             let mut queue = lock.queue.iter();

@@ -384,7 +384,7 @@ impl super::Election {
             lease: lease.expect("it was seen"),
             from: Predecessor::Nobody,
         };
-        let begun = self.contender.begin(acquired, false, turn);
+        let begun = self.contender.begin(acquired, turn);
         self.begun(begun, turn);
     }
 }

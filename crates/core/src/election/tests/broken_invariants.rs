@@ -64,7 +64,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
     let (a, _) = leader("a", at(0));
     assert_complains(&a, "authority outlives its deadline", |e| {
         e.publication
-            .status_mut()
+            .status
             .authority
             .as_mut()
             .expect("it leads")
@@ -74,7 +74,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
         e.contender.view.marks.set_token_highest(token(0))
     });
     let role = "assertion `left == right` failed: a role without";
-    assert_complains(&a, role, |e| e.publication.status_mut().authority = None);
+    assert_complains(&a, role, |e| e.publication.status.authority = None);
 }
 
 #[test]

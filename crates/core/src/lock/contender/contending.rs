@@ -12,19 +12,15 @@ use super::waiting::WaitingPlace;
 use crate::claim::ReadInFlight;
 use crate::election::{CallId, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
-use crate::lock::document::{FoundLock, LockDocument};
-use crate::lock::effect::{LockNotice, LockTurn};
-use crate::lock::grant::Grant;
-use crate::lock::input::MinHold;
-use crate::lock::operation::LockOutcome;
-use crate::lock::status::End;
 use crate::lock::view::EntryPlace;
+use crate::lock::{
+    End, FoundLock, Grant, LockDocument, LockNotice, LockOutcome, LockTurn, MinHold,
+};
 
 #[derive(Default)]
 pub(super) enum Consequence {
     #[default]
     Unchanged,
-    /// There is no document yet.
     NoDocument,
     /// The document does not show the claim, which was not known to be in it.
     Absent(Proof),
@@ -35,7 +31,6 @@ pub(super) enum Consequence {
         holding: Holding,
         news: bool,
     },
-    /// The entry was evicted.
     PlaceLost,
     /// Another process renews the entry.
     Duplicated,
@@ -80,8 +75,7 @@ pub(super) fn read_reply(
     }
 }
 
-/// Handles the reply to a read that another one replaced. A document that shows the own entry is
-/// applied; any other document is only recorded, and only if it is new.
+/// Handles the reply to a read that another read replaced.
 pub(super) fn late_read(
     exchange: &mut Exchange,
     call: CallId,
@@ -118,7 +112,6 @@ pub(super) fn eviction_reply(
     Consequence::Unchanged
 }
 
-/// Handles the reply to a write of the claim, possibly late.
 pub(super) fn write_reply(
     state: &mut State,
     exchange: &mut Exchange,
@@ -140,7 +133,7 @@ pub(super) fn write_reply(
         }
         LockOutcome::Rejected => match write.purpose {
             WritePurpose::Join => {
-                // A read finds out the reason.
+                // A read shows the reason.
                 if let Some(joining) = state.joining() {
                     joining.refused();
                     exchange.reads.fall_behind(turn.now);
@@ -150,11 +143,11 @@ pub(super) fn write_reply(
             WritePurpose::Renew if planted!(RejectionRepeated) => {
                 retry_later(state, exchange, turn);
             }
-            WritePurpose::Renew if exchange.writes.is_newest(write.call) => {
+            WritePurpose::Renew if exchange.writes.sent.is_newest(write.call) => {
                 exchange.stream.forget_grant();
                 exchange.reads.doubt(turn.now);
             }
-            // A later renewal may have overtaken this one, and its reply will decide.
+            // A later renewal may have overtaken this renewal, and its reply will decide.
             WritePurpose::Renew => {}
         },
         LockOutcome::Failed => retry_later(state, exchange, turn),
@@ -177,7 +170,6 @@ fn retry_later(state: &mut State, exchange: &mut Exchange, turn: &mut LockTurn<'
     }
 }
 
-/// Applies the document that an acknowledged write of the claim left behind.
 fn written(
     state: &mut State,
     exchange: &mut Exchange,
@@ -188,7 +180,7 @@ fn written(
     let call = write.call;
     let options = &exchange.options;
     let place = EntryPlace::of(exchange.writes.claim, &lock);
-    // The own entry, only if it has the revision that this very write carried.
+    // The own entry, only if it still has the revision of this write.
     let own = place.entry().filter(|e| e.revision == write.revision);
     let Some(own) = own else {
         return shown(exchange, call, lock, Proof::Newest, turn);
@@ -214,7 +206,6 @@ fn written(
             }
             match done_ago {
                 Some(ago) => Consequence::Finished(End::Skipped { ago }),
-                // A late reply may show later revisions than the ones observed.
                 None => Consequence::Acquired { holding, news },
             }
         }
@@ -226,8 +217,7 @@ fn written(
         (EntryPlace::Holder(_) | EntryPlace::Queue(..) | EntryPlace::Absent, _) => {
             exchange.writes.seen_present(calls);
             if !news {
-                // A document of a newer call is known already, so only a read can show the current
-                // place.
+                // The document of a newer call is known, so only a read can show the current place.
                 exchange.reads.fall_behind(turn.now);
                 return Consequence::Unchanged;
             }
@@ -246,7 +236,6 @@ fn written(
     }
 }
 
-/// Applies the document in the reply to `call`, unless a newer call has shown one.
 fn shown(
     exchange: &mut Exchange,
     call: CallId,
@@ -257,13 +246,9 @@ fn shown(
     if !exchange.view.is_news(call) {
         return Consequence::Unchanged;
     }
-    let placed = |position, granted, grant| {
-        let place = WaitingPlace {
-            position,
-            granted,
-            lacks_slot: false,
-        };
-        Consequence::Placed(call, place, grant)
+    let placed = |position| WaitingPlace {
+        position,
+        ..WaitingPlace::default()
     };
     let writes = &exchange.writes;
     let absent = writes.proves_absent(call);
@@ -284,17 +269,18 @@ fn shown(
         }
         EntryPlace::Absent => Consequence::Absent(proof),
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
-            if proof == Proof::Newest && !writes.sent(entry.revision) =>
+            if proof == Proof::Newest && !writes.sent.carried(entry.revision) =>
         {
-            // After many unanswered attempts, the revision may be this contender's own, already
-            // forgotten.
+            // After many unanswered attempts, it may be a forgotten revision of this contender.
             match writes.forgotten {
                 true => Consequence::PlaceLost,
                 false => Consequence::Duplicated,
             }
         }
-        EntryPlace::Queue(position, _) => placed(position, false, None),
-        EntryPlace::Holder(entry) => placed(0, true, entry.unconfirmed_grant()),
+        EntryPlace::Queue(position, _) => Consequence::Placed(call, placed(position), None),
+        EntryPlace::Holder(entry) => {
+            Consequence::Placed(call, WaitingPlace::GRANTED, entry.unconfirmed_grant())
+        }
     };
     if let Consequence::Placed(..) = verdict {
         exchange.writes.seen_present(turn.effects.calls());

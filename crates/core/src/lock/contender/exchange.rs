@@ -1,24 +1,27 @@
-//! The exchange of a contender with the store: its calls, and the facts that replies have shown.
-//!
-//! Nothing here decides about the claim. The states of a contender send calls, and read known facts,
-//! through this type.
+//! The exchange of a contender with the store: its calls, and the facts that replies have shown. It
+//! decides nothing about the claim.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::evictions::{Evictions, patience};
-use super::reads::LockReads;
-use super::stream::ClaimStream;
+use super::reads::{ClaimStream, LockReads};
+use super::state::LockedWork;
 use crate::claim::IN_FLIGHT_MAX;
-use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session};
+use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session, Timings};
 use crate::lock::claim_writes::{ClaimWrites, WritePurpose};
-use crate::lock::document::LockDocument;
-use crate::lock::effect::{LockNotice, LockTurn};
-use crate::lock::input::Options;
-use crate::lock::observations::Observation;
-use crate::lock::operation::{LockOperation, LockOutcome, NewEntry};
-use crate::lock::status::End;
-use crate::lock::success::WorkKey;
-use crate::lock::view::LockView;
+use crate::lock::observations::Patience;
+use crate::lock::view::{EntryPlace, LockView};
+use crate::lock::{
+    End, Ending, FoundLock, LockDocument, LockNotice, LockOperation, LockOutcome, LockTurn,
+    NewEntry, Observation, Options, WorkKey, Writer,
+};
+
+/// Delay of each waiter's eviction after the waiter before: some round trips to a nearby store.
+const STAGGER: Duration = Duration::from_millis(200);
+/// Last position that increases the delay, which bounds the time to evict an expired entry.
+const STAGGERED_MAX: usize = 8;
+/// Maximum number of evictions of unknown outcome that await a late reply.
+const UNANSWERED_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
@@ -29,8 +32,8 @@ pub(super) struct Exchange {
     pub(super) evictions: Evictions,
     pub(super) reads: LockReads,
     pub(super) stream: ClaimStream,
-    /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
-    /// depends on them.
+    pub(super) work: LockedWork,
+    /// Earliest instant of the next write of a contender without authority.
     pub(super) retry_at: BootTime,
 }
 
@@ -45,19 +48,17 @@ impl Exchange {
             evictions: Evictions::default(),
             reads: LockReads::none(),
             stream: ClaimStream::default(),
+            work: LockedWork::default(),
             retry_at: now,
             options,
         }
     }
 
-    /// Continues with a new claim, which nothing has shown yet.
     pub(super) fn claim_anew(&mut self, turn: &mut LockTurn<'_>) {
-        let fresh = Claim::random(turn.random);
-        let claim = if planted!(ClaimReused) {
-            self.writes.claim
-        } else {
-            fresh
-        };
+        let mut claim = Claim::random(turn.random);
+        if planted!(ClaimReused) {
+            claim = self.writes.claim;
+        }
         self.writes = ClaimWrites::new(claim);
         self.view.claims_anew();
         self.evictions.abandon();
@@ -76,15 +77,13 @@ impl Exchange {
 
     /// Returns true if no contending write may be sent before a reply.
     pub(super) fn is_busy(&self) -> bool {
-        self.writes.in_flight() > 0 || self.evictions.is_in_flight() || self.reads.behind
+        self.writes.sent.in_flight() > 0 || self.evictions.is_in_flight() || self.reads.behind
     }
 
-    /// Returns an instant one retry interval ahead.
     pub(super) fn retry(&self, turn: &mut LockTurn<'_>) -> BootTime {
         turn.now + turn.jittered(self.options.timings.retry_interval())
     }
 
-    /// Delays the next write of a contender without authority.
     pub(super) fn pause_writes(&mut self, turn: &mut LockTurn<'_>) {
         self.retry_at = self.retry(turn);
     }
@@ -122,7 +121,6 @@ impl Exchange {
         });
     }
 
-    /// Renews the entry, and declares this rest of its minimum hold, if any.
     pub(super) fn renew(&mut self, min_hold: Option<Duration>, turn: &mut LockTurn<'_>) {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Renew, turn);
@@ -138,13 +136,15 @@ impl Exchange {
         });
     }
 
-    /// Marks the entry as one whose work has ended, while its place stays taken for `rest`.
-    pub(super) fn keep(
-        &mut self,
-        rest: Duration,
-        success: Option<WorkKey>,
-        turn: &mut LockTurn<'_>,
-    ) -> CallId {
+    pub(super) fn success(&self) -> Option<WorkKey> {
+        let once_per = self.options.once_per.as_ref();
+        once_per
+            .filter(|_| self.work.succeeded)
+            .map(|it| it.key.clone())
+    }
+
+    /// Marks the work of the entry as ended, while the place stays taken for `rest`.
+    pub(super) fn keep(&mut self, rest: Duration, turn: &mut LockTurn<'_>) -> CallId {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Keep, turn);
         let call = turn.effects.send(LockOperation::Keep {
@@ -152,24 +152,23 @@ impl Exchange {
             revision,
             mine,
             min_hold: rest,
-            success,
+            success: self.success(),
         });
         // Unlike a renewal, it is not awaited.
         self.writes.open(call);
         call
     }
 
-    pub(super) fn leave(&self, success: Option<WorkKey>, turn: &mut LockTurn<'_>) -> CallId {
+    pub(super) fn leave(&self, turn: &mut LockTurn<'_>) -> CallId {
         turn.effects.send(LockOperation::Leave {
             claim: self.writes.claim,
             mine: self.writes.mine(),
             seen: self.view.marks.token_highest(),
-            success,
+            success: self.success(),
             slots: self.options.mode.slots(),
         })
     }
 
-    /// Evicts these entries. Without entries it only grants.
     pub(super) fn evict(
         &mut self,
         entries: Vec<(Claim, Observation)>,
@@ -178,14 +177,18 @@ impl Exchange {
     ) {
         let me = may_be_granted.then(|| {
             let revision = self.send_revision(WritePurpose::Evict, turn);
-            self.writes.writer(revision)
+            let claim = self.writes.claim;
+            Writer { claim, revision }
         });
-        let seen = self.view.marks.token_highest();
-        self.evictions.send(entries, me, seen, turn.effects);
+        let call = turn.effects.send(LockOperation::Evict {
+            entries: entries.iter().map(|(claim, o)| o.seen(*claim)).collect(),
+            me,
+            ending: Ending::Expired,
+            seen: self.view.marks.token_highest(),
+        });
+        self.evictions.in_flight = Some(Eviction { call, entries });
     }
 
-    /// Evicts all entries that have expired for a waiter at `position`, or returns when the next
-    /// one expires.
     pub(super) fn evict_if_due(
         &mut self,
         position: usize,
@@ -200,11 +203,8 @@ impl Exchange {
         None
     }
 
-    /// Evicts, as a holder, entries that the current reply shows to be unchanged for too long.
-    ///
-    /// Triggered by a reply instead of a timer: among many holders, the first one to receive a
-    /// reply in time evicts, and the replies to the others show that it is done. Under brisk
-    /// traffic no contender waits long enough to do it.
+    /// Evicts expired entries as a holder, because under brisk traffic no waiter waits long enough to
+    /// do it. A reply triggers this instead of a timer, so that only the first of many holders evicts.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
@@ -223,9 +223,8 @@ impl Exchange {
         self.next_expiry(0).is_some_and(|at| at <= now)
     }
 
-    /// Records what any reply proves, even if the call is no longer awaited: the tokens in it were
-    /// used, and entries were evicted. Returns true for the eviction in flight. A contender that
-    /// has ended reports nothing.
+    /// Records what any reply proves, even a late one: the tokens in it were used, and entries were
+    /// evicted. Returns true for the eviction in flight. A contender that has ended reports nothing.
     pub(super) fn note(
         &mut self,
         call: CallId,
@@ -234,8 +233,8 @@ impl Exchange {
         turn: &mut LockTurn<'_>,
     ) -> bool {
         self.view.note_reply(outcome, self.writes.claim);
-        let evicted = self.evictions.reply(call, outcome, &mut self.view);
-        for entry in evicted.entries.into_iter().filter(|_| reports) {
+        let (was_in_flight, evicted) = self.evictions.reply(call, outcome, &mut self.view);
+        for entry in evicted.into_iter().filter(|_| reports) {
             turn.effects.notice(LockNotice::Evicted {
                 identity: entry.identity,
                 token: entry.token,
@@ -243,7 +242,7 @@ impl Exchange {
                 silent: turn.now.since(entry.since),
             });
         }
-        evicted.was_in_flight
+        was_in_flight
     }
 
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
@@ -261,7 +260,6 @@ impl Exchange {
         }
     }
 
-    /// Returns the end of a contender that would have to wait.
     pub(super) fn busy(&self) -> End {
         let (holding, waiting) = self.view.numbers_ahead(self.writes.claim);
         End::Busy {
@@ -272,14 +270,88 @@ impl Exchange {
     }
 
     pub(super) fn check_invariants(&self) {
-        let in_flight = self.writes.in_flight();
-        assert!(
-            in_flight <= IN_FLIGHT_MAX,
-            "{in_flight} writes of a claim are in flight"
-        );
-        assert!(
-            !self.reads.behind || self.reads.is_active(),
-            "a contender is behind and does not read"
-        );
+        let n = self.writes.sent.in_flight();
+        assert!(n <= IN_FLIGHT_MAX, "{n} writes of a claim are in flight");
+        let reads = !self.reads.behind || self.reads.is_active();
+        assert!(reads, "a contender is behind and does not read");
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Evictions {
+    in_flight: Option<Eviction>,
+    /// Evictions of unknown outcome, oldest first. A late reply may still show the evicted entries.
+    unanswered: VecDeque<Eviction>,
+}
+
+#[derive(Debug, Clone, Hash)]
+struct Eviction {
+    call: CallId,
+    /// The entries to evict, as observed when the eviction was sent.
+    entries: Vec<(Claim, Observation)>,
+}
+
+fn patience(timings: &Timings, position: usize) -> Patience {
+    let places = u32::try_from(position.min(STAGGERED_MAX)).unwrap_or(0);
+    Patience {
+        claim_time: timings.operation_timeout(),
+        stagger: STAGGER * places,
+    }
+}
+
+impl Evictions {
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Records a reply. Returns true for the eviction in flight, and the entries that were evicted.
+    fn reply(
+        &mut self,
+        call: CallId,
+        outcome: &LockOutcome,
+        view: &mut LockView,
+    ) -> (bool, Vec<Observation>) {
+        let in_flight = self.in_flight.take_if(|eviction| eviction.call == call);
+        let was_in_flight = in_flight.is_some();
+        let late = self.unanswered.iter().position(|e| e.call == call);
+        let late = late.and_then(|late| self.unanswered.remove(late));
+        let Some(eviction) = in_flight.or(late) else {
+            return (false, Vec::new());
+        };
+        let mut evicted = Vec::new();
+        match outcome {
+            LockOutcome::Applied(FoundLock::Lock(lock)) => {
+                let gone = |claim| EntryPlace::of(claim, lock) == EntryPlace::Absent;
+                let entries = eviction.entries.into_iter();
+                evicted.extend(entries.filter(|e| gone(e.0)).map(|e| e.1));
+            }
+            // None of the entries matched, so the wait for each of them restarts.
+            LockOutcome::Rejected if was_in_flight => {
+                view.observations
+                    .forget(eviction.entries.iter().map(|(claim, _)| *claim));
+            }
+            LockOutcome::Unknown => self.await_late(eviction),
+            LockOutcome::Applied(_) | LockOutcome::Rejected | LockOutcome::Failed => {}
+        }
+        (was_in_flight, evicted)
+    }
+
+    fn await_late(&mut self, eviction: Eviction) {
+        if self.unanswered.len() == UNANSWERED_MAX {
+            self.unanswered.pop_front();
+        }
+        self.unanswered.push_back(eviction);
+    }
+
+    fn abandon(&mut self) {
+        if let Some(eviction) = self.in_flight.take() {
+            self.await_late(eviction);
+        }
+    }
+
+    #[cfg(proof)]
+    pub(super) fn compare(&self, form: &mut impl super::Form) {
+        // Late replies to the others are only reported.
+        form.put(&self.in_flight);
     }
 }

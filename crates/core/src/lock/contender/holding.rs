@@ -1,33 +1,25 @@
-//! Holding the lock: authority, its renewals and its loss.
-//!
-//! Only an acknowledged write extends authority, counted from before that write was sent (I2). A
-//! grant by another contender gives some provisional authority before that, see `grant.rs`.
+//! Holding the lock: authority, its renewals and its loss. Only an acknowledged write extends
+//! authority, counted from before the write was sent (I2). A grant gives provisional authority
+//! before, see `grant.rs`.
 
 use super::exchange::Exchange;
-use super::work::LockedWork;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
-use crate::lock::document::{FoundLock, LockDocument};
-use crate::lock::effect::{LockEffect, LockTurn};
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
-use crate::lock::operation::LockOutcome;
-use crate::lock::status::Loss;
 use crate::lock::view::EntryPlace;
+use crate::lock::{FoundLock, LockDocument, LockEffect, LockOutcome, LockTurn, Loss};
 
-/// A claim with authority.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
     token: Token,
     pub(super) slot: Option<u32>,
     valid_until: BootTime,
-    /// True until a write is acknowledged that confirms the grant.
+    /// True until an acknowledged write confirms the grant.
     pub(super) provisional: bool,
-    /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
-    /// authority.
+    /// The newest acknowledged write; earlier ones no longer extend authority.
     newest: CallId,
-    /// Number of calls sent before the lock was acquired. The store may have performed these calls
-    /// before the grant, whatever the order of sending and answers.
+    /// Number of calls sent before the acquisition. The store may perform them before the grant.
     sent_before: u64,
     due: BootTime,
     /// Renew as soon as possible, even if another attempt hangs.
@@ -35,8 +27,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Creates the state of a contender whose `write` was acknowledged with this token and slot,
-    /// after `calls` calls.
+    /// Holds with this token and slot, because `write` was acknowledged after `calls` calls.
     pub(super) fn acquired(
         (token, slot): (Token, Option<u32>),
         write: &SentWrite,
@@ -55,8 +46,7 @@ impl Holding {
         }
     }
 
-    /// Creates the provisional state of a contender with this grant, if that leaves enough time to
-    /// confirm it. Otherwise the grant must be confirmed first.
+    /// Holds provisionally by this grant, if there is enough time to confirm it.
     pub(super) fn granted(
         grant: Grant,
         exchange: &mut Exchange,
@@ -99,7 +89,6 @@ impl Holding {
         }
     }
 
-    /// Returns the effect that reports a lock acquired by a contender that began at `began`.
     pub(super) fn report(&self, began: BootTime, now: BootTime) -> LockEffect {
         LockEffect::Acquired {
             token: self.token,
@@ -115,11 +104,10 @@ impl Holding {
 
     pub(super) fn advance(
         &mut self,
-        work: &LockedWork,
         exchange: &mut Exchange,
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
-        let in_flight = exchange.writes.in_flight();
+        let in_flight = exchange.writes.sent.in_flight();
         // A confirmation does not wait for a write that was sent before the grant.
         let free = in_flight == 0 || (self.provisional && in_flight < IN_FLIGHT_MAX);
         let next = if self.hurry && in_flight < IN_FLIGHT_MAX {
@@ -130,16 +118,13 @@ impl Holding {
         if next.is_none_or(|due| due > turn.now) {
             return earliest([Some(self.valid_until), next]);
         }
-        self.renew_at(
-            turn.now + exchange.options.timings.renew_interval(),
-            turn.now,
-        );
+        let renewal = turn.now + exchange.options.timings.renew_interval();
+        self.renew_at(renewal, turn.now);
         self.hurry = false;
-        exchange.renew(work.rest(turn.now), turn);
+        exchange.renew(exchange.work.rest(turn.now), turn);
         Some(self.valid_until)
     }
 
-    /// Schedules the next renewal: at `confirmed`, or soon if the grant is still to be confirmed.
     fn renew_at(&mut self, confirmed: BootTime, now: BootTime) {
         self.due = match self.provisional {
             true => now + CONFIRM_AFTER,
@@ -147,8 +132,7 @@ impl Holding {
         };
     }
 
-    /// Handles the reply to a write of the claim, possibly late or out of order. Returns the loss
-    /// that the reply proves.
+    /// Handles the reply to a write, possibly late. Returns the loss that the reply proves.
     pub(super) fn reply(
         &mut self,
         write: &SentWrite,
@@ -161,9 +145,7 @@ impl Holding {
             // Acknowledgements older than the newest one prove nothing.
             LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             LockOutcome::Applied(FoundLock::Lock(lock)) => {
-                let place = EntryPlace::of(exchange.writes.claim, &lock);
-                let timings = &exchange.options.timings;
-                let is_current = match self.acknowledged(write, place, &lock, timings, turn.now) {
+                let is_current = match self.acknowledged(write, &lock, exchange, turn.now) {
                     Err(loss) => return Some(loss),
                     Ok(is_current) => is_current,
                 };
@@ -176,10 +158,10 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // The late rejection of a write that a later one overtook proves nothing.
+            // The late rejection of a write that another write overtook proves nothing.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
-                    && exchange.writes.is_newest(write.call) =>
+                    && exchange.writes.sent.is_newest(write.call) =>
             {
                 return Some(Loss::Rejected);
             }
@@ -193,18 +175,16 @@ impl Holding {
     }
 
     /// Applies the document that a current write of this claim left behind. Returns false if the
-    /// document is older than the grant.
-    ///
-    /// # Errors
-    /// The loss that the document proves.
+    /// document is older than the grant, or the loss that the document proves.
     fn acknowledged(
         &mut self,
         write: &SentWrite,
-        place: EntryPlace<'_>,
         lock: &LockDocument,
-        timings: &Timings,
+        exchange: &Exchange,
         now: BootTime,
     ) -> Result<bool, Loss> {
+        let timings = &exchange.options.timings;
+        let place = EntryPlace::of(exchange.writes.claim, lock);
         let token = place.entry().and_then(|entry| entry.token);
         if write.call.0 <= self.sent_before && token != Some(self.token) {
             return Ok(false);
@@ -219,11 +199,8 @@ impl Holding {
             return Err(Loss::Rejected);
         }
         if entry.revision == write.revision {
-            let from = if planted!(RenewalFromReply) {
-                now
-            } else {
-                write.sent
-            };
+            let late = planted!(RenewalFromReply);
+            let from = if late { now } else { write.sent };
             self.valid_until = self.valid_until.max(from + timings.renew_deadline());
             self.newest = write.call;
             if std::mem::replace(&mut self.provisional, false) {

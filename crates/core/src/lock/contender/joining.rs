@@ -1,19 +1,13 @@
-//! Joining: adding the claim to the document, or ending with a reason.
-//!
-//! The join is repeated with the same claim until the claim is known to be in the document. Every
-//! attempt has its own revision.
+//! Joining: adding the claim to the document. The join is repeated with one claim, and with a new
+//! revision each, until the claim is known to be in the document.
 
 use super::exchange::Exchange;
 use super::reads::Proof;
 use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
-use crate::lock::document::QUEUE_MAX;
-use crate::lock::effect::{LockNotice, LockTurn};
-use crate::lock::operation::LockOutcome;
-use crate::lock::status::End;
+use crate::lock::{End, LockNotice, LockOutcome, LockTurn, QUEUE_MAX};
 
-/// Maximum number of rejected joins before the next join is delayed. Two can be lost races; more
-/// suggest a store that does not show its current state.
+/// Number of rejected joins, usually lost races, after which the next join is delayed.
 const REFUSED_MAX: u32 = 2;
 
 #[derive(Debug, Clone, Hash)]
@@ -27,7 +21,6 @@ pub(super) struct Joining {
     full_reported: bool,
 }
 
-/// Next step of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Next {
     Join,
@@ -37,8 +30,6 @@ enum Next {
 }
 
 impl Joining {
-    /// Creates the state of a contender that joins at `at`, and opens the stream before that if the
-    /// options ask for it.
     pub(super) fn at(at: BootTime, exchange: &mut Exchange, turn: &mut LockTurn<'_>) -> Self {
         let options = &exchange.options;
         let stream_awaited =
@@ -56,7 +47,6 @@ impl Joining {
         }
     }
 
-    /// Stops waiting for the stream, which is open or unavailable.
     pub(super) fn stream_settled(&mut self) {
         self.stream_awaited = None;
     }
@@ -88,7 +78,6 @@ impl Joining {
         earliest([next_step, next_read])
     }
 
-    /// Schedules a create, because a read found no document.
     pub(super) fn create(&mut self, now: BootTime) {
         self.next(Next::Create, now);
     }
@@ -119,8 +108,7 @@ impl Joining {
         self.refused += 1;
     }
 
-    /// Decides the next step after a reply showed the document without the claim. Returns the end
-    /// of a contender that cannot join.
+    /// Handles a reply without the claim. Returns the end of a contender that cannot join.
     pub(super) fn absent(
         &mut self,
         proof: Proof,
@@ -128,10 +116,8 @@ impl Joining {
         turn: &mut LockTurn<'_>,
     ) -> Option<End> {
         let lock = exchange.view.lock.as_ref()?;
-        let (mode, slots) = (
-            exchange.options.mode.entry_mode(),
-            exchange.options.mode.slots(),
-        );
+        let mode = exchange.options.mode;
+        let (mode, slots) = (mode.entry_mode(), mode.slots());
         let is_unused = lock.holders.is_empty() && lock.queue.is_empty();
         let fits = lock.slots == slots || is_unused;
         let is_free = lock.queue.is_empty() && lock.has_room(mode, slots);

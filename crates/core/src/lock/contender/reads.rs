@@ -1,19 +1,15 @@
-//! Reads of the document: when to read, and which replies to trust.
-//!
-//! A reply is not trusted if it shows that this contender's own entry is gone or was changed by
-//! another process, or that the document is older than before. A write or a linearizable read must
-//! confirm it, because a deposed primary still answers majority reads.
+//! Reads of the document, and the change stream of the claim. A deposed primary still answers
+//! majority reads, so a write or a linearizable read must confirm a reply that shows an older
+//! document, or an own entry that is gone or was changed by another process.
 
-use crate::claim::{ReadInFlight, ReadSchedule};
-use crate::election::{BootTime, CallId};
-use crate::lock::effect::LockTurn;
-use crate::lock::operation::LockOperation;
+use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
+use crate::election::{BootTime, CallId, Claim};
 use crate::lock::view::LockView;
+use crate::lock::{LockEffect, LockOperation, LockTurn};
 
-/// The reads of a contender.
 pub(super) type LockReads = ReadSchedule<()>;
 
-/// Guarantee on how current a shown document is.
+/// Proof of how current a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
     /// A majority read. The document may be older than what is known.
@@ -25,44 +21,29 @@ pub(super) enum Proof {
 impl Proof {
     /// Returns true if an entry that is missing in the document is gone.
     pub(super) fn is_trusted(self) -> bool {
-        match self {
-            Self::Newest => true,
-            Self::Plain => planted!(PlainReadProvesAbsence),
-        }
+        self == Self::Newest || planted!(PlainReadProvesAbsence)
     }
 }
 
 impl LockReads {
-    /// Discards the read in flight and schedules another one, because the answer may predate the
-    /// latest change.
+    /// Replaces the read in flight, whose answer may predate the latest change.
     pub(super) fn again(&mut self, at: BootTime) {
         self.in_flight = None;
         self.due = Some(at);
     }
 
-    /// Blocks writes until a read that is sent from now on is answered. The read is due at `at`.
+    /// Blocks writes until another read is answered, which is due at `at`.
     pub(super) fn fall_behind(&mut self, at: BootTime) {
         self.behind = true;
         self.again(at);
     }
 
-    /// Requests a linearizable read before the next write.
+    /// Blocks writes until a linearizable read is answered.
     pub(super) fn doubt(&mut self, now: BootTime) {
         self.suspicious = true;
         self.fall_behind(now);
     }
 
-    /// Returns a schedule without reads.
-    pub(super) const fn none() -> Self {
-        Self {
-            in_flight: None,
-            due: None,
-            behind: false,
-            suspicious: false,
-        }
-    }
-
-    /// Returns true if no read is in flight or must precede the next write.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_none() && !self.behind
     }
@@ -78,7 +59,6 @@ impl LockReads {
         self.in_flight.take_if(|reading| reading.call == call)
     }
 
-    /// Records a reply that leaves no doubt.
     pub(super) fn settle(&mut self) {
         self.behind = false;
         self.suspicious = false;
@@ -100,11 +80,80 @@ impl ReadInFlight<()> {
         self.confirm && self.token_known.unwrap_or_default() == view.token()
     }
 
-    /// Returns the guarantee on the document in the reply.
     pub(super) fn proof(self) -> Proof {
         match self.confirm {
             true => Proof::Newest,
             false => Proof::Plain,
+        }
+    }
+}
+
+/// The change stream of the current claim, and the grant that it reported.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ClaimStream {
+    pub(super) requested: bool,
+    pub(super) open: bool,
+    /// Number of calls sent when the stream was opened. Their replies may be older than its events.
+    opened_after: u64,
+    /// Number of calls sent when the stream reported that the claim was granted, if it did.
+    granted_after: Option<u64>,
+}
+
+impl ClaimStream {
+    pub(super) fn follow(&mut self, claim: Claim, outbox: &mut Outbox<LockEffect>) {
+        self.requested = true;
+        self.open = false;
+        outbox.push(LockEffect::Watch(Some(claim)));
+    }
+
+    pub(super) fn close(&mut self, outbox: &mut Outbox<LockEffect>) {
+        self.open = false;
+        self.granted_after = None;
+        if std::mem::replace(&mut self.requested, false) {
+            outbox.push(LockEffect::Watch(None));
+        }
+    }
+
+    pub(super) fn opened(&mut self, since_join: bool, calls: u64) {
+        self.open = true;
+        // Read after opening the stream, so that no change in between is missed.
+        self.opened_after = if since_join { 0 } else { calls };
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.open = false;
+    }
+
+    /// Returns true if the reply to `call` may be older than the events of the stream.
+    pub(super) fn may_postdate(&self, call: CallId) -> bool {
+        self.open && call.0 <= self.opened_after
+    }
+
+    pub(super) fn reported_grant(&mut self, calls: u64) {
+        self.granted_after = Some(calls);
+    }
+
+    /// Returns true if the stream reported a grant that no later reply has shown or refuted.
+    pub(super) fn reports_grant(&self) -> bool {
+        self.granted_after.is_some()
+    }
+
+    pub(super) fn forget_grant(&mut self) {
+        self.granted_after = None;
+    }
+
+    /// Records if the reply to `call` showed a grant. The reply includes everything that the stream
+    /// reported before the call was sent.
+    pub(super) fn shown(&mut self, call: CallId, granted: bool) {
+        self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
+    }
+
+    #[cfg(proof)]
+    pub(super) fn compare(&self, form: &mut impl super::Form) {
+        form.put(&self.granted_after);
+        form.put(&(self.open, self.requested));
+        if self.open {
+            form.put(&self.opened_after);
         }
     }
 }

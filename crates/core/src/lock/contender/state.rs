@@ -1,11 +1,14 @@
-//! States of a contender.
+//! The states of a contender, and the work under the lock.
+
+use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::holding::Holding;
 use super::joining::Joining;
 use super::leaving::Leaving;
 use super::waiting::Waiting;
-use crate::lock::status::{End, Loss, Standing};
+use crate::election::BootTime;
+use crate::lock::{End, Loss, MinHold, Standing};
 
 #[derive(Debug, Clone, Hash)]
 pub(super) enum State {
@@ -23,7 +26,6 @@ impl State {
         matches!(self, Self::Waiting(_))
     }
 
-    /// Returns true for a contender that has no authority yet.
     pub(super) fn contends(&self) -> bool {
         matches!(self, Self::Joining(_) | Self::Waiting(_))
     }
@@ -56,5 +58,33 @@ impl State {
             Self::Leaving(_) => Standing::Leaving,
             Self::Ended(end) => Standing::Ended(end.clone()),
         }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct LockedWork {
+    /// End of the minimum hold, once the lock was acquired with one.
+    pub(super) keeps_until: Option<BootTime>,
+    pub(super) succeeded: bool,
+}
+
+impl LockedWork {
+    pub(super) fn begin(&mut self, min_hold: MinHold, now: BootTime) {
+        self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
+    }
+
+    pub(super) fn rest(&self, now: BootTime) -> Option<Duration> {
+        self.keeps_until.map(|until| until.since(now))
+    }
+
+    /// Returns how long the place stays taken although the work has ended.
+    pub(super) fn kept_for(&self, now: BootTime) -> Option<Duration> {
+        let until = self.keeps_until.filter(|until| *until > now)?;
+        Some(until.since(now))
+    }
+
+    #[cfg(proof)]
+    pub(super) fn compare(&self, form: &mut impl super::Form) {
+        form.put(&(self.keeps_until, self.succeeded));
     }
 }

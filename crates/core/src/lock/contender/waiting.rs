@@ -5,35 +5,29 @@ use std::time::Duration;
 use super::exchange::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
 use crate::election::{BootTime, CallId};
-use crate::lock::effect::LockTurn;
-use crate::lock::input::MinHold;
+use crate::lock::{LockTurn, MinHold};
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
     pub(super) position: usize,
-    /// True if the entry is among the holders, without authority, and must be confirmed
-    /// immediately.
     granted: bool,
     renew_due: BootTime,
-    /// True if the document leaves a place for the head of the queue, which is this contender.
+    /// True if this contender is the head of the queue and there is a place for it.
     overlooked: bool,
     /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
     lacks_slot: bool,
-    /// Confirm even if another attempt hangs.
     hurry: bool,
 }
 
-/// Place of the claim in the newest document.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WaitingPlace {
     pub(super) position: usize,
     pub(super) granted: bool,
-    /// True if the write that showed it confirmed a grant without a free slot.
+    /// True if the write confirmed a grant, and no slot was free.
     pub(super) lacks_slot: bool,
 }
 
 impl WaitingPlace {
-    /// A granted place, without a document.
     pub(super) const GRANTED: Self = Self {
         position: 0,
         granted: true,
@@ -42,7 +36,6 @@ impl WaitingPlace {
 }
 
 impl Waiting {
-    /// Creates the state of a contender that is in the document. It renews at `renew_due`.
     pub(super) fn at(place: WaitingPlace, overlooked: bool, renew_due: BootTime) -> Self {
         Self {
             position: place.position,
@@ -61,14 +54,12 @@ impl Waiting {
         self.confirmed(place.lacks_slot);
     }
 
-    /// Records that the stream reported no entry before this one.
     pub(super) fn at_the_head(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         self.position = 0;
         let at = turn.now + self.read_interval(exchange, turn);
         exchange.reads.read_at(at);
     }
 
-    /// Records if the confirmation of a grant found no free slot.
     pub(super) fn confirmed(&mut self, lacks_slot: bool) {
         self.lacks_slot |= lacks_slot && self.granted;
     }
@@ -78,7 +69,6 @@ impl Waiting {
         self.hurry = self.is_granted(exchange);
     }
 
-    /// Renews at `at`, because a write was not acknowledged.
     pub(super) fn renew_at(&mut self, at: BootTime) {
         self.renew_due = at;
     }
@@ -108,7 +98,7 @@ impl Waiting {
 
     fn write_if_due(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let renew_due = renewal_after(exchange, turn);
-        let in_flight = exchange.writes.in_flight();
+        let in_flight = exchange.writes.sent.in_flight();
         let granted = self.is_granted(exchange);
         let in_addition = self.hurry && granted && in_flight < IN_FLIGHT_MAX;
         let free = in_flight == 0 && !exchange.evictions.is_in_flight();
@@ -118,7 +108,6 @@ impl Waiting {
         }
         if !granted && std::mem::take(&mut self.overlooked) {
             exchange.evict(Vec::new(), true, turn);
-            // Waits before the next attempt, if the reply does not show a grant.
             return exchange.pause_writes(turn);
         }
         let evicts = self.lacks_slot && exchange.any_expired(turn.now);
@@ -128,7 +117,7 @@ impl Waiting {
         }
         self.renew_due = renew_due;
         self.hurry = false;
-        // The renewal may be what the lock is acquired by, so it declares all of the minimum hold.
+        // The renewal may acquire the lock, so it declares all of the minimum hold.
         let min_hold = exchange.options.min_hold;
         let declares = granted && min_hold != MinHold::NONE;
         exchange.renew(declares.then_some(min_hold.get()), turn);

@@ -29,7 +29,6 @@ impl LockContender {
         let Self {
             state,
             exchange,
-            work,
             began: _,
             since: _,
             now: _,
@@ -45,6 +44,7 @@ impl LockContender {
             evictions,
             reads,
             stream,
+            work,
             retry_at,
         } = exchange;
         form.put(session);
