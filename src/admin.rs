@@ -1,7 +1,5 @@
-//! The HTTP endpoints: the leadership state, computed at the time of each request.
-//!
-//! The server makes no decisions and stores no state. Every resource is bounded, because in
-//! Kubernetes it listens on the address of the pod.
+//! The HTTP endpoints: the leadership state, computed at the time of each request. Every resource
+//! is bounded, because in Kubernetes the server listens on the address of the pod.
 
 mod answer;
 mod changes;
@@ -27,9 +25,8 @@ use crate::publish::{StoreError, StoreInfo, Surface};
 use leasehold_host::CommandError;
 use leasehold_http::{Answer, Client, HTTP_LISTEN, Site};
 
-/// Maximum number of event streams and waiting long polls. A workload and a dashboard need
-/// fewer than 10. Each takes a connection in addition to the
-/// [`CONNECTIONS_MAX`], so 32 take at most 32 × 48 KiB = 1.5 MiB.
+/// Maximum number of event streams and waiting long polls, in addition to [`CONNECTIONS_MAX`]. A
+/// workload and a dashboard need fewer than 10; 32 take at most 32 × 48 KiB = 1.5 MiB.
 pub const STREAMS_MAX: usize = 32;
 
 /// Condition for `/readyz` to report ready.
@@ -63,9 +60,6 @@ pub struct AdminState {
 }
 
 /// Binds the address, so that a port in use is reported before the election starts.
-///
-/// # Errors
-/// If the address is in use or does not belong to this machine.
 pub fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
     Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
 }

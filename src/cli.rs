@@ -1,7 +1,5 @@
-//! The command line: arguments, subcommands and their dispatch.
-//!
-//! A command line error exits 64 and never prints an argument that could be a connection string,
-//! even if it was passed as another argument.
+//! The command line: arguments, subcommands and their dispatch. A usage error exits 64 and never
+//! prints an argument that could be a connection string.
 
 pub mod completions;
 pub mod config;
@@ -57,10 +55,7 @@ pub enum Invocation {
     Install(install::InstallArgs),
 }
 
-/// Executes the parsed command line.
-///
-/// # Errors
-/// [`CommandError`], which `main` prints.
+/// Executes the parsed command line. `main` prints the error.
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     match invocation {
         Invocation::Run(args) => {

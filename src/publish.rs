@@ -1,8 +1,6 @@
-//! Publication of the election status. Nothing here makes a decision.
-//!
-//! One watch channel carries a [`Status`](crate::election::Status), which holds a deadline instead
-//! of a leader flag. Each surface evaluates it at the instant of the query. Updates are not queued:
-//! a slow surface skips to the newest state, and no surface can delay a step-down.
+//! Publication of the election status. A watch channel carries the
+//! [`Status`](crate::election::Status), whose deadline each surface evaluates when it is queried. A
+//! slow surface skips to the newest status and cannot delay a step-down.
 
 pub mod file;
 pub mod systemd;

@@ -1,5 +1,4 @@
-//! Computes the answer to a request. Nothing is cached; every answer is computed from the deadline
-//! at the time of the request.
+//! Computes the answer to a request, from the deadline at the time of the request.
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
@@ -18,7 +17,6 @@ use crate::publish::metrics;
 use crate::publish::render::{ClockPair, StatusDocument, authority_at, leader_name_at};
 use leasehold_http::{self as http, Answer, full, is_misdirected, json, respond, text};
 
-/// Request header with the id of the last event that the client has received.
 const LAST_EVENT_ID: &str = "last-event-id";
 const STEPPED_DOWN: &str = "/stepped-down";
 
@@ -45,7 +43,6 @@ struct StoreDocument {
     collection: String,
 }
 
-/// Answers a request.
 pub(super) async fn answer(
     request: Request<Incoming>,
     client: &Client,
@@ -84,7 +81,7 @@ pub(super) async fn answer(
     if path == STEPPED_DOWN {
         return stepped_down(request, client, state).await;
     }
-    // The end of a connection is noticed only after its unread bytes, which may be many.
+    // hyper notices that a client has disconnected only after the unread body, which may be long.
     let body_refused = (!request.body().is_end_stream()).then(|| {
         let why = format!("a request for {path} with a long-lived answer has no body");
         text(StatusCode::PAYLOAD_TOO_LARGE, &why)
@@ -101,7 +98,7 @@ pub(super) async fn answer(
     }
     let status = state.status.borrow().clone();
     match path {
-        // Reaching this line proves that the event loop is running.
+        // This answer proves that the event loop is running.
         "/livez" => text(StatusCode::OK, "ok"),
         "/readyz" => ready(&status, state),
         "/events" => body_refused.unwrap_or_else(|| event_stream(&request, client, state)),
@@ -191,7 +188,6 @@ fn root(status: &Status, state: &AdminState) -> Answer {
     json(StatusCode::OK, &serde_json::json!({ "name": name }))
 }
 
-/// Handles a workload's confirmation that it has stepped down for a token.
 async fn stepped_down(request: Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
     // A web page in a browser on this machine is a loopback peer too, but the browser sends an
     // `Origin` header; workloads do not.

@@ -7,10 +7,9 @@ use tokio::sync::watch;
 use crate::clock::{self, boot_now};
 use crate::election::{BootTime, Status};
 
-/// Waits for a status that the receiver has not seen, or for the next deadline of the current
-/// status. The election may be late to publish that a deadline has passed. A deadline that has
-/// passed since `seen`, the time of the caller's last read, counts as a change too. Returns false
-/// if no status follows.
+/// Waits for a new status, or for the next deadline of the current status, because the election may
+/// publish late that a deadline has passed. A deadline between `seen`, the time of the caller's last
+/// read, and now counts too. Returns false if no status follows.
 pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
     let deadline = next_deadline(&status.borrow(), seen);
     let passed = async {
@@ -25,7 +24,7 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime
     }
 }
 
-/// Waits until an instant, exactly: tokio's timers are coarse while the election is at rest.
+/// Waits until an exact instant, while tokio's timers may be coarse (`cli/run/idle_timers.rs`).
 pub(super) async fn sleep_until(instant: BootTime) {
     if clock::sleep_until(instant).await.is_err() {
         // Out of file descriptors.

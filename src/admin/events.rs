@@ -1,7 +1,4 @@
 //! `GET /events`: the status as server-sent events, each with its deadline.
-//!
-//! A stream queues nothing. An event is made when the connection can take it, from the newest
-//! status, so a slow client skips states.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,28 +16,26 @@ use crate::publish::render::{
 };
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 
-/// Time after which a stream without events sends a comment, so that each end notices if the other
-/// is gone. The documented readers reconnect after three intervals without a comment. Proxies allow
-/// 30 s or more.
+/// Interval between comments on an idle stream, so that each end notices if the other is gone. The
+/// documented readers reconnect after three intervals; proxies allow 30 s or more.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Minimum interval of events that only extend authority or report an error of MongoDB. A deadline
-/// is usually 10 s or more ahead, so readers lose nothing.
+/// Minimum interval between events that only extend authority or report an error of MongoDB.
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval at which browsers reconnect, in milliseconds. It is shorter than the default
-/// `lease.handoff_delay`, so that a reader whose stream broke learns of a step-down in time.
+/// Reconnect interval of browsers in milliseconds, shorter than the default `lease.handoff_delay`,
+/// so that a reader whose stream broke learns of a step-down in time.
 const RETRY_MS: u32 = 1000;
 
-/// The data of an event: the fields of `status.json`, and when they were true.
+/// The data of an event: the fields of `status.json`, and the time when they were true.
 #[derive(Serialize)]
 struct EventData {
     #[serde(flatten)]
     document: StatusDocument,
     /// Remaining authority at the time of writing; null unless leader.
     valid_for_ms: Option<u64>,
-    /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to
-    /// relate the deadline to its own clock.
+    /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to relate
+    /// the deadline to its own clock.
     written_boottime_ns: u64,
-    /// Number of role changes since the previous event that had no event of their own; null if the
+    /// Number of role changes since the previous event without an event of their own; null if the
     /// previous event is unknown or from another process.
     missed: Option<u64>,
 }
@@ -52,7 +47,6 @@ pub(super) struct EventId {
     transitions: u64,
 }
 
-/// A stream of events to one client.
 struct StatusEvents {
     who: Identification,
     status: watch::Receiver<Status>,
@@ -60,7 +54,6 @@ struct StatusEvents {
     place: StreamPlace,
     /// The content of the last event; `None` before the first.
     shown: Option<Shown>,
-    /// The id of the last event that the client has received.
     last_id: Option<EventId>,
     /// Time of the last event or comment.
     written: BootTime,
@@ -74,8 +67,7 @@ struct Shown {
     at: BootTime,
 }
 
-/// Opens a stream. `last_id` is the id of the last event that the client has received from an
-/// earlier one.
+/// Opens a stream. `last_id` is the last event that the client received from an earlier stream.
 pub(super) fn events(
     who: Identification,
     status: watch::Receiver<Status>,
@@ -96,7 +88,6 @@ pub(super) fn events(
 }
 
 impl Feed for StatusEvents {
-    /// Waits for the next event or heartbeat. Returns `None` after the last event.
     async fn next(&mut self) -> Option<String> {
         if self.ended {
             return None;
@@ -179,7 +170,6 @@ impl Shown {
         error: Option<&StoreError>,
         now: BootTime,
     ) -> Option<BootTime> {
-        // The shown status, with the newest deadline.
         let renewed = Status {
             authority: self.status.authority.map(|shown| Authority {
                 valid_until: current
@@ -203,7 +193,7 @@ impl Shown {
 }
 
 impl EventId {
-    /// Returns the number of role changes between two events that follow each other.
+    /// Returns the number of role changes between two consecutive events; `None` if unknown.
     fn missed_since(&self, last: &Self) -> Option<u64> {
         let changes = self.transitions.checked_sub(last.transitions)?;
         (self.session == last.session).then(|| changes.saturating_sub(1))

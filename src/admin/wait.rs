@@ -1,4 +1,4 @@
-//! `GET /leader?wait=30s`: answers when this candidate becomes the leader, or ceases to be.
+//! `GET /leader?wait=30s`: answers when this candidate becomes the leader, or stops leading.
 
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use crate::election::{BootTime, Status};
 use crate::publish::render::authority_at;
 use leasehold_http::{Answer, Client, full};
 
-/// Maximum time that a request waits. A longer wait is a sequence of requests. Clients and proxies
-/// give up after some minutes without an answer.
+/// Maximum time that a request waits. Clients and proxies give up after some minutes without an
+/// answer, so a longer wait takes several requests.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// The parameters of a request that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wait {
     time: Duration,
@@ -24,10 +23,8 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// Parses the query of `/leader`. Returns `None` if the request does not wait.
-    ///
-    /// # Errors
-    /// A description of the parameter, its value, and the accepted values.
+    /// Parses the query of `/leader`. Returns `None` if the request does not wait. The error names the
+    /// parameter, its value and the accepted values.
     pub(super) fn parse(query: &str) -> Result<Option<Self>, String> {
         let (mut time, mut for_leader) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -75,12 +72,11 @@ fn bad(name: &str, value: &str, expected: &str) -> String {
     format!("parameter {name:?} with value {value:?}: {expected}")
 }
 
-/// Answers as `/leader` does, but waits for the requested role first.
 pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState) -> Answer {
     if !wait.is_over(&state.status.borrow(), boot_now()) && !wait.time.is_zero() {
         let refused = || state.metrics.http_stream_refused();
         let Some(mut place) = client.streams.admit(client, refused) else {
-            // A status other than 503, since 503 means that this candidate does not lead.
+            // Not 503, which means that this candidate does not lead.
             return full(StatusCode::TOO_MANY_REQUESTS, STREAMS_MAX);
         };
         let mut status = state.status.clone();

@@ -1,5 +1,3 @@
-//! The command line as a whole. The arguments of a command are next to the command.
-
 #[cfg(test)]
 mod tests;
 mod unexpected;
@@ -29,10 +27,7 @@ pub fn command() -> Command {
     CommandLine::command()
 }
 
-/// Parses a command line.
-///
-/// # Errors
-/// [`UsageError`] for a usage error, and for a requested help or version.
+/// Parses a command line. A request for help or the version is a [`UsageError`] too.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, UsageError> {
     let arguments: Vec<_> = arguments.into_iter().collect();
     parsed(&arguments).map_err(|error| UsageError { error, arguments })
@@ -42,7 +37,7 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     let matches = command().try_get_matches_from(arguments);
     let mut matches = matches.map_err(|error| unexpected::explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
-        // Typically an empty variable in a script. Without this check, nothing would be supervised.
+        // Typically an empty variable in a script. Without this check, no command would run.
         return Err(command().error(
             ErrorKind::MissingRequiredArgument,
             "a command is expected after --",
@@ -56,7 +51,7 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     }
 }
 
-/// Rejects the format of a list for a command that prints none.
+/// Rejects `--output` for the subcommands of `locks`, which print no list.
 fn without_effect(matches: &ArgMatches) -> Result<(), Error> {
     let Some(locks) = matches.subcommand_matches("locks") else {
         return Ok(());
@@ -100,7 +95,6 @@ Examples:
 Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 64 usage, 69 MongoDB unreachable or refusing, 71 system error, 75 lock not \
 acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
-/// Returns the version with the revision that the build script found.
 const fn version() -> &'static str {
     concat!(
         env!("CARGO_PKG_VERSION"),
@@ -110,7 +104,6 @@ const fn version() -> &'static str {
     )
 }
 
-/// Creates an error with the usage of a subcommand.
 fn wrong(subcommand: &str, message: &str) -> Error {
     let mut root = command();
     root.build();

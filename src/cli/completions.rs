@@ -17,7 +17,7 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// First line of the bash script, after which [`BASH_COMMAND`] is inserted.
+/// First line of clap's bash script, after which [`BASH_COMMAND`] is inserted.
 const BASH_BEGIN: &str = "_leasehold() {\n";
 /// Completes the words after `--` as a command with its own arguments.
 const BASH_COMMAND: &str = r#"    local word
@@ -34,9 +34,6 @@ const BASH_COMMAND: &str = r#"    local word
 "#;
 
 /// Prints the completion script of a shell.
-///
-/// # Errors
-/// [`CommandError`] if the script cannot be written.
 pub fn run(args: &CompletionsArgs) -> Result<(), CommandError> {
     answer(&script(args.shell))
 }
@@ -53,8 +50,8 @@ pub fn script(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Adds the accepted values of a key. The program itself accepts any text at this point, so that it
-/// can report all invalid values together.
+/// Adds the accepted values of each key. The program itself parses any text, so that it can report
+/// all invalid values together.
 fn with_words(command: Command) -> Command {
     command.mut_subcommands(|subcommand| {
         subcommand.mut_args(|argument| {

@@ -30,7 +30,6 @@ pub struct ConfigArgs {
     output: ConfigFormat,
 }
 
-/// Formats of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the help of a format is its name")]
 enum ConfigFormat {
@@ -49,9 +48,6 @@ fn key_of(text: &str) -> Result<&'static Key, String> {
 }
 
 /// Prints the effective configuration, with secrets masked.
-///
-/// # Errors
-/// [`CommandError`] if the configuration is invalid or cannot be written.
 pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     let ConfigArgs {
         configuration,
@@ -71,8 +67,8 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     answer(text.as_bytes())
 }
 
-/// Renders valid TOML that can be used as a configuration file. Values that must not be in a file
-/// (a masked secret, a name with the id of this process) are commented out.
+/// Renders a valid configuration file. Values that do not belong in a file (a masked secret, a name
+/// with the id of this process) are commented out.
 fn as_toml(settings: &[Setting]) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -101,7 +97,6 @@ fn as_toml(settings: &[Setting]) -> String {
     text
 }
 
-/// Renders one object with the full name of each key.
 fn as_json(settings: &[Setting]) -> String {
     let object: serde_json::Map<_, _> = settings
         .iter()
@@ -126,7 +121,7 @@ fn as_json(settings: &[Setting]) -> String {
     format!("{:#}\n", serde_json::Value::Object(object))
 }
 
-/// Renders a basic string of TOML: a string of JSON, in which all control characters are escaped.
+/// Renders a basic string of TOML, which is a JSON string with all control characters escaped.
 fn quoted(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => format!("\\u{:04X}", u32::from(c)),

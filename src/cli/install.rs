@@ -1,5 +1,5 @@
-//! `leasehold install`: copies this program to a place where a container of another image can start
-//! it. An image without a shell has no `cp` either.
+//! `leasehold install`: copies this program to where a container of another image can start it. An
+//! image without a shell has no `cp` either.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -13,16 +13,11 @@ use rustix::io::Errno;
 use super::CommandError;
 use crate::exit;
 
-/// File name of the copy.
 const NAME: &str = "leasehold";
-
 /// Temporary name of the copy. The name is constant, so that the next installation removes the file
-/// of a killed one.
+/// of a killed installation.
 const UNFINISHED: &str = ".leasehold.unfinished";
-
-/// Executable by everyone, writable only by the owner.
 const MODE: u32 = 0o755;
-
 /// Path of the running program, even after its file was replaced or removed.
 const MYSELF: &str = "/proc/self/exe";
 
@@ -44,24 +39,21 @@ pub struct InstallArgs {
     directory: PathBuf,
 }
 
-/// Copies this program into the directory, and returns the path of the copy. The copy is replaced
-/// atomically, so that a partial copy is never started.
-///
-/// # Errors
-/// If no copy was made; an existing copy is unchanged.
+/// Copies this program into the directory, and returns the path of the copy. An existing copy is
+/// replaced atomically, so a partial copy is never started, and stays unchanged after an error.
 pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
     let directory = &args.directory;
     let _lock = lock(directory)?;
     let unfinished = directory.join(UNFINISHED);
     let installed = directory.join(NAME);
     copy(&unfinished, &installed).inspect_err(|_| {
-        // The error is reported anyway, and the next attempt removes the file too.
+        // If this fails too, the next installation removes the file.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(installed)
 }
 
-/// Excludes other installations, which would write to the same file, until the lock is dropped.
+/// Excludes other installations, which would write to the same temporary file.
 fn lock(directory: &Path) -> Result<File, CommandError> {
     let refused = |error: io::Error| {
         let missing = error.kind() == io::ErrorKind::NotFound;

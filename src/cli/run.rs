@@ -1,7 +1,5 @@
-//! `leasehold run`: wires the parts of the daemon and runs it to its end.
-//!
-//! Every setting that this machine cannot satisfy (the status directory, the port) fails here,
-//! before the election begins.
+//! `leasehold run`: builds the daemon and runs it to its end. Settings that this machine cannot
+//! satisfy (the status directory, the port) fail before the election begins.
 
 mod arguments;
 mod environment;
@@ -56,19 +54,14 @@ use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
 
-/// Maximum time that the exit waits for the files and the event streams to say "not leader". A
-/// local disk takes well under a millisecond. Files on a disk that hangs, and events, carry a
-/// deadline.
+/// Maximum time that the exit waits until files and event streams say "not leader". A local disk
+/// takes well under a millisecond; on a hanging disk, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
-/// Capacity of the channel for confirmations. A workload confirms once per step-down; additional
-/// confirmations have no effect.
+/// Capacity of the channel for confirmations. A workload confirms once per step-down.
 const CONFIRMATIONS_MAX: usize = 4;
 
-/// Runs the daemon until it is stopped. SIGHUP reads the configuration again.
-///
-/// # Errors
-/// Errors that can be detected at startup are returned before the election begins.
+/// Runs the daemon until it is stopped.
 pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     let RunArgs {
         configuration,
@@ -114,18 +107,17 @@ pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     Ok(exit.take())
 }
 
-/// Returns a converter for errors of the operating system, or of a part of the daemon.
 fn system<E: Into<Box<dyn Error + Send + Sync>>>(operation: &str) -> impl Fn(E) -> CommandError {
     CommandError::failed(exit::NEGATIVE, operation)
 }
 
-/// Returns true if this process has a controlling terminal. Elsewhere a graceful stop is a success,
-/// whichever signal asks for it.
+/// Returns true if this process has a controlling terminal. Without one, a graceful stop exits 0
+/// after any signal.
 fn on_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
-/// Resources of this machine that the configuration requires, acquired.
+/// The configuration, and the acquired resources of this machine.
 struct PreparedDaemon {
     config: Config,
     sources: Sources,
@@ -158,7 +150,6 @@ struct Daemon {
 }
 
 impl PreparedDaemon {
-    /// Starts the daemon, and runs it to its end.
     async fn serve(self) -> Result<Exit, CommandError> {
         let Self {
             config,
@@ -290,15 +281,15 @@ impl PreparedDaemon {
             idle_timers: self.idle_timers,
         };
         let ended = daemon.attend(serving).await;
-        // This also runs after a failure: the files' thread must record that this daemon has
-        // stopped before the process exits.
+        // After a failure too, the files' thread must record that this daemon has stopped before the
+        // process exits.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
         ended
     }
 }
 
 impl Daemon {
-    /// Handles events until the end of the candidate.
+    /// Handles events until the candidate has ended.
     async fn attend(
         mut self,
         serving: impl Future<Output = io::Result<Infallible>>,
@@ -406,12 +397,12 @@ impl Daemon {
     }
 
     async fn send(&self, input: Input) {
-        // If the event loop is gone, the candidate is finished, and `attend` is about to notice.
+        // If the receiver is gone, the candidate has ended, and `attend` is about to notice.
         let _ = self.inputs.send(input).await;
     }
 
     /// Waits briefly until the candidate has applied the first stop request. Files that are flushed
-    /// before that would say leader to the end.
+    /// earlier would say leader until their deadline.
     async fn demoted(&mut self) {
         let demoted = self.status.wait_for(|status| status.authority.is_none());
         // If the candidate is stuck, the deadline in its files ends its leadership.
@@ -443,7 +434,6 @@ impl Daemon {
     }
 }
 
-/// Serves HTTP if it is enabled; otherwise waits indefinitely.
 async fn serve(http: Option<Bound>, state: AdminState) -> io::Result<Infallible> {
     match http {
         Some(bound) => bound.serve(state).await,

@@ -1,8 +1,6 @@
-//! Keeps `status.json` and `status.env` up to date, on a thread of its own.
-//!
-//! On the event loop, a write to a hanging disk would stall renewals and delay a step-down. The
-//! thread takes the newest status in each iteration, so a slow disk skips states and no queue
-//! grows.
+//! Keeps `status.json` and `status.env` up to date, on a thread of its own, because a write to a
+//! hanging disk would stall renewals and delay a step-down. The thread takes the newest status in
+//! each iteration, so a slow disk skips states.
 
 mod error_log;
 mod progress;
@@ -30,15 +28,13 @@ use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
 
-/// Maximum number of queued calls to the thread. A wake-up that finds no room is not lost, because
-/// every queued call makes the thread read the newest status. Only flushes need a place each, and a
-/// step-down makes one flush.
+/// Maximum number of queued calls to the thread. A wake-up may be dropped if the queue is full,
+/// because every queued call makes the thread read the newest status. A step-down makes one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
-/// Delay of a change other than the beginning or end of this candidate's leadership, such as
-/// another holder. In a handoff all followers learn of the release and of the next leader within
-/// milliseconds, just when one of them has to acquire. The files are therefore written once, after
-/// that.
+/// Delay before the files show another candidate's change of role. In a handoff, followers learn of
+/// the release and of the next leader within milliseconds, just when one of them has to acquire, so
+/// the files are written once, after both.
 const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 
 /// The candidate that the files describe, and the interval between rewrites.
@@ -47,7 +43,7 @@ pub struct FileOptions {
     /// The candidate.
     pub who: Identification,
     /// The current durations. A follower's files are rewritten once per renew_interval; a leader's
-    /// at its renewals, and without renewals after 1.5 times this interval.
+    /// files at its renewals, or else after 1.5 times this interval.
     pub timings: watch::Receiver<Timings>,
     /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
@@ -58,8 +54,8 @@ pub struct FileOptions {
 /// The answer to [`StatusFileHandle::flush`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushed {
-    /// The files show at least the status that the channel held at the call. If that status was
-    /// "not leader" and could not be written, neither file says "leader" any longer.
+    /// The files show the status that the channel held at the call, or a newer one. If "not
+    /// leader" could not be written, at least neither file says "leader".
     Shown,
     /// The files show something older.
     Failed,
@@ -91,9 +87,6 @@ struct ClaimRecord {
 
 impl StatusFileHandle {
     /// Starts the thread, which writes the files immediately.
-    ///
-    /// # Errors
-    /// If the system cannot create a thread.
     pub fn spawn(
         directory: StatusDirectory,
         status: watch::Receiver<Status>,
@@ -109,8 +102,8 @@ impl StatusFileHandle {
             .spawn(move || {
                 let asked = writer.run(&queue);
                 let last = writer.end();
-                // The lock is released before the answer is sent, so that the receiver can start a
-                // successor on the same directory.
+                // Unlocks the directory before the answer, so that the receiver can start a
+                // successor there.
                 drop(writer);
                 if let Some(answer) = asked {
                     let _ = answer.send(last);
@@ -125,13 +118,13 @@ impl StatusFileHandle {
 
     /// Notifies the thread of a new status in the channel. Never blocks.
     pub fn wake(&self) {
-        // If the queue is full, the thread has calls left and reads the status with them.
+        // If the queue is full, a queued call makes the thread read the status.
         let _ = self.calls.try_send(Call::Wake);
     }
 
-    /// Requests an answer once the files show the current content of the channel. Never blocks. The
-    /// answer is [`Flushed::Failed`] if the queue is full or the thread has exited. The receiver
-    /// fails if the thread exits before it answers.
+    /// Requests an answer once the files show the current status. Never blocks. The answer is
+    /// [`Flushed::Failed`] if the queue is full or the thread has exited. The receiver fails if the
+    /// thread exits before it answers.
     pub fn flush(&self) -> oneshot::Receiver<Flushed> {
         self.ask(Call::Flush)
     }
@@ -151,8 +144,8 @@ impl StatusFileHandle {
         answered
     }
 
-    /// Schedules a write of the claim, the highest token and the longest lease duration seen into
-    /// the claim record. Only the newest call counts. Never blocks.
+    /// Schedules a write of the claim record, with the highest token and the longest lease duration
+    /// seen. Only the newest call counts. Never blocks.
     pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
         self.record.send_replace(Some(ClaimRecord {
             claim,
@@ -167,9 +160,8 @@ impl StatusFileHandle {
         self.progress.clone()
     }
 
-    /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. If
-    /// a process exits without waiting for the answer, its files may not show that it has stopped.
-    /// The caller limits the wait.
+    /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. The
+    /// caller waits for the answer, for a limited time, so that the files show it.
     pub fn close(&self) -> oneshot::Receiver<Flushed> {
         self.ask(Call::Close)
     }
@@ -213,10 +205,10 @@ struct StatusWriter {
     shown: Option<Status>,
     /// The store error in the files.
     shown_error: Option<StoreError>,
-    /// True if one of the files may say "leader". This includes a predecessor's file, and a write
-    /// in which only one of the two files succeeded.
+    /// True if one of the files may say "leader": also a predecessor's file, or after a write that
+    /// succeeded for only one of the two files.
     says_leader: bool,
-    /// The deadline that the files show, or had to show in the last attempt to write them.
+    /// The deadline that the files show, or should show since the last attempt to write them.
     leader_until: Option<BootTime>,
     rewrite_at: BootTime,
     /// True once no further rewrite follows.
@@ -250,8 +242,7 @@ impl StatusWriter {
         }
     }
 
-    /// Serves calls until a close request or until the handle is dropped. Returns the sender that
-    /// waits for the end, if any.
+    /// Serves calls until a close request, and returns its sender, or until the handle is dropped.
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
         loop {
             self.record();
@@ -288,19 +279,17 @@ impl StatusWriter {
         self.options.timings.borrow().renew_interval()
     }
 
-    /// Returns the time until the next rewrite, or until the files would say "leader" past the
-    /// deadline. Readers check the deadline themselves; this covers readers that use only the bare
-    /// field.
+    /// Returns the time until the next rewrite, or until the deadline in the files, which covers
+    /// readers that use the field `leader` without checking the deadline.
     fn wait(&self) -> Duration {
         let now = boot_now();
         let refresh = self.rewrite_at.since(now);
-        // The wait is zero if the deadline has passed while the files were written.
         let until = self.leader_until.map(|until| until.since(now));
         until.map_or(refresh, |until| refresh.min(until))
     }
 
-    /// Writes the files if they are outdated or their rewrite is due; `at_once` also if the
-    /// difference could wait.
+    /// Writes the files if they are outdated or their rewrite is due. With `at_once`, a change of
+    /// another candidate is not delayed.
     fn show_if_due(&mut self, at_once: bool) -> Flushed {
         let now = boot_now();
         let current = self.status.borrow_and_update().at(now);
@@ -317,8 +306,7 @@ impl StatusWriter {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return Flushed::Failed;
         }
-        // A leader's next renewal is expected exactly when the refresh is due, so a refresh at that
-        // time would write the same files twice.
+        // A leader's renewal is expected just when the refresh is due, and would write the files twice.
         let refresh = match current.authority {
             Some(_) => self.refresh() * 3 / 2,
             None => self.refresh(),
@@ -335,15 +323,15 @@ impl StatusWriter {
             let path = self.directory.path();
             self.errors.failed(path, &error, boot_now());
             if authority_at(current, boot_now()).is_some() {
-                // The files keep an earlier deadline, or none, so readers stop trusting them too
-                // early and never too late.
+                // The files keep an earlier deadline, or none, so readers stop trusting them early, never
+                // late.
                 return Flushed::Failed;
             }
             if !self.says_leader {
                 return Flushed::Shown;
             }
-            // "Leader" must not remain on a full disk. Removing the files needs no space and frees
-            // some, so one more attempt may succeed.
+            // "Leader" must not remain on a full disk. Removing the files frees space, so one more
+            // attempt may succeed.
             let removed = replace::remove(self.directory.path());
             self.says_leader = removed.is_err();
             if self.write(current).is_err() {
@@ -373,8 +361,8 @@ impl StatusWriter {
             self.deployment.written = None;
             self.record();
         }
-        // One instant, read after everything that can hang, decides what the files say and what is
-        // remembered.
+        // One instant, read after everything that can hang, decides what the files say and what the
+        // writer remembers.
         let (error, now) = (self.options.store_error.borrow().clone(), ClockPair::now());
         let current = current.at(now.boot);
         let authority = authority_at(&current, now.boot);
@@ -382,7 +370,7 @@ impl StatusWriter {
         self.says_leader |= authority.is_some();
         let mut document = StatusDocument::new(&current, &self.options.who, now)
             .with_store_error(error.as_ref(), now);
-        // One refresh of tolerance, because the thread may be late on a busy machine.
+        // An extra refresh, because the thread may be late on a busy machine.
         let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh()).as_nanos());
         document.rewrite_due_boottime_ns = due;
         document.stopped = self.stopped;
@@ -394,7 +382,6 @@ impl StatusWriter {
         Ok(())
     }
 
-    /// Updates the records for the next process.
     fn record(&mut self) {
         let directory = &self.directory;
         let path = directory.path().join(CLAIM_FILE);
@@ -407,7 +394,6 @@ impl StatusWriter {
         });
     }
 
-    /// Writes the final state.
     fn end(&mut self) -> Flushed {
         self.record();
         let last = last_status(&self.status.borrow(), boot_now());

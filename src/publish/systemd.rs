@@ -1,8 +1,6 @@
-//! Notifies systemd of readiness, status and liveness.
-//!
-//! Does nothing without NOTIFY_SOCKET. The messages are formatted by the crate sd-notify. The
-//! socket is our own, because the crate's socket blocks, and a service manager that does not read
-//! would stall the event loop.
+//! Notifies systemd of readiness, status and liveness, if NOTIFY_SOCKET is set. The socket is our own,
+//! because the socket of the crate sd-notify blocks, and a service manager that does not read would
+//! stall the event loop.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,14 +15,12 @@ use tracing::warn;
 use super::render::{authority_at, leader_name_at};
 use crate::election::{BootTime, Identity, ResourceName, Role, Status};
 
-/// The environment variable with systemd's socket.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-/// Minimum interval between watchdog pings. More frequent pings are useless, because a service
-/// manager can wait for a second.
+/// Minimum interval between watchdog pings; more would only cost wake-ups.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// The connection to systemd. The event loop sends the watchdog pings, so a stuck loop stops
-/// pinging and systemd restarts the service.
+/// The connection to systemd. The event loop sends the watchdog pings, so systemd restarts the
+/// service if the loop is stuck.
 #[derive(Debug)]
 pub struct Systemd {
     channel: Option<(UnixDatagram, SocketAddr)>,
@@ -34,15 +30,14 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Configures itself from the environment. Sends nothing without NOTIFY_SOCKET, or if the
-    /// socket cannot be used (which is logged).
+    /// Reads the environment. Sends nothing without NOTIFY_SOCKET, or if the socket is unusable.
     pub fn from_environment() -> Self {
         let address = std::env::var_os(NOTIFY_SOCKET).filter(|a| !a.is_empty());
         Self::new(address, sd_notify::watchdog_enabled())
     }
 
-    /// Sends to the socket at `address`, a path or `@` and an abstract name. `watchdog` is
-    /// systemd's watchdog timeout; zero disables the pings.
+    /// Sends to the socket at `address`, a path or `@` and an abstract name. `watchdog` is systemd's
+    /// watchdog timeout.
     pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
         let channel = address.and_then(|address| match open(&address) {
             Ok(channel) => Some(channel),
@@ -73,8 +68,8 @@ impl Systemd {
         }
     }
 
-    /// Returns the interval for [`Systemd::ping`], half of the watchdog timeout as
-    /// sd_watchdog_enabled(3) advises. `None` without a watchdog.
+    /// Returns the interval for [`Systemd::ping`]: half of the watchdog timeout, as
+    /// sd_watchdog_enabled(3) advises; `None` without a watchdog.
     pub fn ping_interval(&self) -> Option<Duration> {
         let half = self.watchdog.map(|patience| patience / 2);
         half.map(|half| half.max(PING_INTERVAL_MIN))
@@ -97,8 +92,7 @@ impl Systemd {
             return;
         };
         let message: String = states.iter().map(|s| format!("{s}\n")).collect();
-        // Addressed on each send instead of connected, because the manager may recreate the socket
-        // when it restarts.
+        // Not connected, because the manager may recreate the socket when it restarts.
         let sent = socket.send_to_addr(message.as_bytes(), manager);
         match sent {
             Ok(_) => self.failing = false,
@@ -111,7 +105,6 @@ impl Systemd {
     }
 }
 
-/// Opens a socket, and returns it with the address of the service manager.
 fn open(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     let manager = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -122,7 +115,7 @@ fn open(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     Ok((socket, manager))
 }
 
-/// Returns one line for humans, without the remaining time, which would change constantly.
+/// Returns the line for `systemctl status`, without the remaining time, which always changes.
 fn describe(status: &Status, lease: &ResourceName, me: &Identity, now: BootTime) -> String {
     if let Some(authority) = authority_at(status, now) {
         return format!("leader of {lease}, token {}", authority.token);

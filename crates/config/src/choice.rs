@@ -7,16 +7,16 @@ use tracing::level_filters::LevelFilter;
 use leasehold_guard::StopScope;
 use leasehold_mongodb::store::mongo::WatchMode;
 
-/// A type whose values have words in the configuration.
+/// A setting whose values are words.
 pub trait Choice: Copy + 'static {
-    /// The words of all values.
+    /// All words.
     const WORDS: &'static [&'static str];
 
     /// Returns the value of a word.
     fn of(word: &str) -> Option<Self>;
 }
 
-/// Defines the words of a type, and the type itself if its values have comments.
+/// Defines the words of a type, and the type itself if its variants are given.
 macro_rules! choice {
     ($name:ty { $($word:literal => $value:expr,)+ }) => {
         impl Choice for $name {
@@ -46,7 +46,7 @@ macro_rules! choice {
 choice! {
     /// Candidates that a leader hands over to without a request.
     enum Prefer {
-        /// None: a healthy leader keeps leading.
+        /// A healthy leader keeps leading.
         None = "none",
         /// A standby with a higher priority.
         Priority = "priority",
@@ -54,7 +54,7 @@ choice! {
 }
 
 choice! {
-    /// Set of defaults for durations that are not configured.
+    /// Set of default durations.
     enum Profile {
         /// Survives the election of a new MongoDB primary at default settings.
         Steady = "steady",
@@ -68,8 +68,7 @@ choice! {
 choice! {
     /// Condition for `/readyz` to return 200.
     enum ReadyWhen {
-        /// Once the store has been reached. Readiness by leadership would stall rolling updates,
-        /// because the new replica waits for the old one to exit.
+        /// Once the store has been reached.
         Connected = "connected",
         /// Only while this replica leads.
         Leader = "leader",
@@ -77,7 +76,7 @@ choice! {
 }
 
 choice! {
-    /// Publication of pod labels and Events.
+    /// Publication of the pod label and Events.
     enum KubernetesEnabled {
         /// Enabled if the process runs in a cluster.
         Auto = "auto",
@@ -93,13 +92,12 @@ choice! {
     enum OnExit {
         /// The lease is released, and the daemon exits with the workload's code.
         Exit = "exit",
-        /// The lease is released, and the daemon contends again after a delay, which grows with
-        /// repeated exits.
+        /// The lease is released, and the daemon contends again after a growing delay.
         Release = "release",
     }
 }
 
-/// Number of the signal that requests a workload to stop.
+/// Number of a workload's stop signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalNumber(pub i32);
 
@@ -113,10 +111,10 @@ choice! { SignalNumber {
     "KILL" => Self(consts::SIGKILL),
 } }
 
-/// Format of log lines: JSON, text, or `None` if it depends on the destination.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFormat {
-    /// True for JSON.
+    /// JSON or text; `None` if it depends on the destination.
     pub json: Option<bool>,
 }
 
@@ -146,7 +144,6 @@ choice! { StopScope {
     "main" => Self::Main,
 } }
 
-/// Deserializes a word.
 pub(super) fn choice<'de, D: Deserializer<'de>, T: Choice>(word: D) -> Result<T, D::Error> {
     let word = String::deserialize(word)?;
     T::of(&word).ok_or_else(|| D::Error::custom("unknown word"))

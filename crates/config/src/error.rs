@@ -14,9 +14,9 @@ pub enum Origin {
     Default,
     /// A configuration file.
     File(PathBuf),
-    /// An environment variable of this name.
+    /// An environment variable.
     Variable(String),
-    /// A flag with this name, without dashes.
+    /// A flag, without dashes.
     Flag(String),
     /// Derived from the host name and the process id.
     Host,
@@ -38,7 +38,7 @@ impl fmt::Display for Origin {
 }
 
 impl fmt::Debug for Origin {
-    /// Same as `Display`, because a connection string may have been passed as a path.
+    /// Masks like `Display`, because a connection string may have been passed as a path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -59,7 +59,6 @@ impl Problem {
         }
     }
 
-    /// Creates a problem for a file that cannot be read.
     pub(super) fn of_file(path: &Path, why: &str) -> Self {
         Self {
             text: format!("cannot read {}: {why}", shown_path(path)),
@@ -67,7 +66,7 @@ impl Problem {
         }
     }
 
-    /// Creates a problem for an unknown section, with the section that was probably meant.
+    /// The problem names the most similar section.
     pub(super) fn unknown_section(section: &str, origin: &Origin) -> Self {
         let mut known: Vec<_> = KEYS.iter().map(|key| key.section).collect();
         known.dedup();
@@ -81,8 +80,7 @@ impl Problem {
         ))
     }
 
-    /// Creates a problem for an unknown key, with the key that was probably meant, in the notation
-    /// of its origin.
+    /// The problem names the most similar key, in the notation of its origin.
     pub(super) fn unknown_key(
         section: &str,
         name: &str,
@@ -101,7 +99,7 @@ impl Problem {
         Self::new(format!("{key} ({origin}): there is no such key; {instead}"))
     }
 
-    /// Creates a problem for a rejected value. A secret, or a value that looks like one, is masked.
+    /// The problem masks a secret, and a value that looks like one.
     pub(super) fn invalid(key: &Key, value: &str, origin: &Origin, expected: &str) -> Self {
         let value = match key.secret {
             true => MASK.to_owned(),
@@ -110,8 +108,7 @@ impl Problem {
         Self::unusable(&key.path(), &value, origin, expected)
     }
 
-    /// Creates a problem for a key or a section with a value that is not even text, in a form that
-    /// may be printed.
+    /// The caller has masked the value of this key or section.
     pub(super) fn unusable(path: &str, value: &str, origin: &Origin, expected: &str) -> Self {
         Self::new(format!("{path} = {value} ({origin}): {expected}"))
     }
@@ -132,7 +129,7 @@ impl fmt::Debug for Problem {
 /// Maximum number of problems shown. A file of another program can have thousands.
 pub const PROBLEMS_SHOWN_MAX: usize = 20;
 
-/// A rejected configuration with all of its problems.
+/// A rejected configuration with all its problems.
 #[derive(Debug)]
 pub struct ConfigError {
     problems: Vec<Problem>,
@@ -174,7 +171,7 @@ impl From<ConfigError> for CommandError {
     }
 }
 
-/// Returns the name of a key or section in a form that may be printed.
+/// Masks the name of a key or section if it looks like a secret.
 fn named(name: &str) -> String {
     if looks_secret(name) {
         MASK.to_owned()

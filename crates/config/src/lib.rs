@@ -1,8 +1,5 @@
 //! The configuration: one table of keys, four layers, and all errors reported together.
 //!
-//! Nothing here opens a port, creates a directory or contacts MongoDB. The components that do so
-//! report their own errors.
-//!
 //! ```
 //! use leasehold_config::{Sources, find};
 //!
@@ -55,8 +52,7 @@ use choice::choice;
 use leasehold_core::election::{Identity, ResourceName, Timings};
 use leasehold_mongodb::store::mongo::WatchMode;
 
-/// The validated configuration of a daemon. Each section of the table of keys is deserialized into
-/// the field of its name.
+/// The validated configuration of a daemon, with a field per section of the table of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Config {
     /// The lease to contend for, and its durations.
@@ -106,7 +102,7 @@ pub struct LeaseConfig {
     /// The lease.
     #[serde(deserialize_with = "lease_name")]
     pub name: ResourceName,
-    /// The durations of the next claim.
+    /// The durations of a claim.
     pub timings: Timings,
     /// Time given to the workload at a graceful step-down.
     pub handoff_delay: Duration,
@@ -180,7 +176,7 @@ pub struct KubernetesConfig {
     /// Namespace and service account of this pod, and as named in its manifests.
     #[serde(flatten)]
     pub placement: Placement,
-    /// The directory with `token` and `ca.crt`; nothing is found in the empty path.
+    /// The directory with `token` and `ca.crt`.
     #[serde(default)]
     pub credentials: PathBuf,
     /// Prefix of the label key, before the name of the lease.

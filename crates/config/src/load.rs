@@ -1,8 +1,5 @@
-//! The layers: defaults, files, environment and flags.
-//!
-//! The crate `config` reads the files. The layers are merged here instead, because each value keeps
-//! its origin and all errors of all layers are reported together, while that crate stops at the
-//! first one.
+//! The layers: defaults, files, environment and flags. The crate `config` parses the files, but does
+//! not merge the layers, because it keeps no origins and stops at the first error.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,18 +15,17 @@ use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason};
 use super::{profile, value, yaml};
 use leasehold_host::bounded_file::read_bounded;
 
-/// Sources of a configuration, kept for SIGHUP, which reads the files again. The environment and
-/// the flags of a process do not change.
+/// Sources of a configuration. SIGHUP reads the files again.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// Files, in order of increasing precedence.
     pub files: Vec<PathBuf>,
-    /// The environment; variables that are not configuration are ignored.
+    /// The environment; unrelated variables are ignored.
     pub environment: Vec<(OsString, OsString)>,
-    /// Keys that were passed as flags, with their values.
+    /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the connection string that a running daemon started with. If it is set, other
-    /// pipes are not read, because a read could take long.
+    /// Source of the connection string of a running daemon, which does not read other pipes, because
+    /// a pipe may block for long.
     pub started_with: Option<UriSource>,
 }
 
@@ -50,8 +46,8 @@ impl Sources {
         }
     }
 
-    /// Returns variables that are ignored because they have one underscore instead of two, each
-    /// with the key that was probably meant.
+    /// Returns variables that are ignored because they have one underscore instead of two, with the
+    /// keys that were probably meant.
     pub fn misspelt_variables(&self) -> Vec<(String, &'static Key)> {
         let names = self.environment.iter().map(|(name, _)| name);
         names
@@ -59,8 +55,8 @@ impl Sources {
             .collect()
     }
 
-    /// Reads all layers. Errors are kept in the result, so that errors of reading and of validation
-    /// are reported together.
+    /// Reads all layers. The result keeps the errors, so that they are reported together with the
+    /// errors of the validation.
     pub fn load(&self) -> Loaded {
         let mut loader = Loader {
             settings: defaults().to_vec(),
@@ -92,7 +88,7 @@ impl Sources {
 }
 
 impl fmt::Debug for Sources {
-    /// Omits the values, because environment and flags may contain a connection string.
+    /// Omits values, because environment and flags may contain a connection string.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags: Vec<_> = self.flags.iter().map(|(key, _)| key.flag()).collect();
         f.debug_struct("Sources")
@@ -110,21 +106,19 @@ pub struct Setting {
     pub key: &'static Key,
     /// The value; empty if not set.
     pub(super) value: String,
-    /// Origin of the value.
     pub origin: Origin,
-    /// True if the value was accepted.
     pub(super) valid: bool,
     /// Layer that set the value; a later layer takes precedence.
     pub(super) layer: usize,
 }
 
 impl Setting {
-    /// Returns true if no layer gives a value; a rejected value counts as given.
+    /// Returns true if no layer gives a value, not even a rejected one.
     pub(super) fn is_unset(&self) -> bool {
         self.valid && self.value.is_empty()
     }
 
-    /// Returns the value in a form that may be printed.
+    /// Returns the value, masked if it is secret.
     pub fn shown(&self) -> &str {
         if !self.value.is_empty() && (self.key.secret || is_misplaced_uri(&self.value)) {
             MASK
@@ -134,7 +128,7 @@ impl Setting {
     }
 }
 
-/// Equal if the key and the value are, in whatever form the value is written.
+/// Two notations of a value, such as 60s and 1m, are equal.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
         let parsed = |setting: &Self| value::parse(setting.key.kind, &setting.value);
@@ -156,7 +150,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// All layers, read and merged, with the errors found so far.
+/// All layers, merged, with the errors found so far.
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub(super) settings: Vec<Setting>,
@@ -165,7 +159,7 @@ pub struct Loaded {
     pub(super) started_with: Option<UriSource>,
 }
 
-/// Keys with the variables that manifests conventionally set to the identity of the pod. A variable
+/// Keys with the variables that manifests conventionally set from the downward API. A variable
 /// applies only if no layer sets the key.
 const POD: [(&str, &str, &str); 5] = [
     ("identity", "name", "POD_NAME"),
@@ -175,16 +169,13 @@ const POD: [(&str, &str, &str); 5] = [
     ("kubernetes", "pod_account", "POD_ACCOUNT"),
 ];
 
-/// Maximum size of a file. No configuration is longer, and the limit bounds the cost of a wrong
-/// path.
+/// Maximum size of a file, which bounds the cost of a wrong path.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of a line of YAML. The parser overflows the stack on "- - - -…" with some ten
-/// thousand levels. With this limit, and with indentation that costs bytes on each line, a file of
-/// the maximum size has fewer than 800 levels.
+/// thousand levels; with this limit, a file of the maximum size has fewer than 800.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
-/// Returns the built-in values of all keys.
 pub(super) fn defaults() -> &'static [Setting] {
     static DEFAULTS: OnceLock<Vec<Setting>> = OnceLock::new();
     DEFAULTS.get_or_init(|| Loader::embedded().settings)
@@ -197,7 +188,6 @@ struct Loader {
 }
 
 impl Loader {
-    /// Loads the built-in values.
     fn embedded() -> Self {
         let unset = |key: &'static Key| Setting {
             key,
@@ -235,7 +225,7 @@ impl Loader {
     }
 
     fn text(&mut self, text: &str, format: FileFormat, origin: &Origin) -> Result<(), FileError> {
-        // The map is unordered, so it is sorted for reproducible reports.
+        // Sorted, for reproducible reports.
         let sections: BTreeMap<_, _> = File::from_str(text, format)
             .collect()?
             .into_iter()
@@ -307,8 +297,8 @@ impl Loader {
         }
     }
 
-    /// Checks and sets a value. A value that a stronger layer hides is checked too; otherwise a
-    /// mistake would come to light only when that layer is removed.
+    /// Checks and sets a value, even if a later layer overrides it; otherwise a mistake would surface
+    /// only when that layer is removed.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
             // Secrets are often stored with the newline of the file that they were created from.
@@ -331,7 +321,7 @@ impl Loader {
         self.put(key, value, origin, valid);
     }
 
-    /// Reports a value that is not even text. `value` is its form that may be printed.
+    /// Reports a value that is not text, already masked.
     fn unusable(&mut self, key: &'static Key, value: &str, origin: Origin, expected: &str) {
         let problem = Problem::unusable(&key.path(), value, &origin, expected);
         self.problems.push(problem);
@@ -350,7 +340,6 @@ impl Loader {
         }
     }
 
-    /// Sets the identity of the pod from its variables, unless a layer sets it.
     fn pod(&mut self, environment: &[(OsString, OsString)]) {
         for (section, name, variable) in POD {
             let value = environment
@@ -365,7 +354,6 @@ impl Loader {
         }
     }
 
-    /// Names the candidate after host and process, unless a layer or the pod names it.
     fn identity(&mut self) {
         if let Some(key) = find_in("identity", "name")
             && self.is_unset(key)
@@ -383,9 +371,9 @@ impl Loader {
     }
 }
 
-/// Returns the section and the key that a variable names; `None` if it is not configuration.
-/// Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for a service called leasehold-http,
-/// so one underscore is not sufficient.
+/// Returns the section and the key that a variable names; `None` if it is not configuration. One
+/// underscore is not enough, because Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for
+/// a service called leasehold-http.
 fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix("LEASEHOLD_")?.split_once("__")?;
@@ -427,7 +415,7 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     })
 }
 
-/// Converts the error of a parser, without the line that it quotes.
+/// Converts the error of a parser, without the line of the file that it quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
     let place = number_after(&text, "line ").map(|line| {
@@ -435,8 +423,8 @@ fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
         // The YAML parser counts columns from 0.
         (line, column.map_or(1, |c| c + usize::from(yaml)))
     });
-    // The message of the TOML parser follows the quoted line and the marker line. Other text could
-    // quote the file, so a fixed phrase replaces it.
+    // The message of the TOML parser follows the quoted line and the marker line. A fixed phrase
+    // replaces any other text, which could quote the file.
     let words = match (yaml, text.trim_end().rsplit_once("^\n")) {
         (false, Some((_, words))) => words.lines().next().unwrap_or_default().trim(),
         _ => "",

@@ -27,8 +27,6 @@ impl Profile {
     /// Returns the sections and names of the keys that a profile sets, with their values. Each set
     /// satisfies the rules of the election's timings.
     pub(super) const fn durations(self) -> [(&'static str, &'static str, &'static str); 6] {
-        // The longest election of the store that the deadline covers is in
-        // `docs/configuration.md`.
         let [lease, deadline, renewal, retry, operation, grace] = match self {
             Self::Steady => ["24s", "18s", "3s", "1s", "3s", "3s"],
             Self::Brisk => ["15s", "10s", "2s", "1s", "3s", "3s"],

@@ -11,8 +11,7 @@ impl Config {
     /// of a `uri_file` are not compared, because the file is read at each connection.
     ///
     /// # Errors
-    /// [`ConfigError`] if the new configuration is invalid, or together with the values that only a
-    /// restart changes.
+    /// If the new configuration is invalid, alone or together with the values that are kept.
     pub fn reload(&self, sources: &Sources) -> Result<(Self, Vec<&'static Key>), ConfigError> {
         let new = sources.load().config()?;
         let pairs = || self.settings.iter().zip(&new.settings);

@@ -1,6 +1,6 @@
-//! The place that manifests were rendered for. A kustomization can move objects to another
-//! namespace and rename their service account, but it does not change flags and admission policies.
-//! Pods of several overlays would then contend for one lease or lock unnoticed.
+//! The namespace and service account that manifests were rendered for. A kustomization can change
+//! both, but not the flags and admission policies, so pods of several overlays would share one lease
+//! or lock unnoticed.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use leasehold_core::election::ResourceName;
 use leasehold_host::{CommandError, exit};
 
-/// Namespace and service account that the manifests of this pod were rendered for.
+/// Namespace and service account of the rendered manifests.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct RenderedFor {
@@ -35,14 +35,13 @@ impl RenderedFor {
         }
     }
 
-    /// True if the pod runs elsewhere. An unknown namespace or account is not compared.
+    /// Ignores an unknown namespace or account.
     fn differs(&self, namespace: Option<&str>, account: Option<&str>) -> bool {
         namespace.is_some_and(|namespace| namespace != self.namespace)
             || account.is_some_and(|account| account != self.account)
     }
 
-    /// True if a lease is named after the rendered namespace. The charts name a lease so by default,
-    /// and pods that were moved from there would all contend for that one lease.
+    /// Returns true if the lease has the charts' default name, which begins with the namespace.
     fn names(&self, lease: &ResourceName) -> bool {
         let rest = lease.as_str().strip_prefix(&self.namespace);
         rest.is_some_and(|rest| rest.starts_with('.'))
@@ -63,36 +62,33 @@ impl fmt::Display for RenderedFor {
     }
 }
 
-/// Namespace and service account of this pod, and the place that its manifests were rendered for.
+/// Namespace and service account of this pod, and of its rendered manifests.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Placement {
-    /// Namespace of this pod; `None` if unknown.
+    /// Namespace of this pod, if known.
     #[serde(rename = "pod_namespace")]
     pub namespace: Option<String>,
-    /// Service account of this pod; `None` if unknown.
+    /// Service account of this pod, if known.
     #[serde(rename = "pod_account")]
     pub account: Option<String>,
-    /// Namespace and service account of the manifests; `None` if no chart rendered them.
+    /// `None` if no chart rendered the manifests.
     pub rendered_for: Option<RenderedFor>,
 }
 
-/// Remedy for a pod that runs outside of the place that its manifests were rendered for.
+/// Remedy for a pod in another namespace or with another account than its manifests.
 pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the final release name (kustomize: \
      helmCharts[].namespace and helmCharts[].releaseName)";
 
 impl Placement {
-    /// Returns the place that the manifests were rendered for, if this pod runs elsewhere.
+    /// Returns the rendered namespace and account, if this pod has others.
     pub fn moved(&self) -> Option<&RenderedFor> {
         let rendered = self.rendered_for.as_ref()?;
         let differs = rendered.differs(self.namespace.as_deref(), self.account.as_deref());
         differs.then_some(rendered)
     }
 
-    /// Rejects a "lease" or "lock" that is named after the rendered namespace, if this pod runs
-    /// elsewhere.
-    ///
-    /// # Errors
-    /// An error of configuration, with its remedy.
+    /// Rejects a "lease" or "lock" that is named after the rendered namespace, if this pod runs in
+    /// another one.
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());
@@ -108,7 +104,6 @@ impl Placement {
     }
 }
 
-/// Formats the namespace and service account of this pod.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.namespace.as_deref().unwrap_or("(unknown namespace)");

@@ -1,5 +1,5 @@
-//! The table of keys. Unknown-key detection, flags, `leasehold config` and the test of the
-//! documentation are all driven by this table.
+//! The table of keys, which drives unknown-key detection, flags, `leasehold config` and the test of
+//! the documentation.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
 /// One key of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Section of the key.
+    /// Section.
     pub section: &'static str,
-    /// Name of the key in its section.
+    /// Name in the section.
     pub name: &'static str,
     /// Kind of its values.
     pub kind: ValueType,
@@ -31,8 +31,7 @@ pub struct Key {
     pub reload: Reload,
     /// One line for `--help`.
     pub help: &'static str,
-    /// The line for commands that do not contend for a lease; `None` if the key has no effect on
-    /// them.
+    /// The line for commands other than `run`; `None` if the key has no effect on them.
     pub lock_help: Option<&'static str>,
 }
 
@@ -73,7 +72,7 @@ pub enum ValueType {
     },
     /// An address and port, or empty.
     Listen,
-    /// The prefix of a Kubernetes label.
+    /// The prefix of a label key.
     LabelPrefix,
     /// A namespace and a service account, or empty.
     RenderedFor,
@@ -163,15 +162,14 @@ pub fn is_section(section: &str) -> bool {
     KEYS.iter().any(|key| key.section == section)
 }
 
-/// Returns the known name that an unknown one was probably meant to be: the most similar one.
-/// Case, and `-` for `_`, make no difference.
+/// Returns the known name that was probably meant. Ignores case, and treats `-` as `_`.
 pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(&unknown.to_lowercase().replace('-', "_"), known)
 }
 
 /// Returns the most similar name, if one is similar enough to be a misspelling.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer texts are not misspelled names, and a comparison takes quadratic time.
+    /// A comparison takes quadratic time.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
         return None;
@@ -184,8 +182,7 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Returns a suggestion for an unknown key: a similar name in its section, or the same name in
-/// another section.
+/// Returns the key that was probably meant: a similar name, or the same name in another section.
 pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     let in_section: Vec<_> = KEYS.iter().filter(|key| key.section == section).collect();
     if let Some(near) = suggest(name, in_section.iter().map(|key| key.name)) {
@@ -194,24 +191,16 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name && name != "name")
 }
 
-/// Maximum of `kubernetes.label_wait`. After half a second, a step-down considers a status file
-/// stuck, and the wait for the label must be well within that time.
+/// Well below the half second after which a step-down considers a status file stuck.
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
-
-/// Maximum of most durations. Nothing here takes more than an hour, so a longer value has a wrong
-/// unit.
+/// Maximum of most durations; a longer value has a wrong unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
-/// Maximum of `workload.stop_grace`. The lease is held for as long, so more than a day is a
-/// mistake.
+/// The lease is held for as long.
 const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Maximum of `workload.health.failures`. Fewer checks at a longer period give the same
-/// information.
 const FAILURES_MAX: u32 = 1000;
-/// Maximum of `identity.priority`. More ranks than candidates are of no use.
 const PRIORITY_MAX: u32 = 1000;
-/// Minimum of `lease.prefer_interval`. Each handover interrupts the workload.
+/// Each handover interrupts the workload.
 const PREFER_INTERVAL_MIN: Duration = Duration::from_secs(10);
-/// Maximum of `lease.prefer_interval`.
 const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
@@ -220,9 +209,8 @@ const fn between(min: Duration, max: Duration) -> ValueType {
     ValueType::Duration { min, max }
 }
 
-/// Builds the table. Each key has its kind, the effect of a reload, and below them its line for
-/// `--help`. After `lock:` is the line for commands that do not contend for a lease, if it differs, or
-/// `none`. Connection strings are secret.
+/// Builds the table. Each key has its kind, the effect of a reload, and its line for `--help`. After
+/// `lock:` follows `none` or a different line for commands other than `run`.
 macro_rules! keys {
     (@lock $help:literal) => { Some($help) };
     (@lock $help:literal none) => { None };

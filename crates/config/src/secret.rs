@@ -1,7 +1,5 @@
-//! Where the connection string comes from, and its protection from being printed.
-//!
-//! Errors contain neither a connection string nor the driver's message about one, because the
-//! driver quotes the parts that it cannot parse.
+//! Sources of the connection string, and its protection from being printed. Errors do not contain the
+//! driver's message either, because the driver quotes the parts that it cannot parse.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -19,7 +17,7 @@ use leasehold_mongodb::uri::{BYTES_MAX, ConnectionUri, UriProblem};
 /// Placeholder that is printed instead of a secret.
 pub const MASK: &str = "***";
 
-/// A text that must not be printed.
+/// A text that `Debug` masks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -29,7 +27,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the text itself, for the one place that needs it.
+    /// Returns the text itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -41,7 +39,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Source of the connection string. Its errors have a remedy and no part of the text.
+/// Source of the connection string. Its errors contain a remedy and no part of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriSource {
     /// The configuration itself.
@@ -59,10 +57,7 @@ impl Default for UriSource {
 }
 
 impl UriSource {
-    /// Opens a file or a pipe. A pipe is read immediately, because it cannot be read again.
-    ///
-    /// # Errors
-    /// If there is no connection string, as in [`UriSource::read`].
+    /// Opens a file or a pipe. A pipe is read immediately, because it can be read only once.
     pub(super) fn open(path: PathBuf) -> Result<Self, String> {
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
         if is_pipe {
@@ -73,11 +68,8 @@ impl UriSource {
         Ok(Self::File(path))
     }
 
-    /// Returns the current connection string, after a check. A file is read again, so that a rotated
-    /// secret is found.
-    ///
-    /// # Errors
-    /// If there is no connection string, with a remedy and without any part of the text.
+    /// Returns the current connection string. A file is read again, because the secret may have been
+    /// rotated.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Inline(secret) | Self::Pipe(_, secret) => {
@@ -91,8 +83,7 @@ impl UriSource {
 }
 
 /// Returns true if a text could be a connection string, or a part of it with a password. Callers
-/// never print these texts, whatever their origin, because connection strings are often set in the
-/// wrong key.
+/// mask these texts everywhere, because connection strings are often set in the wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
         && text.matches("://").count() == 1
@@ -100,8 +91,8 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Returns true if a text is so clearly a connection string that no other key accepts it. Other
-/// values may be published with the status or the lease.
+/// Returns true for a connection string. Other keys reject it, because their values may be published
+/// with the status or the lease.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")
@@ -109,9 +100,8 @@ pub(super) fn is_misplaced_uri(text: &str) -> bool {
         || (lower.contains("://") && lower.contains('@'))
 }
 
-/// Returns a text in a form that may be printed: quoted, shortened or masked.
+/// Returns a text for printing: quoted and shortened, or masked.
 pub fn shown(text: &str) -> String {
-    /// Sufficient to recognize a value.
     const LENGTH_MAX: usize = 100;
     if looks_secret(text) {
         return MASK.to_owned();
@@ -122,8 +112,7 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// Returns a path in a form that may be printed, because a connection string may be passed as a
-/// path.
+/// Returns a path for printing, masked if it could be a connection string.
 pub fn shown_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     if looks_secret(&text) {
@@ -137,7 +126,6 @@ pub fn shown_path(path: &Path) -> String {
 /// vault takes seconds.
 const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Extracts the connection string from the contents of a file.
 fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, String> {
     let file = shown_path(path);
     let refused = |problem| format!("{file} {problem}");
@@ -162,7 +150,7 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, Stri
     Ok(Secret::new(uri))
 }
 
-/// Returns the reason why a file cannot be read, for operators.
+/// Returns the reason why a file cannot be read.
 pub(super) fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -171,8 +159,7 @@ pub(super) fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// Returns the bytes of a pipe once all of its writers have closed it; `None` if there are too
-/// many.
+/// Returns the bytes of a pipe once all writers have closed it; `None` if there are too many.
 fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut pipe = open_without_waiting(path)?;
     let until = clock::boot_now() + PIPE_TIME_MAX;

@@ -1,16 +1,16 @@
-//! Rejects flags without effect, because the feature that they configure is off. In a file or in
-//! the environment they are accepted, because they may be intended for another daemon.
+//! Rejects flags of a feature that is off. Files and environment may have these keys, because they
+//! may be intended for another daemon.
 
 use super::error::Origin;
 use super::load::Loaded;
 
-/// Keys that apply only if other keys enable a feature.
+/// Keys of a feature that other keys enable.
 struct Dependent {
     keys: &'static [&'static str],
     /// The feature is on if one of these keys has a value other than `off`.
     needs: &'static [&'static str],
     off: &'static str,
-    /// The feature, as named in the error.
+    /// The feature and the remedy, for the error.
     what: &'static str,
 }
 
@@ -67,7 +67,6 @@ const DEPENDENTS: [Dependent; 6] = [
 ];
 
 impl Loaded {
-    /// Rejects flags without effect.
     pub(super) fn unused_flags(&mut self) {
         for dependent in &DEPENDENTS {
             let on = |key: &&str| {

@@ -25,11 +25,7 @@ const TIMINGS: [&str; 6] = [
 ];
 
 impl Loaded {
-    /// Returns the configuration of a daemon. A lease and a connection string are required, and the
-    /// file with the connection string must be readable.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all problems.
+    /// Returns the configuration of a daemon, which requires a lease and a connection string.
     pub fn config(mut self) -> Result<Config, ConfigError> {
         let timings = self.relations();
         if self.setting("lease.name").is_unset() {
@@ -45,11 +41,7 @@ impl Loaded {
         Ok(config)
     }
 
-    /// Returns the configuration of a command that uses the store but is not a daemon. A lease name
-    /// is not required.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all problems.
+    /// Returns the configuration of another command that uses the store; a lease is not required.
     pub fn lock_config(mut self) -> Result<LockConfig, ConfigError> {
         let timings = self.relations();
         let uri = self.required_uri();
@@ -59,10 +51,7 @@ impl Loaded {
     }
 
     /// Returns the effective values, in the order of the documentation. No key is required, and
-    /// only the configuration's own files are read.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all problems.
+    /// `mongodb.uri_file` is not read.
     pub fn settings(mut self) -> Result<Vec<Setting>, ConfigError> {
         self.relations();
         self.uri_source();
@@ -70,12 +59,11 @@ impl Loaded {
         Ok(self.settings)
     }
 
-    /// Returns true if no layer specifies the store.
+    /// Returns true if no layer gives a connection string.
     pub fn names_no_store(&self) -> bool {
         ["mongodb.uri", "mongodb.uri_file"].map(|path| self.setting(path).is_unset()) == [true; 2]
     }
 
-    /// Checks the relations between values that all commands have.
     fn relations(&mut self) -> Option<Timings> {
         let timings = self.timings();
         self.health();
@@ -83,7 +71,6 @@ impl Loaded {
         timings
     }
 
-    /// Returns an error with all problems, if there is one.
     fn refuse(&mut self) -> Result<(), ConfigError> {
         match self.problems.is_empty() {
             true => Ok(()),
@@ -91,7 +78,6 @@ impl Loaded {
         }
     }
 
-    /// Deserializes the values, unless there is a problem.
     fn deserialized<T: DeserializeOwned>(
         &mut self,
         timings: Option<Timings>,
@@ -118,7 +104,6 @@ impl Loaded {
         })
     }
 
-    /// Returns the setting of a key in the table.
     pub(super) fn setting(&self, path: &str) -> &Setting {
         self.settings
             .iter()
@@ -148,8 +133,7 @@ impl Loaded {
         self.problems.push(problem);
     }
 
-    /// Reports a missing value that is required. Skipped if a file cannot be read, because the
-    /// value may be in that file.
+    /// Reports a missing value, unless an unreadable file may contain it.
     fn missing(&mut self, key: &str, remedy: &str) {
         if self.problems.iter().any(|problem| problem.hides_keys) {
             return;
@@ -168,7 +152,6 @@ impl Loaded {
         self.problems.push(problem);
     }
 
-    /// Checks the relations of the durations, unless one of them was rejected.
     fn timings(&mut self) -> Option<Timings> {
         let [
             lease_duration,
@@ -197,7 +180,6 @@ impl Loaded {
         None
     }
 
-    /// Checks the relations between the keys of `[workload.health]`.
     fn health(&mut self) {
         self.one_of("workload.health.url", "workload.health.command");
         if let (Some(period), Some(most)) = (
@@ -212,8 +194,8 @@ impl Loaded {
         }
     }
 
-    /// Resolves two keys that exclude each other: the one of the later layer takes precedence. Both
-    /// in the same layer are an error, and the function returns false.
+    /// Resolves two keys that exclude each other: the later layer takes precedence. Returns false after
+    /// reporting two keys of one layer.
     fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {
@@ -240,7 +222,6 @@ impl Loaded {
         true
     }
 
-    /// Returns the source of the connection string, if exactly one is given.
     fn uri_source(&mut self) -> Option<UriSource> {
         if !self.one_of("mongodb.uri", "mongodb.uri_file") {
             return None;
@@ -283,8 +264,7 @@ impl Loaded {
     }
 }
 
-/// Adds the sections to the names of durations in an error. The election does not know the
-/// sections, but an operator has to find the keys in the file.
+/// Adds the sections to the names of durations in an error of the election.
 fn full_names(text: &str) -> String {
     TIMINGS.iter().fold(text.to_owned(), |text, path| {
         let name = path.split_once('.').map_or(*path, |(_, name)| name);

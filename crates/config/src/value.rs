@@ -1,5 +1,4 @@
-//! Parses and checks single values. Nothing is guessed: a duration has a unit, a flag is `true` or
-//! `false`, and `007` is a name.
+//! Parses and checks single values.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -14,8 +13,8 @@ pub use leasehold_host::duration::parse_duration as duration;
 pub(super) use leasehold_host::duration::unit_is_missing;
 use leasehold_mongodb::uri::ConnectionUri;
 
-/// Parses a value into the form in which the configuration is deserialized; null if it is empty and
-/// may be. The error describes the accepted values.
+/// Parses a value into the form that the configuration is deserialized from; null if it is empty and
+/// optional. The error describes the accepted values.
 pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
     let text_if = |checked: Result<(), String>| checked.map(|()| Value::from(text));
     match kind {
@@ -71,8 +70,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
     }
 }
 
-/// Parses a program and its arguments: a JSON list (the form of a list in a file), or words
-/// separated by commas. An empty text is an empty list.
+/// Parses a program and its arguments: a JSON list, or words separated by commas.
 fn command(text: &str) -> Result<Vec<String>, String> {
     const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
@@ -106,8 +104,7 @@ fn health_url(text: &str) -> Result<(), String> {
     }
 }
 
-/// Parses an address and a port. `localhost` and a missing address are accepted, as by other
-/// programs. Other names are not resolved.
+/// Parses an address and a port. Accepts `localhost` and a missing address, but no other names.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = |text: &str| text.parse::<u16>().ok();
     let address = match text.rsplit_once(':') {
@@ -122,7 +119,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Checks for a DNS subdomain, as Kubernetes requires.
+/// Accepts a DNS subdomain, as Kubernetes requires.
 fn label_prefix(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 253;
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -159,10 +156,8 @@ fn path(text: &str) -> Result<(), String> {
     accepted(!text.contains('\0'), "expected a path without NUL")
 }
 
-/// Checks MongoDB's rules for database names, including those for Windows, so that a name is valid
-/// on every server.
+/// Checks MongoDB's rules for database names on all platforms, including Windows.
 fn database(text: &str) -> Result<(), String> {
-    /// MongoDB requires fewer than 64 bytes.
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {
         return Err(
@@ -177,7 +172,7 @@ fn database(text: &str) -> Result<(), String> {
 }
 
 fn collection(text: &str) -> Result<(), String> {
-    /// With the 63 bytes of the database and the dot, the total stays below MongoDB's limit of 255.
+    /// Database (63 bytes), dot and collection stay below MongoDB's limit of 255 bytes.
     const LENGTH_MAX: usize = 180;
     let legal = !text.is_empty()
         && text.len() <= LENGTH_MAX
@@ -192,7 +187,7 @@ fn collection(text: &str) -> Result<(), String> {
     )
 }
 
-/// Returns the text of a value of the right type, or a description of the accepted values.
+/// Returns the text of a parsed value, or a description of the accepted values.
 pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String> {
     match (key, kind) {
         (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),

@@ -1,4 +1,4 @@
-//! Configuration of the workload: its stop, its health check and its hooks.
+//! The sections `[workload]`, `[workload.health]` and `[hooks]`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub enum HealthCheck {
 }
 
 impl HealthConfig {
-    /// Returns the kind of health check; `None` if there is none.
+    /// Returns the health check, if one is configured.
     pub fn check(&self) -> Option<HealthCheck> {
         match &self.url {
             Some(url) => Some(HealthCheck::Url(url.clone())),

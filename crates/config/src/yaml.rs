@@ -1,17 +1,15 @@
-//! Limits for YAML files. The parser of the crate `config` copies the target of an alias, so that a
-//! file of some hundred bytes can become gigabytes.
+//! Limits for YAML files. The crate `config` copies the target of each alias, so that a file of some
+//! hundred bytes could expand to gigabytes.
 
 use yaml_rust2::parser::{Event, Parser};
 
-/// Maximum number of keys and values: more than ten times the number of keys, with room for long
-/// commands.
+/// Maximum number of keys and values, more than ten times the number of keys.
 const NODES_MAX: usize = 2000;
-
-/// Maximum nesting, more than ten times the nesting of the keys. The loader is recursive.
+/// Maximum nesting, because the loader is recursive.
 const DEPTH_MAX: usize = 40;
 
-/// Rejects aliases and files with too many or too deeply nested values before they are loaded. Invalid YAML is left to
-/// the parser, which reports the position.
+/// Rejects aliases, and too many or too deeply nested values. Invalid YAML is left to the loader,
+/// which reports the position.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
     let (mut nodes, mut depth) = (0, 0_usize);

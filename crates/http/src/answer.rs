@@ -9,17 +9,17 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-/// An answer: a text, or a stream of events.
+/// A text, or a stream of events.
 pub type Answer = Response<Either<Full<Bytes>, EventBody>>;
 /// The body of a stream of events.
 pub type EventBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// The content type of a page.
+/// Content type of a page.
 pub const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// Time after which a client that found the server busy should retry, in seconds.
+/// Seconds after which a client of a busy server should retry.
 const RETRY_AFTER: &str = "5";
 
 /// Answers with a line of text.
@@ -53,7 +53,7 @@ fn with_body(
     *answer.status_mut() = code;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // An answer repeated by a caching proxy could outlive its deadline.
+    // A caching proxy could repeat an answer after its deadline.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
@@ -62,10 +62,10 @@ fn with_body(
     answer
 }
 
-/// The events for one client. A feed queues nothing: an event is made when the connection can take it,
-/// so a slow client skips states.
+/// The events for one client. An event is made only when the connection can take it, so a slow
+/// client skips states.
 pub trait Feed: Send + 'static {
-    /// Waits for the next event, as it is sent; `None` after the last one.
+    /// Waits for the next event and returns its text; `None` after the last event.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
 }
 
@@ -81,7 +81,7 @@ pub fn event_body(feed: impl Feed) -> EventBody {
 /// Answers with a stream of events.
 pub fn event_stream(body: EventBody) -> Answer {
     let mut answer = with_body(StatusCode::OK, EVENTS, Either::Right(body));
-    // nginx collects an answer before it passes it on, unless it is asked not to.
+    // By default, nginx buffers an answer.
     answer.headers_mut().insert(
         HeaderName::from_static("x-accel-buffering"),
         HeaderValue::from_static("no"),
@@ -89,7 +89,7 @@ pub fn event_stream(body: EventBody) -> Answer {
     answer
 }
 
-/// Answers that all `max` places for long-lived answers are taken.
+/// Answers that all places for long-lived answers are taken.
 pub fn full(code: StatusCode, max: usize) -> Answer {
     let why = format!(
         "all {max} places for event streams and waits are taken, or the server is stopping"
@@ -97,7 +97,7 @@ pub fn full(code: StatusCode, max: usize) -> Answer {
     retry_later(text(code, &why))
 }
 
-/// Adds to an answer when the client should retry.
+/// Adds a `Retry-After` header.
 pub fn retry_later(mut answer: Answer) -> Answer {
     let headers = answer.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));

@@ -14,7 +14,6 @@ pub fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
     client.local_names_only && !names_only_this_machine(request)
 }
 
-/// Returns true unless the target or a `Host` header of a request names another machine.
 fn names_only_this_machine<B>(request: &Request<B>) -> bool {
     let target = request.uri().authority();
     let mut hosts = request.headers().get_all(header::HOST).iter();

@@ -1,7 +1,5 @@
-//! A small HTTP server for a few clients: every resource that a client can take is bounded.
-//!
-//! A [`Site`] makes the answers: the daemon's endpoints, or the page of a collection. The server does
-//! not know leases or locks, and reads no configuration.
+//! A small HTTP server that bounds every resource a client can take. A [`Site`] makes the answers:
+//! the daemon's endpoints, or the page of a collection.
 
 #![forbid(unsafe_code)]
 
@@ -40,46 +38,37 @@ use self::places::{Activity, Lasting, Places};
 use leasehold_host::occupant::{self, named};
 use leasehold_host::{CommandError, exit};
 
-/// Maximum number of simultaneous connections, apart from event streams. Probes, a scraper, the
-/// workload and a browser keep fewer than 10. With [`BUFFER_BYTES_MAX`] for reading, as much for writing and an
-/// answer of at most 32 KiB (all metrics), 64 connections take at most 64 × 48 KiB = 3 MiB. Beyond
-/// the limit, an older connection is evicted.
+/// Maximum number of simultaneous connections, apart from event streams; beyond it, an older
+/// connection is evicted. With two buffers of [`BUFFER_BYTES_MAX`] and an answer of at most 32 KiB
+/// (all metrics), they take at most 64 × 48 KiB = 3 MiB.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Buffer size of a connection, which also bounds the head of a request. This is the smallest size
-/// that hyper accepts, and many times what a probe sends.
+/// Buffer size of a connection, which also bounds the head of a request. The minimum of hyper.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
-/// Maximum length of a request body. No request needs a body, but a client that also sends the
-/// token as a form is still served.
+/// Maximum length of a request body. No request needs one, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
 /// Maximum time from the opening of a connection, or its last answer, to the end of the next
-/// request's head. Prometheus scrapes on a connection of its own every 15 s or more, so an idle
-/// connection is not worth keeping longer.
+/// request's head. Idle connections are useless, because Prometheus scrapes every 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time during which a connection accepts new requests. Afterwards the answer in progress is
-/// finished and the connection closed, so that no client keeps one of the [`CONNECTIONS_MAX`]
-/// places indefinitely. An event stream or a long poll in progress continues, because it has a
-/// place of its own.
+/// Time during which a connection accepts new requests, so that no client keeps one of the
+/// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll continues.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Timeout of receiving a body, and of the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Size of a socket's send buffer. Otherwise the kernel grows it to megabytes for a client that
-/// does not read. The largest answer, all metrics, has 32 KiB.
+/// Size of a socket's send buffer, which the kernel would grow to megabytes for a client that does
+/// not read.
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
-/// Time after which the kernel closes a connection whose peer has taken nothing, because it is gone
-/// or does not read.
+/// Time after which the kernel closes a connection whose peer reads nothing.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of connections that wait to be accepted; the kernel lowers it to
-/// `net.core.somaxconn`. The kernel drops further ones, and a dropped client tries again after 1 s,
-/// 3 s and 7 s, which is longer than the timeout of a probe. The standard library's 128 are fewer
-/// than a flood opens at once.
+/// Maximum number of connections that wait to be accepted, also limited by `net.core.somaxconn`. The
+/// kernel drops further ones, and their clients retry only after 1 s, longer than the timeout of a
+/// probe. A flood exceeds the standard library's 128.
 const BACKLOG: i32 = 4096;
-/// Maximum number of headers in a request; browsers send about 15.
+/// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;
-/// Pause after a failed accept. The usual cause is a lack of file descriptors, and without a pause
-/// the loop would spin until one is free.
+/// Pause after a failed accept, usually for lack of file descriptors. Without it, the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The answers of a server, and the counters of its failures. Clones share them.
+/// The answers of a server, and the counters of its failures.
 pub trait Site: Clone + Send + Sync + 'static {
     /// Answers a request.
     fn answer(
@@ -98,9 +87,9 @@ pub trait Site: Clone + Send + Sync + 'static {
 /// The key or flag that sets an address, for errors.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressSetting {
-    /// Its name.
+    /// Name of the key or flag.
     pub name: &'static str,
-    /// A remedy other than another address, after a comma; empty if there is none.
+    /// Another remedy, with a comma before it; may be empty.
     pub instead: &'static str,
 }
 
@@ -110,7 +99,7 @@ pub const HTTP_LISTEN: AddressSetting = AddressSetting {
     instead: ", or to \"\" for none",
 };
 
-/// Returns the error for an address that cannot be listened on, which is a configuration error.
+/// Returns the configuration error for an address that cannot be listened on.
 pub fn cannot_listen(
     address: SocketAddr,
     setting: AddressSetting,
@@ -146,10 +135,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds an address, which `setting` sets, for a server with at most this many event streams.
-    ///
-    /// # Errors
-    /// If the address is in use or does not belong to this machine.
+    /// Binds an address for a server with at most this many event streams.
     pub fn new(
         address: SocketAddr,
         setting: AddressSetting,
@@ -171,20 +157,18 @@ impl Bound {
         })
     }
 
-    /// Returns the bound address; if port 0 was requested, with the port that the system chose.
+    /// Returns the bound address, with the port that the system chose for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the event streams of this server, to be closed before the exit.
+    /// Returns the event streams, which the caller closes before the exit.
     pub fn streams(&self) -> Streams {
         self.streams.clone()
     }
 
-    /// Serves a site until the future is dropped, which closes all connections.
-    ///
-    /// # Errors
-    /// Only on start, if the listener cannot be registered with the event loop.
+    /// Serves a site until the future is dropped, which closes all connections. Fails only if the
+    /// listener cannot be registered with the event loop.
     pub async fn serve(self, site: impl Site) -> io::Result<Infallible> {
         let listener = TcpListener::from_std(self.listener)?;
         let local_names_only = self.address.ip().to_canonical().is_loopback();
@@ -192,7 +176,7 @@ impl Bound {
         let mut failing = false;
         loop {
             tokio::select! {
-                // Ended connections are handled first, so that a place is free for the next one.
+                // Ended connections first, because they free places.
                 biased;
                 Some(ended) = places.ended() => {
                     if let Err(error) = ended {
@@ -217,8 +201,8 @@ impl Bound {
                             site.evicted();
                             debug!(%peer, "evicted an idle HTTP connection");
                         }
-                        // Answer the requests that have arrived before accepting the next
-                        // connection, so that a flood evicts only its own connections.
+                        // Serve this connection before accepting the next one, so that a flood evicts
+                        // only its own connections.
                         tokio::task::yield_now().await;
                     }
                     Err(error) => {
@@ -235,11 +219,8 @@ impl Bound {
     }
 }
 
-/// Checks that the address can be bound, without listening on it, so that a daemon that starts
-/// meanwhile can bind it.
-///
-/// # Errors
-/// The error of the operating system.
+/// Checks that the address can be bound. A daemon that starts meanwhile can bind it too, because this
+/// function does not listen.
 pub fn probe(address: SocketAddr) -> io::Result<()> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -251,24 +232,22 @@ pub fn probe(address: SocketAddr) -> io::Result<()> {
     Ok(rustix::net::bind(&socket, &address)?)
 }
 
-/// A connection, as the answers to its requests see it.
+/// The connection of a request.
 #[derive(Debug)]
 pub struct Client {
     /// The peer.
     pub peer: SocketAddr,
-    /// True if the listener is reachable from this machine only. A web page from elsewhere can have
-    /// its own name resolved to a loopback address, so the `Host` header is checked then.
+    /// True if only this machine reaches the listener; see [`is_misdirected`].
     pub local_names_only: bool,
     activity: Activity,
     /// The event streams of the server.
     pub streams: Streams,
-    /// Notified if another event stream needs the place of this one.
+    /// Notified if another event stream takes the place of this one.
     evicted: Arc<Notify>,
 }
 
 impl Client {
-    /// Marks the answer in progress as long-lived, until the value is dropped. The
-    /// caller bounds the number of such answers.
+    /// Marks the answer in progress as long-lived, until the value is dropped.
     pub fn lasts(&self) -> Lasting {
         self.activity.lasts()
     }

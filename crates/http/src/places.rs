@@ -1,7 +1,5 @@
-//! The limited places for connections, and the choice of the one to evict if all are taken.
-//!
-//! A peer cannot lock others out. A new connection replaces the longest idle connection of the peer
-//! address that has the most.
+//! The limited places for connections. If all are taken, a new connection replaces the longest idle
+//! connection of the peer with most connections, so that no peer locks others out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +10,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use super::CONNECTIONS_MAX;
 
-/// Time of the last use of a connection, as the number of earlier uses of all connections.
+/// The last use of a connection, as the number of earlier uses of all connections.
 #[derive(Debug, Clone)]
 pub(super) struct Activity {
     uses: Arc<AtomicU64>,
@@ -20,11 +18,10 @@ pub(super) struct Activity {
     lasting: Arc<AtomicBool>,
 }
 
-/// A long-lived answer, until it is dropped. Its connection has a place of its own meanwhile.
+/// A long-lived answer, which does not count as an ordinary connection until it is dropped.
 #[derive(Debug)]
 pub struct Lasting(Activity);
 
-/// The connections being served.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     tasks: JoinSet<()>,
@@ -50,19 +47,16 @@ impl Activity {
         activity
     }
 
-    /// Marks the connection as used, when it is opened and at each request.
     pub(super) fn used(&self) {
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// Marks the answer in progress as long-lived.
     pub(super) fn lasts(&self) -> Lasting {
         self.lasting.store(true, Ordering::Relaxed);
         Lasting(self.clone())
     }
 
-    /// Returns true if the answer in progress is long-lived.
     pub(super) fn is_lasting(&self) -> bool {
         self.lasting.load(Ordering::Relaxed)
     }
@@ -88,15 +82,14 @@ impl Places {
         let activity = Activity::new(&self.uses);
         self.taken.push(ConnectionPlace {
             task: self.tasks.spawn(connection(activity.clone())),
-            // An IPv4 peer has one address, also on an IPv6 socket.
+            // An IPv4 peer of an IPv6 socket has an IPv4-mapped address.
             peer: peer.to_canonical(),
             activity,
         });
         evicted
     }
 
-    /// Waits for the end of a connection; `None` if there are none. An error is a bug, because
-    /// connections do not panic.
+    /// Waits for a connection to end; `None` without connections. An error is a panic, thus a bug.
     pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
         let ended = self.tasks.join_next_with_id().await?;
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
@@ -114,7 +107,7 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Counted once for all comparisons below, because a flood calls this for each connection.
+        // Counted once, because a flood calls this function for each connection.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {
             *places_of.entry(place.peer).or_default() += 1;

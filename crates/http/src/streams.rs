@@ -1,7 +1,5 @@
-//! The limited places for long-lived answers: event streams, and long polls that wait.
-//!
-//! They are separate from the places of ordinary connections, so that no number of streams keeps a
-//! probe or a scraper out. A peer cannot lock others out here either.
+//! The limited places for event streams and long polls, apart from the places of other connections,
+//! so that streams never lock a probe or a scraper out. A peer cannot lock others out either.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,12 +13,12 @@ use super::places::Lasting;
 use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 
-/// Time after which a stream may be closed if its place is needed. A client that has stopped
-/// reading is otherwise noticed only when its buffers are full, which can take hours. A client that
-/// still reads reconnects immediately, and resumes.
+/// Time after which a stream may be closed if its place is needed. A client that still reads
+/// reconnects and resumes. A client that does not would otherwise keep the place until its buffers
+/// are full, which can take hours.
 const PLACE_TIME_MIN: Duration = Duration::from_secs(600);
 
-/// The streams that are open. Clones share them.
+/// The open streams. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Streams {
     max: usize,
@@ -56,14 +54,15 @@ impl Streams {
         }
     }
 
-    /// Ends all streams, each after a last event, and waits until they have ended. The caller limits the wait, because a client may have stopped reading.
+    /// Ends all streams, each after a last event, and waits for them. The caller limits the wait,
+    /// because a client may have stopped reading.
     pub async fn close(&self) {
         self.closing.send_replace(true);
         let _ = self.open.subscribe().wait_for(Vec::is_empty).await;
     }
 
-    /// Takes a place, or returns `None` if all are taken or the server is shutting down. `full` is
-    /// called if all are taken, even if one is closed for this.
+    /// Takes a place, or returns `None` if all are taken or the server is shutting down. Calls `full` if
+    /// all are taken, even if another stream is closed for this one.
     pub fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
         if *self.closing.borrow() {
             return None;
@@ -114,9 +113,9 @@ impl Drop for StreamPlace {
     }
 }
 
-/// Chooses the stream to close for a new one: the oldest stream of the peer with most streams. That
-/// peer must have clearly more than the new stream's peer, or the stream must have been open for
-/// long. Otherwise peers with nearly equal numbers would evict each other in turn.
+/// Chooses the stream to close for a new one: the oldest stream of the peer with most streams, if the
+/// stream has been open for long or the peer has clearly more than the newcomer's peer. Otherwise
+/// peers with nearly equal numbers would evict each other in turn.
 fn gives_way(open: &[Open], newcomer: &Open) -> Option<usize> {
     let streams_of = |peer| open.iter().filter(|stream| stream.peer == peer).count();
     let most_then_oldest = |index: &usize| {

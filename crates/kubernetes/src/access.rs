@@ -1,5 +1,5 @@
-//! The pod of this process and its access to the API server, from the configuration, the variables
-//! that the kubelet sets, and the mounted directory with the token and the certificate.
+//! The pod of this process and its access to the API server, from the configuration, the kubelet's
+//! variables, and the mounted directory with the token and the certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,21 +25,20 @@ use leasehold_config::KubernetesConfig;
 use leasehold_host::bounded_file::read_bounded;
 use leasehold_host::cause::cause;
 
-/// Directory where the kubelet mounts a service account by default.
+/// Default directory of a service account.
 pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The environment variable with the API server's address.
+/// Environment variable with the API server's address.
 pub const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
-/// The environment variable with the API server's port.
+/// Environment variable with the API server's port.
 pub const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 const TOKEN_FILE: &str = "token";
 const CERTIFICATE_FILE: &str = "ca.crt";
 const NAMESPACE_FILE: &str = "namespace";
 
-/// Maximum length of a file of the directory; a bundle of a hundred certificates has 200 kB.
+/// A bundle of a hundred certificates has 200 kB.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
-
-/// Timeout of a connection. Inside a cluster it takes a millisecond; kube's own default is 30 s.
+/// Timeout of a connection, which takes a millisecond inside a cluster.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// An API server and the credentials for it.
@@ -58,10 +57,7 @@ pub struct Unusable {
 
 impl Access {
     /// Builds the access from the values of [`SERVICE_HOST`] and [`SERVICE_PORT`] and the directory
-    /// of the credentials.
-    ///
-    /// # Errors
-    /// The first missing part.
+    /// of the credentials. The error names the first missing part.
     pub fn find(host: Option<&str>, port: Option<&str>, directory: &Path) -> Result<Self, String> {
         let variable = |name, value: Option<&str>| match value {
             Some(value) if !value.is_empty() => Ok(value.to_owned()),
@@ -94,7 +90,6 @@ impl Access {
         })
     }
 
-    /// Returns the address of the API server.
     pub(super) fn server(&self) -> &str {
         &self.server
     }
@@ -107,23 +102,17 @@ impl Access {
     }
 
     /// Builds a client for one request, with the current token and certificate. Blocks as long as
-    /// the disk with these files does.
+    /// the disk with these files does. Dropping the client closes its connection: at one request per
+    /// minute, a half-open connection would cost the first demotion its timeout.
     ///
-    /// Dropping the client closes its connection. At one request per minute, each pod would
-    /// otherwise keep a connection of the API server open for nothing, and a half-open one would
-    /// cost the first demotion its timeout.
-    ///
-    /// The client is not built by kube. Its own stack logs the text of every error, retries by
-    /// itself, and does not limit the size of an answer. Its loading of credentials would also
-    /// include plugins, YAML and JSONPath, which a pod does not need and which are a fifth of the
-    /// program.
+    /// kube's own client logs the text of every error, retries, does not limit the size of an answer,
+    /// and includes plugins, YAML and JSONPath, a fifth of the program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
-        // Without this, a request waits 40 ms for the delayed acknowledgement of the data that the
-        // handshake sent before it.
+        // Otherwise a request waits 40 ms for the delayed acknowledgement of the handshake.
         connector.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(self.tls()?)
@@ -143,7 +132,6 @@ impl Access {
         Ok(stack.with_layer(&config.base_uri_layer()).build())
     }
 
-    /// Reads a file of the directory. Links are followed, because a mounted volume consists of them.
     fn read(&self, file: &str) -> Result<String, Unusable> {
         let unusable = |why: &str| self.unusable(file, why);
         match read_bounded(&self.directory.join(file), FILE_BYTES_MAX) {
@@ -166,7 +154,6 @@ impl Access {
         Ok(value)
     }
 
-    /// Returns a TLS configuration that trusts only certificates signed by `ca.crt`.
     fn tls(&self) -> Result<ClientConfig, Unusable> {
         let bundle = self.read(CERTIFICATE_FILE)?;
         let unusable = |why| self.unusable(CERTIFICATE_FILE, why);
@@ -176,8 +163,8 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a certificate of an authority"))?;
         }
-        // Unlike the shorter constructors, the builder refuses an empty set of roots.
-        // The provider is named, because a login of the driver may bring another one.
+        // Unlike the shorter constructors, the builder refuses an empty set of roots. The default
+        // provider may be another one, because of the driver.
         let provider = Arc::new(ring::default_provider());
         let roots = Arc::new(roots);
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
@@ -199,19 +186,13 @@ impl Access {
     }
 }
 
-/// Returns the API server and the credentials for it.
-///
-/// # Errors
-/// What is missing, as a sentence.
+/// Returns the API server and the credentials for it; the error names the missing part.
 pub fn access(credentials: &Path) -> Result<Access, String> {
     let [host, port] = [SERVICE_HOST, SERVICE_PORT].map(|name| std::env::var(name).ok());
     Access::find(host.as_deref(), port.as_deref(), credentials)
 }
 
-/// Returns the pod that this process runs in.
-///
-/// # Errors
-/// What is missing, as a sentence.
+/// Returns the pod of this process; the error names the missing part.
 pub fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
     let given = |value: &Option<String>, field: &str| {
         value.clone().ok_or_else(|| {

@@ -19,23 +19,19 @@ use super::access::{Access, Unusable};
 use super::reconciler::REQUEST_TIME_MAX;
 use leasehold_host::cause::cause;
 
-/// Maximum length of an answer: the metadata of [`PODS_MAX`] pods with many labels, annotations and
-/// managed fields.
-///
-/// [`PODS_MAX`]: super::request::PODS_MAX
+/// Sufficient for the metadata of 20 pods with many labels, annotations and managed fields.
 const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The API server, accessed with the rights of this pod.
 pub struct Api {
-    /// Builds a client for one request, from the current token and certificate files. At one
-    /// request per minute, keeping the client would save nothing.
+    /// Builds a client for one request, from the current token and certificate files.
     connect: Arc<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
     server: String,
-    /// Held while the files are read, so that at most one thread waits for a disk that hangs.
+    /// Held while the files are read, so that at most one thread waits for a hanging disk.
     reading: Arc<Semaphore>,
 }
 
-/// A failed request, with a text of our own because the server's text may contain anything.
+/// A failed request, without the server's text, which may contain anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) what: &'static str,
@@ -47,21 +43,18 @@ pub(super) struct ApiError {
     pub(super) retry: ApiRetry,
 }
 
-/// The action that a failed request requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApiRetry {
-    /// Another attempt soon.
     Again,
-    /// Another attempt after the time that the API server requested.
+    /// The API server requested this wait.
     After(Duration),
-    /// An administrator who grants a right or changes a policy.
+    /// An administrator must grant a right or change a policy.
     Person,
-    /// None, because the pod no longer exists.
+    /// No retry, because the pod no longer exists.
     NewPod,
 }
 
 impl ApiError {
-    /// A request that was not answered before its timeout.
     pub(super) const NO_ANSWER: Self = Self {
         what: "no answer in time",
         detail: None,
@@ -95,13 +88,13 @@ impl fmt::Display for ApiError {
 }
 
 impl Api {
-    /// Creates an access for use inside a cluster. A connection is opened only for a request.
+    /// Creates an access that opens a connection for each request.
     pub fn new(access: Access) -> Self {
         let server = access.server().to_owned();
         Self::over(server, move || access.client())
     }
 
-    /// Creates an access to `server` that builds its clients with `connect`.
+    /// Creates an access to `server` that builds a client with `connect` for each request.
     pub fn over(
         server: String,
         connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static,
@@ -137,14 +130,12 @@ impl Api {
         }
     }
 
-    /// Like [`Api::send`], for at most [`REQUEST_TIME_MAX`].
     pub(super) async fn send_in_time(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
         let answer = tokio::time::timeout(REQUEST_TIME_MAX, self.send(request)).await;
         answer.unwrap_or(Err(ApiError::NO_ANSWER))
     }
 
-    /// Sends a request and returns the answer's body. Dropping the future cancels the request and
-    /// closes its connection.
+    /// Sends a request. Dropping the future cancels the request and closes its connection.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
         let client = self.client().await?;
         let sending = client.send(request.map(Body::from));
@@ -155,8 +146,8 @@ impl Api {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(refused(head.status, &head.headers, &body));
         }
-        // The status line already reports success. The body matters only to the code that lists
-        // pods, and an empty body is not a valid list.
+        // The status line reports success already. Only lists have a body that matters, and an empty
+        // body is not a valid list.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
 }
@@ -198,7 +189,7 @@ fn source<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'
     while let Some(error) = next {
         found = error.downcast_ref().or(found);
         next = match error.downcast_ref::<io::Error>() {
-            // The source of an `io::Error` skips the error that it holds.
+            // `source` of an `io::Error` skips the error inside it.
             Some(error) => error.get_ref().map(|held| held as _),
             None => error.source(),
         };
@@ -206,7 +197,6 @@ fn source<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'
     found
 }
 
-/// Returns the message for a server that does not prove that it is the API server.
 fn untrusted(error: &rustls::Error) -> &'static str {
     let rustls::Error::InvalidCertificate(error) = error else {
         return "the TLS handshake with the API server failed";
@@ -258,13 +248,13 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
         what,
         detail: None,
         status: Some(status.as_u16()),
-        // A 504 is sent while the write may still be in progress.
+        // After a 504, the write may still be in progress.
         may_land: status.is_server_error(),
         retry,
     }
 }
 
-/// Returns true if the answer reports that `metadata.uid` does not match the object.
+/// Returns true if the answer rejects `metadata.uid`.
 fn names_uid(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Answer {

@@ -1,5 +1,4 @@
-//! Logging of lasting failures: a line at the first failure, at each new kind, at growing
-//! intervals, and at the end.
+//! Log of lasting failures: the first one, each new kind, then at growing intervals, and the end.
 
 use super::api::{Api, ApiError, ApiRetry};
 use tracing::{error, info, warn};
@@ -12,11 +11,10 @@ use leasehold_status::Surface;
 #[derive(Debug)]
 pub(super) struct RequestErrorLog {
     surface: Surface,
-    /// The object of the requests, such as "label x of pod y".
+    /// Such as "label x of pod y".
     subject: String,
-    /// The rule that a Role needs to allow the requests.
+    /// The rule of a Role that allows the requests.
     right: &'static str,
-    /// The address of the API server.
     server: String,
     metrics: Metrics,
     throttle: ErrorThrottle,

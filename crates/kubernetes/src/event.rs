@@ -1,26 +1,23 @@
-//! The Events reported on the pod, and their texts for humans.
+//! The Events that are reported on the pod, and their texts.
 
 use leasehold_core::election::{Notice, Reason, ResourceName, Role, Transition};
 
 /// The reason of the only Event that is reported again for as long as its condition lasts.
 const RENEWAL_FAILING: &str = "RenewalFailing";
 
-/// An occurrence that is reported as an Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodEvent {
-    /// The Event's `reason`, in CamelCase as the API conventions require.
+    /// In CamelCase, as the API conventions require.
     pub(super) reason: &'static str,
-    /// The operation in progress.
     pub(super) action: &'static str,
-    /// True if the Event needs attention and has type `Warning` instead of `Normal`.
+    /// The Event has type `Warning` instead of `Normal`.
     pub(super) warning: bool,
     /// At most 1024 bytes; names and identities have at most 253.
     pub(super) note: String,
 }
 
 impl PodEvent {
-    /// Returns the Event of a renewal that was not acknowledged; `why` does not change from one
-    /// renewal to the next.
+    /// Returns the Event of an unacknowledged renewal. `why` is equal for equal failures.
     pub(super) fn of_failed_renewal(lease: &ResourceName, why: &str) -> Self {
         Self {
             reason: RENEWAL_FAILING,
@@ -52,7 +49,6 @@ impl PodEvent {
         }
     }
 
-    /// Returns the Event for a notice, if it is reported.
     pub(super) fn of_notice(lease: &ResourceName, notice: &Notice) -> Option<Self> {
         let (reason, action, note) = match notice {
             Notice::Overtook {
@@ -101,8 +97,8 @@ impl PodEvent {
         })
     }
 
-    /// Returns true if the Event is reported again for as long as its condition lasts, so that losing
-    /// one is harmless.
+    /// Returns true if the Event is reported again while its condition lasts, so that losing one
+    /// report is harmless.
     pub(super) fn repeats(&self) -> bool {
         self.reason == RENEWAL_FAILING
     }

@@ -1,5 +1,4 @@
-//! Examines what the token of this pod may do, without changing anything: by reviews of its own
-//! access, and by patches that the API server evaluates and does not store.
+//! Examines the rights of this pod's token, with access reviews and dry runs.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,23 +32,23 @@ pub enum Right {
 /// The user that a token belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenUser {
-    /// The name, such as `system:serviceaccount:shop:orders`.
+    /// Such as `system:serviceaccount:shop:orders`.
     pub name: String,
     /// The pod that the token is bound to, if any.
     pub pod: Option<String>,
 }
 
-/// A request that the API server did not grant.
+/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Refused by an admission policy, as invalid, or because the right is missing.
+    /// Refused by an admission policy or as invalid, or the right is missing.
     Policy,
-    /// Not answered, or refused for another reason.
+    /// Refused for another reason, or not answered.
     Failed(String),
 }
 
 impl Right {
-    /// Returns the rule of a Role, as verb and resource.
+    /// Returns the verb and resource in the rule of a Role.
     pub const fn rule(self) -> &'static str {
         match self {
             Self::PatchPodStatus => "patch pods/status",
@@ -71,12 +70,11 @@ impl Right {
 }
 
 impl Examiner {
-    /// Creates an examiner for a pod. Each question uses a connection of its own, as publishing does.
+    /// Creates an examiner for a pod.
     pub fn new(access: Access, pod: Pod, label_prefix: &str, who: &Identification) -> Self {
         Self::over(Api::new(access), pod, label_prefix, who)
     }
 
-    /// Creates an examiner that uses this access.
     pub(super) fn over(api: Api, pod: Pod, label_prefix: &str, who: &Identification) -> Self {
         Self {
             api,
@@ -85,9 +83,6 @@ impl Examiner {
     }
 
     /// Returns the user that the token belongs to.
-    ///
-    /// # Errors
-    /// If the API server does not answer, or does not accept the token.
     pub async fn user(&self) -> Result<TokenUser, Refusal> {
         #[derive(Deserialize)]
         struct Status {
@@ -103,9 +98,6 @@ impl Examiner {
     }
 
     /// Returns true if the token grants a right in the namespace of the pod.
-    ///
-    /// # Errors
-    /// If the API server does not answer, or does not accept the token.
     pub async fn grants(&self, right: Right) -> Result<bool, Refusal> {
         #[derive(Deserialize)]
         struct Status {
@@ -116,26 +108,20 @@ impl Examiner {
         Ok(allowed)
     }
 
-    /// Tries the patch of the pod's label.
-    ///
-    /// # Errors
-    /// If the API server would refuse it.
+    /// Tries to patch the pod's label, as a dry run.
     pub async fn try_label(&self) -> Result<(), Refusal> {
         let request = self.requests.label_dry_run(Label::Follower);
         self.api.send(request).await.map(drop).map_err(refusal)
     }
 
-    /// Tries a patch of the pod that is not leasehold's to make. The token must have the right to
-    /// patch the pod's status: without it, the API server refuses the patch in the same way.
-    ///
-    /// # Errors
-    /// [`Refusal::Policy`] if an admission policy restricts the token, as it should.
+    /// Tries to annotate the pod, as a dry run, which the chart's admission policy refuses
+    /// ([`Refusal::Policy`]). The API server also refuses it if the right to patch the pod's status is
+    /// missing, so ask [`Examiner::grants`] first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.api.send(request).await.map(drop).map_err(refusal)
     }
 
-    /// Returns the status of a review of the token.
     async fn review<S: DeserializeOwned>(
         &self,
         request: hyper::Request<Vec<u8>>,
@@ -151,8 +137,6 @@ impl Examiner {
     }
 }
 
-/// Interprets a refusal. 403 is also the refusal of a token without the right: callers must ask
-/// [`Examiner::grants`] first.
 fn refusal(error: ApiError) -> Refusal {
     match (error.status, error.retry) {
         (Some(403 | 422), ApiRetry::Person) => Refusal::Policy,

@@ -1,5 +1,3 @@
-//! A gauge that reports if the label is correct, computed at the scrape.
-
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, Opts};
@@ -9,7 +7,7 @@ use super::reconciler::{Label, LabelState};
 use leasehold_clock::boot_now;
 use leasehold_core::election::{ResourceName, Status};
 
-/// The gauge `leasehold_label_in_sync`, absent if labels are disabled.
+/// The gauge `leasehold_label_in_sync`, computed at each scrape; absent if labels are disabled.
 #[derive(Debug)]
 pub struct LabelInSync {
     status: watch::Receiver<Status>,
@@ -19,9 +17,6 @@ pub struct LabelInSync {
 
 impl LabelInSync {
     /// Creates the gauge for the label of one lease.
-    ///
-    /// # Errors
-    /// If the name is not valid in Prometheus, which is a bug.
     pub fn new(
         lease: &ResourceName,
         status: watch::Receiver<Status>,
@@ -46,7 +41,7 @@ impl Collector for LabelInSync {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let wanted = Label::wanted(&self.status.borrow(), boot_now());
-        // The label is no longer maintained once its task has dropped the sender.
+        // The label task drops the sender when it ends.
         let kept = self.state.has_changed().is_ok();
         let in_sync = kept && *self.state.borrow() == LabelState::Acknowledged(wanted);
         self.gauge.set(i64::from(in_sync));

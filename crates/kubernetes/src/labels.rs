@@ -1,5 +1,4 @@
-//! The task that maintains the label of this pod. At most one write is in flight, and its value is
-//! decided when it is sent.
+//! The task that maintains the label of this pod. At most one write is in flight.
 
 use std::future::pending;
 use std::io;
@@ -60,7 +59,7 @@ impl Labels {
     /// Runs until the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut write: Option<Answer> = None;
-        // The candidate may end before its label is correct.
+        // False after the candidate has ended, perhaps before its label is correct.
         let mut candidate_runs = true;
         loop {
             let now = boot_now();
@@ -112,15 +111,14 @@ impl Labels {
 
     fn acknowledged(&mut self) {
         self.reconciler.acknowledged();
-        // The state is published before the log line, because the step-down waits for it and the
-        // log may be slow.
+        // Before the log, which may be slow, because the step-down waits for the state.
         self.publish();
         self.errors.over();
     }
 
     fn failed(&mut self, error: &ApiError) {
         self.reconciler.failed(error, boot_now(), random());
-        // Before the failure is counted, so that no scrape shows both it and a label in sync.
+        // Before the failure is counted, so that no scrape shows a failure and a label in sync.
         self.publish();
         self.errors.failed(error, boot_now());
     }
@@ -132,7 +130,6 @@ impl Labels {
     }
 }
 
-/// Returns the time at which `status` expires by itself.
 fn deadline(status: &Status, now: BootTime) -> BootTime {
     let ahead = status.authority.filter(|a| a.valid_until > now);
     ahead.map_or(BootTime::from_nanos(u64::MAX), |a| a.valid_until)

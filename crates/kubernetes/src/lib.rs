@@ -1,8 +1,6 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//!
-//! Mutual exclusion does not depend on this module. Only the step-down waits for it, for a bounded
-//! time, because the API server may be slow, frozen or gone. A label is not a deadline;
-//! `docs/kubernetes.md` documents its maximum delay.
+//! Mutual exclusion does not depend on it: a label has no deadline, and a step-down waits only
+//! briefly for the API server. `docs/kubernetes.md` documents the label's maximum delay.
 
 #![forbid(unsafe_code)]
 
@@ -48,24 +46,24 @@ use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
 
-/// Interval between writes of a label that is already correct. A label that was edited or removed
-/// is thus repaired within a minute, at the cost of one request per minute and pod.
+/// Interval between writes of a label that is already correct, to repair a label that was edited or
+/// removed.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Maximum of [`KubernetesOptions::label_wait`]. The candidate gives all surfaces together half a
-/// second before it treats a status file as stuck.
+/// Maximum of [`KubernetesOptions::label_wait`], below the half second after which the candidate
+/// treats a status file as stuck.
 pub const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 
 /// Configuration of the label and the Events.
 #[derive(Debug, Clone)]
 pub struct KubernetesOptions {
-    /// The pod that this candidate runs in.
+    /// The pod of this candidate.
     pub pod: Pod,
-    /// The prefix of the label's key, which is `<prefix>/<lease>`.
+    /// Prefix of the label's key `<prefix>/<lease>`.
     pub label_prefix: String,
     /// Maximum time that a step-down waits for the label; see [`LABEL_WAIT_MAX`].
     pub label_wait: Duration,
-    /// True if a new leader sets the labels of other pods that still say leader.
+    /// True if a new leader removes stale leader labels from other pods.
     pub demote_others: bool,
     /// True if Events are reported.
     pub events: bool,
@@ -82,7 +80,7 @@ pub struct Kubernetes {
     label_wait: Duration,
 }
 
-/// The tasks behind a [`Kubernetes`]. A task ends only by a fault.
+/// The tasks behind a [`Kubernetes`]. A task that ends has failed.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: JoinSet<io::Result<()>>,
@@ -90,10 +88,8 @@ pub struct Tasks {
 }
 
 impl Kubernetes {
-    /// Starts publishing. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the kernel cannot create a timer, or if two metrics collide.
+    /// Starts publishing, inside a tokio runtime. Fails if the kernel cannot create a timer, or if two
+    /// metrics collide.
     pub fn spawn(
         api: Api,
         options: KubernetesOptions,
@@ -147,17 +143,17 @@ impl Kubernetes {
         Ok((this, tasks))
     }
 
-    /// Reports a change of role, if it makes an Event. Never blocks.
+    /// Reports a change of role. Never blocks.
     pub fn transition(&self, transition: &Transition) {
         self.report(|lease| PodEvent::of_transition(lease, transition));
     }
 
-    /// Reports a notice, if it makes an Event. Never blocks.
+    /// Reports a notice. Never blocks.
     pub fn notice(&self, notice: &Notice) {
         self.report(|lease| PodEvent::of_notice(lease, notice));
     }
 
-    /// Reports a renewal that was not acknowledged. Never blocks.
+    /// Reports an unacknowledged renewal. Never blocks.
     pub fn renewal_failed(&self, why: &str) {
         self.report(|lease| Some(PodEvent::of_failed_renewal(lease, why)));
     }
@@ -170,13 +166,13 @@ impl Kubernetes {
         }
     }
 
-    /// Waits until the pod's label no longer says leader, for at most `label_wait`. Call it after
-    /// the status says so.
+    /// Waits until the pod's label no longer says leader, for at most `label_wait`. The status must
+    /// say so already.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
         async move {
-            // Fails if the label task has exited, and then there is nothing to wait for.
+            // Fails if the label task has ended; then there is nothing to wait for.
             let demoted = async {
                 state
                     .wait_for(|state| !state.may_say_leader())
@@ -188,7 +184,7 @@ impl Kubernetes {
     }
 
     /// Waits, for at most `label_wait`, until the label no longer says leader and all Events are
-    /// sent. This is the last step before the process exits.
+    /// sent.
     pub async fn last_words(&self) {
         let reported = async {
             if let Some(events) = &self.events {
@@ -203,8 +199,8 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for the end of a task, which is always a fault. Returns the task's name and the cause.
-    /// The other tasks continue. If all have ended, the future never completes.
+    /// Waits for a task to fail, and returns its name and the cause. The other tasks continue. Waits
+    /// indefinitely if all have ended.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),
@@ -217,8 +213,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// Verifies in the background that an admission policy restricts the token of this pod, and
-    /// logs an error otherwise. Must be called inside a tokio runtime.
+    /// Verifies in the background that an admission policy restricts the token of this pod, and logs
+    /// an error otherwise.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", restriction::verify(examiner, lease));
     }

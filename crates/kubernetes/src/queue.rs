@@ -1,7 +1,5 @@
-//! The Events to report. An Event that happens again within ten minutes is counted instead of being
-//! reported again, and more than a few new Events per minute are dropped: an API server in trouble
-//! must not be flooded by the pods that notice it. In a full queue, repeating Events give way to the
-//! others.
+//! The Events to report. So that pods do not flood an API server in trouble, an Event that happens
+//! again within ten minutes is only counted, and more than a few new Events per minute are dropped.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -14,23 +12,21 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of Events that wait. A change of leadership makes two, renewals fail in a few ways,
-/// and a report takes some 15 s while the API server does not answer.
+/// Maximum number of waiting Events. A change of leadership makes two, and a report takes up to some
+/// 15 s while the API server does not answer.
 const WAITING_MAX: usize = 16;
-/// Maximum number of Events that wait or are remembered for counting. There are five reasons, and
-/// renewals fail in a few ways.
+/// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
-/// Time within which an equal occurrence counts as the same Event.
+/// Time within which an equal Event is counted.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
-/// Interval between updates of the count of a repeated Event. A renewal that fails every second
-/// costs one request per minute.
+/// Interval between updates of the count of a repeated Event.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum burst of new Events, and the interval after which one more is allowed. A lease that
 /// changes hands every minute is reported completely.
 const BURST: u32 = 20;
 const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
-/// A handle on the queue of Events. Clones share the queue.
+/// Clones share the queue.
 #[derive(Debug, Clone)]
 pub(super) struct EventQueue {
     known: watch::Sender<KnownEvents>,
@@ -41,7 +37,7 @@ pub(super) struct EventQueue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrences {
     pub(super) event: PodEvent,
-    /// The name of the Event, if it was accepted; then only its count is reported.
+    /// The name of the Event once it was accepted. From then on, only its count is reported.
     pub(super) name: Option<String>,
     pub(super) count: u32,
     pub(super) first: SystemTime,
@@ -78,12 +74,11 @@ impl EventQueue {
         }
     }
 
-    /// Ends the report of the Event that was taken last; `name` is the name of an accepted Event.
+    /// Ends the report of the Event that was taken last. `name` is `None` if it was not accepted.
     pub(super) fn done(&self, reported: &Occurrences, name: Option<String>) {
         self.known.send_modify(|known| known.done(reported, name));
     }
 
-    /// Closes the queue, because the reporter was dropped.
     pub(super) fn close(&self) {
         self.known.send_modify(|known| {
             known.events.clear();
@@ -103,10 +98,9 @@ impl EventQueue {
 #[derive(Debug)]
 struct KnownEvents {
     events: VecDeque<KnownEvent>,
-    /// True while the Event that was taken last is being reported.
+    /// True while an Event is being reported.
     under_way: bool,
     closed: bool,
-    /// Number of new Events allowed.
     allowed: u32,
     refilled: BootTime,
 }
@@ -115,9 +109,8 @@ struct KnownEvents {
 struct KnownEvent {
     occurrences: Occurrences,
     since: BootTime,
-    /// True if the Event or its count is to be reported.
+    /// True until the Event or its count is reported.
     waits: bool,
-    /// Time of the last report.
     tried: BootTime,
 }
 
@@ -132,8 +125,8 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event. Returns false if an Event was dropped: the new one, or a repeating
-    /// Event that gave way.
+    /// Queues or counts an Event. If the queue is full, a repeating Event gives way to another one.
+    /// Returns false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
             return false;
@@ -173,7 +166,6 @@ impl KnownEvents {
         !full
     }
 
-    /// Returns true if one more new Event is allowed, and counts it.
     fn is_allowed(&mut self, now: BootTime) -> bool {
         while self.allowed < BURST && now.since(self.refilled) >= REFILL_INTERVAL {
             self.allowed += 1;
@@ -195,9 +187,9 @@ impl KnownEvents {
         Some(known.occurrences.clone())
     }
 
-    /// A repeating Event is remembered even if it was not accepted. Otherwise each repetition would
-    /// make all its attempts, and delay the Events behind it. Another Event is reported anew if it
-    /// has happened again during the report.
+    /// A repeating Event is remembered even if it was not accepted; otherwise the attempts for each
+    /// repetition would delay the Events behind it. Any other Event that was not accepted is reported
+    /// again if it happened again meanwhile.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -1,8 +1,5 @@
-//! Decides when to write the label, and its value. Pure, so that tests control the time.
-//!
-//! The logic is level-triggered: only the value that the label should have now matters. Writes are
-//! not queued, and a write with an unknown outcome is followed by others until it can no longer
-//! land.
+//! Decides when to write the label, and its value, from the current status (level-triggered). A write
+//! with an unknown outcome is followed by others until it can no longer land.
 
 use std::time::Duration;
 
@@ -12,29 +9,28 @@ use leasehold_core::election::{BootTime, Status};
 
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long a write whose value is outdated may take before it is abandoned for the current value.
-/// A healthy API server takes 3 ms, so two writes rarely race. A demotion behind a hanging
-/// promotion is still sent within the 250 ms that a step-down waits.
+/// Time after which a write of an outdated value is abandoned. A healthy API server takes 3 ms, so two
+/// writes rarely race, and a demotion behind a hanging promotion is still sent within the 250 ms that
+/// a step-down waits.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
-/// Time during which a write that was given up may still land. The API server ends a request after
-/// 60 s.
+/// Time during which an abandoned write may still land. The API server ends a request after 60 s.
 pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
 
-/// Interval between writes while a write that was given up may still land.
+/// Interval between writes while an abandoned write may still land.
 pub(super) const SETTLING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The value of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Label {
-    /// The pod's candidate leads.
+    /// The candidate leads.
     Leader,
-    /// The pod's candidate does not lead, whatever else it does.
+    /// The candidate does not lead.
     Follower,
 }
 
 impl Label {
-    /// Returns the label's value as a string.
+    /// Returns the label's value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Leader => "leader",
@@ -42,7 +38,7 @@ impl Label {
         }
     }
 
-    /// Returns the value that the label should have at `now`.
+    /// Returns the correct value at `now`.
     pub fn wanted(status: &Status, now: BootTime) -> Self {
         if status.leads_at(now) {
             Self::Leader
@@ -52,7 +48,7 @@ impl Label {
     }
 }
 
-/// The known state of the pod's label.
+/// State of the pod's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelState {
     /// No write was acknowledged, or a write of another value is in flight.
@@ -77,7 +73,7 @@ impl LabelState {
 pub(super) enum LabelStep {
     /// Write this value. No other write is in flight.
     Write(Label),
-    /// Give up the write in flight and close its connection.
+    /// Abandon the write in flight and close its connection.
     GiveUp,
     Wait(BootTime),
 }
@@ -86,14 +82,13 @@ pub(super) enum LabelStep {
 pub(super) struct Reconciler {
     repair_interval: Duration,
     state: LabelState,
-    /// Time at which the last acknowledged write was sent.
+    /// Send time of the last acknowledged write.
     written_at: BootTime,
     in_flight: Option<Write>,
-    /// Latest time when an abandoned write may land.
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// True if `follower` has not been sent since the label was last meant to say leader. The
-    /// step-down waits for that write, so no requested pause delays it.
+    /// True if `follower` has not been sent since the candidate last led. A step-down waits for that
+    /// write, so a pause that the API server requested does not delay it.
     demotion_owed: bool,
     failures: u32,
 }
@@ -107,10 +102,9 @@ struct Write {
 #[derive(Debug, Clone, Copy)]
 struct Retry {
     at: BootTime,
-    /// The value of the failed write. Another value is tried immediately.
+    /// The value of the failed write. Another value is written immediately.
     label: Label,
-    /// True if the API server requested the pause. A requested pause applies to every write except
-    /// the first of a demotion.
+    /// True if the API server requested the pause, which then applies to both values.
     asked_for: bool,
 }
 
@@ -144,12 +138,10 @@ impl Reconciler {
         if at <= now { then } else { LabelStep::Wait(at) }
     }
 
-    /// Returns the time at which to write `wanted`, if no write is in flight.
     fn due(&self, wanted: Label) -> BootTime {
         let demotes = wanted == Label::Follower && self.demotion_owed;
         match self.retry {
-            // One attempt regardless of a requested pause, because the step-down waits for it and
-            // the process may exit afterwards.
+            // One attempt despite a pause, because the process may exit after the step-down.
             Some(_) if demotes => return BootTime::default(),
             Some(retry) if retry.asked_for || retry.label == wanted => return retry.at,
             Some(_) | None => {}
@@ -185,8 +177,7 @@ impl Reconciler {
         }
     }
 
-    /// Records that the write in flight failed. `random` adds jitter to the attempts of many pods
-    /// that lost the same API server.
+    /// Records that the write in flight failed. `random` adds jitter to the attempts of many pods.
     pub(super) fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
         let Some(Write { label, .. }) = self.in_flight.take() else {
             return;

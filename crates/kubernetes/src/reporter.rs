@@ -1,4 +1,4 @@
-//! The task that reports Events, best-effort and with a bounded number of attempts.
+//! The task that reports Events, best effort, with a bounded number of attempts.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -57,7 +57,7 @@ impl EventReporter {
         }
     }
 
-    /// Returns the name of the Event, if the API server has accepted the Event now or before.
+    /// Returns the name of the Event, if the API server has accepted it now or before.
     async fn report(&mut self, occurrences: &Occurrences) -> Option<String> {
         if let Some(name) = &occurrences.name {
             let last = date(occurrences.last);
@@ -132,7 +132,7 @@ fn date(wall: SystemTime) -> String {
     humantime::format_rfc3339_micros(wall).to_string()
 }
 
-/// Returns a random number for a name. Names that collide cost one Event.
+/// If two names collide, one Event is lost.
 fn random_name() -> u64 {
     (KernelRandomness.bits() >> 64) as u64
 }

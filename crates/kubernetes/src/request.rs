@@ -1,4 +1,4 @@
-//! The requests, one function each. A pod does not send any others to the API.
+//! All requests to the API server.
 
 use std::fmt;
 
@@ -10,25 +10,20 @@ use serde_json::{Value, json};
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list. One pod is labeled leader, or a few more after a lost node.
-/// The list is repeated until it is empty.
+/// Maximum number of pods in one list of pods with the leader label. The list is repeated until it is
+/// empty.
 pub(super) const PODS_MAX: usize = 20;
-
-/// Maximum length of a name in the API: 253 bytes for pods; namespaces have fewer.
+/// Maximum length of a pod's name.
 const NAME_LENGTH_MAX: usize = 253;
-
-/// The writer's name in the managed fields of objects and Events.
 const FIELD_MANAGER: &str = "leasehold";
-
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The query option of a dry run: the server evaluates the request and stores nothing.
 const DRY_RUN: &str = "&dryRun=All";
-
-/// Limits answers to the metadata of pods, because the rest is not used.
+/// Limits answers to the metadata.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A valid name of the API, in the form of a domain name. Safe as a part of a URL.
+/// A valid name of the API, which is safe as a part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
@@ -68,7 +63,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// The pod that a candidate runs in.
+/// A pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     name: Name,
@@ -77,10 +72,8 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Builds the pod's identity from the fields of the downward API.
-    ///
-    /// # Errors
-    /// If a field is not a valid name of the API, because it would change the URL.
+    /// Builds the pod's identity from the fields of the downward API, and rejects an invalid name, which
+    /// would change the URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, String> {
         let checked = |what: &str, text: &str| {
             Name::try_from(text.to_owned()).map_err(|illegal| format!("{what} {illegal}"))
@@ -135,7 +128,6 @@ impl Requests {
         &self.identity
     }
 
-    /// Sets the label of this pod, and not of a later pod with the same name.
     pub(super) fn label(&self, label: Label) -> Request<Vec<u8>> {
         self.patch_own(self.labels(label), "")
     }
@@ -144,7 +136,7 @@ impl Requests {
         json!({ "labels": { &self.label_key: label.as_str() } })
     }
 
-    /// Removes the leader label from a pod that is unchanged since it was listed.
+    /// Removes the leader label from another pod, unless it has changed since the list.
     pub(super) fn demotion(&self, other: &OtherPod) -> Request<Vec<u8>> {
         let mut metadata = self.labels(Label::Follower);
         metadata["resourceVersion"] = other.resource_version.as_str().into();
@@ -164,13 +156,11 @@ impl Requests {
             .expect("names were checked")
     }
 
-    /// Returns the pods in a list, except this one. `None` if the list is invalid or contains a
-    /// name that is not valid in the API.
+    /// Returns the pods in a list, except this one; `None` if the list is invalid.
     pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
         #[derive(Deserialize)]
         struct List {
-            // The API server writes an empty list as null. The attribute makes the field required
-            // nevertheless.
+            // The API server writes an empty list as null; the attribute makes the field required.
             #[serde(deserialize_with = "Option::deserialize")]
             items: Option<Vec<Item>>,
         }
@@ -191,7 +181,6 @@ impl Requests {
         with_body(Method::POST, &self.events(""), "application/json", object)
     }
 
-    /// Updates the series of an Event that happened again.
     pub(super) fn event_again(&self, name: &str, series: &Value) -> Request<Vec<u8>> {
         let body = json!({ "series": series });
         let uri = self.events(&format!("/{name}"));
@@ -208,7 +197,7 @@ impl Requests {
     }
 
     pub(super) fn event_metadata(&self, random: u64) -> Value {
-        // With the dot and 16 digits, the name stays within the maximum length.
+        // A dot and 16 digits follow.
         let name: String = self
             .pod
             .name
@@ -216,30 +205,26 @@ impl Requests {
             .chars()
             .take(NAME_LENGTH_MAX - 17)
             .collect();
-        // Each part between dots must end with a letter or a digit, even if it was cut.
+        // Each part between dots must end with a letter or a digit.
         let name = name.trim_end_matches(['.', '-']);
         json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace.as_str() })
     }
 
-    /// Asks for the user that the token belongs to.
     pub(super) fn token_review(&self) -> Request<Vec<u8>> {
         let uri = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         review(uri, &json!({}))
     }
 
-    /// Asks if the token grants an access in the namespace of this pod.
     pub(super) fn access_review(&self, mut access: Value) -> Request<Vec<u8>> {
         access["namespace"] = self.pod.namespace.as_str().into();
         let uri = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         review(uri, &json!({ "spec": { "resourceAttributes": access } }))
     }
 
-    /// Same as [`Requests::label`], but the API server stores nothing.
     pub(super) fn label_dry_run(&self, label: Label) -> Request<Vec<u8>> {
         self.patch_own(self.labels(label), DRY_RUN)
     }
 
-    /// Adds an annotation to this pod, which a policy should refuse; the API server stores nothing.
     pub(super) fn annotation_dry_run(&self) -> Request<Vec<u8>> {
         let annotations = json!({ "annotations": { "leasehold.dev/check": "dry run" } });
         self.patch_own(annotations, DRY_RUN)
@@ -257,8 +242,8 @@ impl Requests {
         self.patch_status(name, uid.as_str(), metadata, option)
     }
 
-    /// Patches `pods/status` instead of `pods`. The right to patch the status allows setting labels
-    /// but not changing images.
+    /// Patches `pods/status` instead of `pods`, because the right to patch the status allows setting
+    /// labels but not changing images. The uid protects a later pod with an equal name.
     fn patch_status(
         &self,
         name: &Name,
@@ -290,7 +275,6 @@ fn with_body(method: Method, uri: &str, content_type: &str, body: &Value) -> Req
         .expect("names were checked")
 }
 
-/// Builds a question to the API server about the token itself. Nothing is stored.
 fn review(uri: &str, body: &Value) -> Request<Vec<u8>> {
     Request::post(uri)
         .header(ACCEPT, "application/json")

@@ -11,16 +11,14 @@ use super::examination::{Examiner, Refusal, Right};
 use super::reconciler::REQUEST_TIME_MAX;
 
 /// Attempts before the policy counts as missing. helm creates policies after the pods, and an API
-/// server applies a new policy some seconds after it was stored.
+/// server applies a new policy some seconds later.
 const ATTEMPTS: u32 = 4;
-
 const INTERVAL: Duration = Duration::from_secs(10);
-
-/// Longest wait for the right, in intervals. A pod whose Role is missing asks once a minute.
+/// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
 const UNGRANTED_FACTOR_MAX: u32 = 6;
 
-/// Logs an error if no policy restricts the token. Then waits indefinitely, because the end of a
-/// task is a fault.
+/// Logs an error if no policy restricts the token. Then waits indefinitely, because a task that ends
+/// counts as failed.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
     match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
@@ -34,20 +32,20 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
     pending().await
 }
 
-/// Changes of pods that the API server grants the token.
+/// Changes that the API server permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantedChange {
-    /// No change of any pod's status, because the Role or its binding is missing.
+    /// No change, because the Role or its binding is missing.
     Nothing,
-    /// Changes of pods' status, restricted by an admission policy.
+    /// Changes of the status of pods, restricted by an admission policy.
     Restricted,
-    /// Any change of any pod's status in the namespace.
+    /// Any change of the status of any pod in the namespace.
     Unrestricted,
 }
 
-/// Asks until a policy restricts the token, or the attempts are used up. Waits while the token has
-/// no right that a policy could restrict. Returns false if the last attempt was accepted, and `None`
-/// if it was not answered within `answer_max`.
+/// Asks until a policy restricts the token, or the attempts are used up. Attempts without the right
+/// to patch do not count. Returns false if the last attempt was accepted, and `None` if it was not
+/// answered within `answer_max`.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;
@@ -71,8 +69,6 @@ async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duratio
     }
 }
 
-/// Tries, as a dry run, a change that a policy must refuse. A missing right is examined first,
-/// because the API server refuses the change for it too.
 async fn examine(examiner: &Examiner) -> Result<GrantedChange, Refusal> {
     if !examiner.grants(Right::PatchPodStatus).await? {
         return Ok(GrantedChange::Nothing);

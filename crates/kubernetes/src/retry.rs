@@ -6,20 +6,14 @@ use super::api::ApiRetry;
 
 /// The first wait after a failure, doubled with each further failure up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
-
-/// Maximum wait while the API server is unreachable; after its return, a label is late by at most
-/// this. One refused connection per 5 s costs nothing.
+/// Maximum delay of a label after an unreachable API server has returned.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-
-/// Maximum `Retry-After` that is honored, because the label would be wrong for longer.
+/// Maximum `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Returns the wait after this number of consecutive failures, or `None` if a quick retry cannot
-/// succeed.
-///
-/// A `Retry-After` makes the wait longer and never shorter, because an overloaded API server always
-/// asks for one second. `random` adds jitter to the attempts of many pods that lost the same API
-/// server.
+/// Returns the wait after this number of consecutive failures, with jitter from `random`; `None` if a
+/// quick retry cannot succeed. A `Retry-After` only makes the wait longer, because an overloaded API
+/// server always asks for one second.
 pub(super) fn pause(retry: ApiRetry, failures: u32, random: u8) -> Option<Duration> {
     match retry {
         ApiRetry::Again => Some(backoff(failures, random)),
@@ -31,14 +25,12 @@ pub(super) fn pause(retry: ApiRetry, failures: u32, random: u8) -> Option<Durati
     }
 }
 
-/// Returns the wait after this number of failures, shortened by up to a fifth.
 fn backoff(failures: u32, random: u8) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let wait = (BACKOFF_MIN * 2_u32.pow(doublings)).min(BACKOFF_MAX);
     wait - fifth(wait, random)
 }
 
-/// Returns a random part of a fifth of `wait`.
 fn fifth(wait: Duration, random: u8) -> Duration {
     wait * u32::from(random) / (5 * u32::from(u8::MAX))
 }

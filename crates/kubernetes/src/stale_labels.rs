@@ -1,5 +1,5 @@
-//! Sets the label of other pods from `leader` to `follower` if they cannot do so themselves, such
-//! as pods of a lost node. Runs only while this candidate leads.
+//! While this candidate leads, sets stale labels of other pods from `leader` to `follower`, such as
+//! labels of pods on a lost node.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use leasehold_core::election::{BootTime, Status, Token};
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of lists in one round. Each list is followed by patches of all its pods. More
-/// than one list is needed only for conflicts and for more than [`PODS_MAX`] pods.
+/// Maximum number of lists in one round. Conflicts and more than [`PODS_MAX`] pods need several.
 const LISTS_MAX: usize = 5;
 
 pub(super) struct StaleLabels {
@@ -42,7 +41,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Returns the time of the next round under `token`, if one is due.
+    /// Returns the time of the next round under `token`, if there is one.
     fn due(&mut self, token: Option<Token>, now: BootTime) -> Option<BootTime> {
         if token.is_some() && token != self.token {
             *self = Self {
@@ -133,8 +132,7 @@ impl StaleLabels {
                 return Ok(());
             }
             for other in others.into_iter().take(PODS_MAX) {
-                // Checked right before each write, because this candidate may have lost the lease
-                // to that very pod since the list was made.
+                // Since the list was made, this candidate may have lost the lease to that very pod.
                 let status = self.status.borrow().at(boot_now());
                 if status.authority.map(|a| a.token) != Some(token) {
                     return Ok(());
@@ -145,7 +143,7 @@ impl StaleLabels {
                         label = self.requests.label_key(),
                         "removed a stale leader label from another pod"
                     ),
-                    // Changed or deleted since the list, so it is listed again.
+                    // Changed or deleted since the list. The next list decides.
                     Err(ApiError {
                         status: Some(404 | 409 | 422),
                         ..

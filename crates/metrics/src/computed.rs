@@ -27,15 +27,13 @@ impl LastWrite {
     }
 }
 
-/// The gauges that are computed from the status at each scrape. Their values are not state; only
-/// this collector has the gauges, and each scrape sets them before it reads them.
 #[derive(Debug, Clone)]
 pub(super) struct ComputedGauges {
     who: Identification,
     status: watch::Receiver<Status>,
     store: watch::Receiver<Option<StoreInfo>>,
     status_files: LastWrite,
-    /// The gauges of [`GAUGES`], in their order.
+    /// In the order of [`GAUGES`].
     numbers: Vec<Gauge>,
     holder_info: GaugeVec,
     store_info: GaugeVec,
@@ -49,7 +47,7 @@ struct Scrape {
     status_file_age: Duration,
 }
 
-/// Name, label of the lease, help and value of each gauge.
+/// Name, label with the lease, help and value.
 type NumberGauge = (&'static str, &'static str, &'static str, fn(&Scrape) -> f64);
 
 const GAUGES: [NumberGauge; 7] = [
@@ -86,8 +84,7 @@ const GAUGES: [NumberGauge; 7] = [
         "leasehold_token",
         "lease",
         "The highest fencing token that this candidate has seen.",
-        // Exact up to 2^53. A lease that changes hands every millisecond reaches this after 285,000
-        // years.
+        // Exact up to 2^53.
         |scrape| scrape.status.token_highest.get() as f64,
     ),
     (

@@ -1,8 +1,5 @@
-//! The metrics for Prometheus.
-//!
-//! Gauges about leadership are not stored but computed from the deadline at the time of the scrape,
-//! so a daemon that was frozen past its deadline never reports that it leads. Metrics decide nothing. The
-//! only names of users and hosts in them are the names in the status.
+//! The metrics for Prometheus. Gauges about leadership are computed from the deadline at each scrape,
+//! so a daemon that was frozen past its deadline never reports that it leads.
 
 #![forbid(unsafe_code)]
 
@@ -50,19 +47,17 @@ pub const OPERATIONS: [&str; 9] = [
 /// All values of the label `outcome`.
 pub const OUTCOMES: [&str; 4] = ["applied", "rejected", "failed", "unknown"];
 
-/// Upper bounds of the duration buckets. A renewal takes 2–4 ms on a healthy set, a call waits 3 s
-/// (`operation_timeout`) by default, and 30 s is the longest wait of the driver itself.
+/// Seconds. A renewal takes 2–4 ms on a healthy set, the default of `operation_timeout` is 3 s, and
+/// the driver waits for at most 30 s.
 const DURATION_BUCKETS: [f64; 12] = [
     0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
 ];
 
-/// Upper bounds of the buckets for stopping a workload. A workload that exits immediately takes
-/// some milliseconds; `loss_grace` is 3 s and `stop_grace` 30 s by default.
+/// Seconds. By default, `loss_grace` is 3 s and `stop_grace` 30 s.
 const STOP_BUCKETS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 
-/// The role changes whose series exist with 0 from the first scrape, so that `rate()` sees the
-/// first change. The remaining combinations of 5 roles and 14 reasons cannot occur, and more than
-/// 40 series that are always 0 would only add cost.
+/// The possible role changes, whose series exist with 0 from the first scrape, so that `rate()` sees
+/// the first change.
 const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (
         Role::Leader,
@@ -98,7 +93,7 @@ const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (Role::Paused, &[Reason::Paused]),
 ];
 
-/// The registry of one candidate, and the counters that other modules increment. Clones share them.
+/// The registry and the counters of one candidate. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Registry,
@@ -116,10 +111,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates and registers all metrics of one lease.
-    ///
-    /// # Errors
-    /// If two metrics collide, which is a bug and never a configuration error.
+    /// Creates and registers all metrics of one lease. Fails only if two metrics collide, a bug.
     pub fn new(
         who: &Identification,
         status: watch::Receiver<Status>,
@@ -201,8 +193,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a change of role. The label `reason` is empty if there is none (before the first
-    /// read).
+    /// Counts a change of role. Before the first read, the label `reason` is empty.
     pub fn transition(&self, to: Role, reason: Option<Reason>) {
         let reason = reason.map_or("", Reason::as_str);
         self.transitions
@@ -229,7 +220,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Returns the number of failed attempts so far.
+    /// Returns the number of failed attempts to publish the status.
     pub fn publish_failures(&self, surface: Surface) -> u64 {
         self.publish_failures
             .with_label_values(&[surface.as_str()])
@@ -277,9 +268,6 @@ impl Metrics {
     }
 
     /// Adds the revision of the running program.
-    ///
-    /// # Errors
-    /// If two metrics collide, which is a bug.
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
         let build = Opts::new("leasehold_build_info", "1, with the running version.");
         let build = GaugeVec::new(build, &["version", "revision"])?;
@@ -290,15 +278,12 @@ impl Metrics {
         Ok(self)
     }
 
-    /// Returns the registry, in which other modules register metrics of their own.
+    /// Returns the registry, for metrics of other modules.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Renders all metrics in the text format of Prometheus, computed now.
-    ///
-    /// # Errors
-    /// If a registered collector returns an invalid metric, which is a bug.
+    /// Renders all metrics in the text format of Prometheus.
     pub fn text(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
@@ -323,7 +308,6 @@ impl Metrics {
     }
 }
 
-/// Registers a new metric.
 fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
     metric: Result<C, prometheus::Error>,

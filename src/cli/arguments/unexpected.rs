@@ -1,5 +1,3 @@
-//! Remedies and tips for unexpected arguments.
-
 use std::ffi::OsString;
 
 use clap::Command;
@@ -7,8 +5,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::{command, wrong};
 
-/// Adds a remedy or a tip to the error of an unexpected argument, and replaces wrong tips: for an
-/// unknown flag, clap suggests passing it after `--`, which would run it as a command.
+/// Adds a remedy or a tip to the error about an unexpected argument. Removes clap's tip to pass an
+/// unknown flag after `--`, which would run the flag as a command.
 pub(super) fn explained(mut error: Error, arguments: &[OsString]) -> Error {
     let unexpected = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(unexpected)) => unexpected.clone(),
@@ -46,9 +44,9 @@ pub(super) fn explained(mut error: Error, arguments: &[OsString]) -> Error {
     error
 }
 
-/// Returns the remedy for an option of flock(1) or consul that has another meaning here, if any.
+/// Returns the remedy for an option of flock(1) or `consul lock` that works differently here.
 fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
-    // `-n 3`, which consul lock accepts.
+    // `-n 3`, which `consul lock` accepts.
     let count = || {
         arguments.windows(2).any(|pair| {
             let value = pair[1].to_str().unwrap_or_default();
@@ -67,7 +65,7 @@ fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
     })
 }
 
-/// Returns the flag of a command that ends with `-{flag}`, if there is exactly one.
+/// Returns the command's only flag that ends with `-{flag}`, if exactly one does.
 fn near_flag(command: &Command, flag: &str) -> Option<String> {
     let end = format!("-{flag}");
     let mut near = command

@@ -9,7 +9,7 @@ use clap::error::Error;
 use crate::config::{MASK, looks_secret};
 use crate::exit;
 
-/// A command line that is not executed: it is wrong, or requests the help or the version.
+/// A command line that is wrong, or that requests the help or the version.
 #[derive(Debug)]
 pub struct UsageError {
     pub(super) error: Error,
@@ -22,8 +22,7 @@ impl UsageError {
         let plain = self.error.render().to_string();
         let masked = mask(&plain, &self.arguments);
         if masked == plain {
-            // clap decides on color. If the output cannot be written, the exit code alone reports
-            // the error.
+            // clap decides on color. If printing fails, the exit code alone reports the error.
             let _ = self.error.print();
         } else {
             let _ = std::io::stderr().lock().write_all(masked.as_bytes());
@@ -41,8 +40,7 @@ impl UsageError {
     }
 }
 
-/// Masks arguments that could hold a password in an error message, because clap quotes unexpected
-/// arguments.
+/// Masks arguments that could contain a password, because clap quotes unexpected arguments.
 pub(super) fn mask(message: &str, arguments: &[OsString]) -> String {
     let mut message = message.to_owned();
     for argument in arguments {

@@ -1,13 +1,11 @@
-//! Arguments of `leasehold run`.
-
 use std::ffi::OsString;
 
 use clap::Args;
 
 use leasehold_cli::keys::{AllKeys, Configuration, given, useless_without_command, with_layers};
 
-/// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
-/// In a file they are accepted, because the file may be shared with a daemon that has a command.
+/// Keys without effect in a `leasehold run` without a command, which rejects them as flags. In a
+/// file they are accepted, because a daemon with a command may share the file.
 const OF_A_COMMAND: [&str; 5] = [
     "workload.stop_signal",
     "workload.stop_scope",
@@ -16,8 +14,8 @@ const OF_A_COMMAND: [&str; 5] = [
     "workload.on_exit",
 ];
 
-/// Keys without effect in a `leasehold run` that has a command, because it awaits the command's
-/// end. Treated like [`OF_A_COMMAND`].
+/// Keys without effect in a `leasehold run` with a command, because the daemon waits until the
+/// command has ended. Treated like [`OF_A_COMMAND`].
 const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
 
 const HELP: &str = "\
@@ -42,7 +40,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Returns the error for a flag that has no effect with, or without, a command.
+    /// Returns the error for a flag without effect, if there is one.
     pub(in crate::cli) fn contradiction(&self) -> Option<String> {
         if self.command.is_empty() {
             return useless_without_command(&OF_A_COMMAND, &self.configuration);

@@ -4,8 +4,7 @@ use tracing::{info, warn};
 
 use crate::config::{Config, Sources, UriSource};
 
-/// Warns of environment variables that are ignored, and logs values that a reload cannot read
-/// again.
+/// Warns of misspelt environment variables, and logs if a reload cannot read the connection string.
 pub(super) fn log(config: &Config, sources: &Sources) {
     let lease = &config.lease.name;
     for (variable, meant) in sources.misspelt_variables() {

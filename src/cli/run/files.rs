@@ -1,5 +1,3 @@
-//! Log lines about the status directory: access by other users, and writes that do not return.
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,17 +14,13 @@ use crate::store::KnownHome;
 
 /// Set by the kubelet in every container.
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
-
-/// Minimum interval between checks; shorter is not worth the wake-ups of the processor.
+/// Minimum interval between checks for a hanging write.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
-
 /// Interval between checks while no status is published.
 const IDLE_LOOK: Duration = Duration::from_secs(10);
-
-/// Writes shorter than this are not checked again. A write to a local disk takes a fraction of it.
+/// Writes shorter than this are not checked again. A write to a local disk takes far less.
 const WRITE_MAX: Duration = Duration::from_millis(500);
-
-/// Time from the first log line about a write that does not return to the second.
+/// Time between the first two log lines about a hanging write.
 const REPEAT_MIN: Duration = Duration::from_secs(10);
 
 /// Warns if other users cannot read the status, or could replace the status files or the claim
@@ -50,8 +44,7 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     };
     let directory = directory.display();
     if std::env::var_os(SERVICE_HOST).is_some() {
-        // An emptyDir is writable by everyone. The mounts of the pod decide which containers can
-        // reach it.
+        // Any user can write to an emptyDir; the mounts decide which containers reach it.
         info!(
             %lease, %directory, why,
             "other users may write in the status directory: mount it read-only in other containers"
@@ -65,7 +58,7 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     }
 }
 
-/// Returns the candidate's deployment, if an earlier process recorded it.
+/// Returns the deployment that an earlier process recorded, if any.
 pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
     let deployment = recorded_deployment(directory.path()).unwrap_or_else(|error| {
@@ -82,8 +75,7 @@ pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> K
     }
 }
 
-/// Logs writes of the status files that do not return within the interval between two rewrites, at
-/// growing intervals.
+/// Logs, at growing intervals, writes of the status files that take longer than `renew_interval`.
 pub(super) async fn watch(
     lease: ResourceName,
     directory: PathBuf,
@@ -95,8 +87,8 @@ pub(super) async fn watch(
     loop {
         let patience = timings.borrow().renew_interval().max(LOOK_INTERVAL_MIN);
         let idle = IDLE_LOOK.max(2 * patience);
-        // The event loop is awake when it publishes a status, which it does at each renewal. Only a
-        // slow write, or an unchanged status, needs its own wake-up.
+        // A new status, published at each renewal, wakes the event loop anyway. Only a slow write or
+        // an unchanged status needs a timer.
         match progress.busy_for(clock::boot_now()) {
             Some(busy) if busy >= WRITE_MAX => {
                 let left = patience.saturating_sub(busy);

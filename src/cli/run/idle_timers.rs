@@ -1,14 +1,10 @@
 //! Coarse timers while the election is at rest.
 //!
-//! Two thirds of a resting daemon's wake-ups are timers of the driver's connection pools, which look
-//! twice a second whether anything is due, and turns of tokio's timer wheel before each. No option
-//! of the driver avoids them, although a pool needs its timer only with `maxIdleTimeMS` or
-//! `minPoolSize`: `background_thread_interval` exists only in the tests of the driver, and
-//! `serverMonitoringMode=poll` reports elections late. But the kernel can be allowed to delay the
-//! timers of a thread (timer slack), and then one wake-up serves several. The election uses
-//! timerfds on CLOCK_BOOTTIME, to which the kernel applies no timer slack.
-//!
-//! The slack applies only while the thread waits: a new process or thread would inherit it.
+//! Two thirds of a resting daemon's wake-ups come from the driver's connection pools, which check
+//! twice a second if anything is due; no option of the driver avoids this. With timer slack, the
+//! kernel may delay a thread's timers, so that one wake-up serves several. The election uses timerfds
+//! on CLOCK_BOOTTIME, which have no slack. The slack is set only while the thread waits, because a new
+//! process or thread would inherit it.
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -26,15 +22,15 @@ use crate::exit;
 /// Maximum delay of a timer while the election is at rest.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Time without a disturbance after which the election is at rest. The driver repeats what has
-/// failed twice a second, and has found a new primary by then or is asked for one.
+/// Time without a failure or change after which the election is at rest. By then, the driver has
+/// found a new primary or waits in a call, which prevents coarse timers by itself.
 const SETTLES_IN: Duration = Duration::from_secs(10);
 
 /// A timer that fires more often than this has to be exact.
 pub(super) const EXACT_BELOW: Duration = Duration::from_secs(5);
 
-/// Knows whether the election is at rest: no store call is in flight, the source of changes has not
-/// failed, and nothing has failed or changed for a while.
+/// Tracks if the election is at rest: no store call is in flight, the source of changes has not
+/// failed, and nothing has failed or changed for [`SETTLES_IN`].
 #[derive(Debug)]
 pub(super) struct IdleTimers {
     allowed: AtomicBool,
@@ -63,18 +59,16 @@ impl IdleTimers {
         self.allowed.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps timers exact from now on, because the daemon stops.
+    /// Keeps timers exact from now on, because the daemon is stopping.
     pub(super) fn forbid(&self) {
         self.allowed.store(false, Ordering::Relaxed);
     }
 
-    /// Records that something has failed or changed.
     pub(super) fn disturbed(&self) {
         let settled = boot_now() + SETTLES_IN;
         self.settled_at.store(settled.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records the number of store calls in flight.
     pub(super) fn calls(&self, in_flight: usize) {
         self.calls.store(in_flight > 0, Ordering::Relaxed);
     }
@@ -97,15 +91,12 @@ impl IdleTimers {
 }
 
 /// Runs a command on one thread, with coarse timers while the election is at rest.
-///
-/// # Errors
-/// If the event loop cannot be started.
 pub(super) fn run_to_end<T>(
     idle_timers: &Arc<IdleTimers>,
     command: impl Future<Output = T>,
 ) -> Result<T, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    // Without the slack that the thread began with, none can be restored.
+    // Without the initial slack, it could not be restored.
     if let Ok(usual) = current_timer_slack() {
         let waiting = Arc::new(Slack {
             idle_timers: Arc::clone(idle_timers),
@@ -144,7 +135,7 @@ impl Slack {
     }
 }
 
-/// Returns true if the kernel permits it. If not, timers stay exact, and only cost more.
+/// Returns false if the kernel refuses; then timers stay exact and cost more wake-ups.
 fn set_slack(nanos: u64) -> bool {
     set_current_timer_slack(NonZeroU64::new(nanos)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Decides if this daemon publishes on its pod, and starts to.
+//! Decides if this daemon publishes on its pod, and starts the publisher.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,7 +36,6 @@ impl PodPublisher for Kubernetes {
     }
 }
 
-/// Returns the error for `kubernetes.enabled = "on"` that cannot be satisfied.
 fn unavailable(missing: String) -> CommandError {
     CommandError::new(
         exit::CONFIGURATION,
@@ -110,8 +109,8 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
         }
         tokio::spawn(async move {
             loop {
-                // Publishing on the pod is optional, so the candidate continues to lead without it.
-                // The gauge of the label shows that the label is no longer maintained.
+                // The candidate can lead without it. The gauge leasehold_label_in_sync shows that the
+                // label is no longer maintained.
                 let (task, error) = tasks.ended().await;
                 error!(%lease, task, %error, "pod publishing task ended unexpectedly; continuing without it");
             }

@@ -15,7 +15,6 @@ use crate::publish::directory::RecoveredState;
 use crate::store::KnownHome;
 use crate::trace::Trace;
 
-/// Builds the options of the candidate.
 pub(super) fn options(
     config: &Config,
     drains: bool,
@@ -28,7 +27,7 @@ pub(super) fn options(
     let notices = UriNotices::new(config.lease.name.clone());
     let named = uri.clone();
     let uri = Arc::new(move || {
-        // A copy, so that the channel's lock is not held while files are read.
+        // A copy, because the channel must not stay locked while files are read.
         let source = uri.borrow().clone();
         let uri = read(&source)?;
         notices.log(&uri);
@@ -56,8 +55,8 @@ pub(super) fn options(
     options
 }
 
-/// Builds the settings of the election. If the end of the workload is awaited (`drains`), the
-/// handoff delay has nothing left to wait for.
+/// Builds the settings of the election. A daemon that waits for its command to end (`drains`) needs
+/// no handoff delay.
 pub(super) fn tunables(config: &Config, drains: bool) -> Tunables {
     Tunables {
         timings: config.lease.timings,

@@ -1,6 +1,5 @@
-//! SIGHUP: applies the settings that can change at runtime, and logs those that cannot.
-//!
-//! An invalid configuration changes nothing.
+//! SIGHUP: applies the settings that can change at runtime, and logs the settings that cannot. An
+//! invalid configuration changes nothing.
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,7 +14,6 @@ use crate::log::LogHandle;
 /// The configuration that applies, and the keys that differ in the sources.
 type Reloaded = Result<(Config, Vec<&'static Key>), ConfigError>;
 
-/// Reloads the configuration.
 pub(super) struct Reloader {
     pub(super) current: Config,
     pub(super) sources: Sources,
@@ -23,15 +21,13 @@ pub(super) struct Reloader {
     pub(super) log: LogHandle,
     pub(super) ready_when: watch::Sender<ReadyWhen>,
     pub(super) uri: watch::Sender<UriSource>,
-    /// The configuration that is being read.
     pub(super) reading: Option<JoinHandle<Reloaded>>,
     /// True if the configuration must be read once more.
     pub(super) again: bool,
 }
 
 impl Reloader {
-    /// Starts to read the configuration, outside the event loop, because a hanging disk would block
-    /// it. [`Reloader::read`] returns it.
+    /// Starts to read the configuration outside the event loop, which a hanging disk would block.
     pub(super) fn begin(&mut self) {
         if self.reading.is_some() {
             // The files may have been read before they were changed.
@@ -47,7 +43,7 @@ impl Reloader {
         self.reading = Some(reading);
     }
 
-    /// Returns the configuration once it was read; never returns if none is being read. Cancel safe.
+    /// Waits for the configuration that [`Reloader::begin`] reads, if any. Cancel safe.
     pub(super) async fn read(&mut self) -> Reloaded {
         loop {
             let Some(reading) = &mut self.reading else {
@@ -71,8 +67,8 @@ impl Reloader {
         }
     }
 
-    /// Applies a configuration that was read. Returns the new settings for the election; `None` if
-    /// nothing changed or it was rejected.
+    /// Applies a configuration that was read. Returns the new settings of the election; `None` if
+    /// nothing changed or the configuration was rejected.
     pub(super) fn apply(&mut self, read: Reloaded) -> Option<Tunables> {
         let lease = &self.current.lease.name;
         let (new, differences) = match read {

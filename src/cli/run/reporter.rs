@@ -1,5 +1,4 @@
-//! Log of the daemon. Each change of leadership is one line; each failure is logged once and then
-//! at growing intervals.
+//! Log of the daemon: a line per change of leadership, and lasting failures at growing intervals.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +20,6 @@ use crate::store::mongo::WatchMode;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
 
-/// Writes the log of one candidate.
 pub(super) struct Reporter {
     lease: ResourceName,
     timings: watch::Receiver<Timings>,
@@ -39,8 +37,8 @@ pub(super) struct Reporter {
     wants_hints: bool,
 }
 
-/// State that decides if a failed change stream is logged. If other calls fail too, the failure of
-/// the stream is a consequence of theirs.
+/// State that decides if a failed change stream is logged. While other calls fail too, they are the
+/// cause, and the stream is not logged.
 #[derive(Default)]
 struct StreamLog {
     /// True if the last store call succeeded.
@@ -121,7 +119,6 @@ impl Reporter {
         }
     }
 
-    /// Logs which kind of deployment was reached.
     pub(super) fn connected(&self, store: &StoreInfo) {
         info!(lease = %self.lease, store = store.describe(), "connected to MongoDB");
         if store.kind.has_late_streams() {
@@ -129,7 +126,7 @@ impl Reporter {
         }
     }
 
-    /// Warns if an election of the store would cost the leadership.
+    /// Warns if an election of the replica set would cost the leadership.
     pub(super) fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
         let lease = &self.lease;
         let settings_hidden = settings.as_ref().is_err_and(lacks_right);
@@ -161,7 +158,6 @@ impl Reporter {
         }
     }
 
-    /// Logs a change of role, with the reason why writes fail.
     pub(super) fn transition(&self, transition: &Transition, failed_write: Option<&Failure>) {
         let Transition {
             from,
@@ -307,7 +303,7 @@ impl Reporter {
                 }
             }
             None => {
-                // A write that matches no document shows no more than a read.
+                // A write that matches no document does not prove that writes are accepted.
                 let proves_nothing = answered.is_rejected() && self.refuses_writes;
                 if !proves_nothing && let Some((since, failures)) = errors.over() {
                     let after_ms = millis(now.since(since));
@@ -335,7 +331,6 @@ impl Reporter {
         }
     }
 
-    /// Logs once that hints are followed, or why they are not.
     pub(super) fn hints(&mut self, failure: Option<&Failure>) {
         let lease = &self.lease;
         match failure {
@@ -412,7 +407,7 @@ impl Reporter {
     }
 }
 
-/// Logs that the claim of the status directory is locked, which may end soon.
+/// Logs that another process locks the claim file of the status directory, maybe only briefly.
 pub(super) fn directory_locked(lease: &ResourceName, directory: &Path, by: &[Occupant]) {
     let (directory, locked_by) = (directory.display(), named(by));
     if by.iter().all(|process| process.is_leasehold) {
@@ -428,7 +423,7 @@ pub(super) fn directory_locked(lease: &ResourceName, directory: &Path, by: &[Occ
     }
 }
 
-/// Logs the full status (SIGUSR2), field by field.
+/// Logs the full status (SIGUSR2).
 pub(super) fn report(status: &Status, who: &Identification) {
     let document = StatusDocument::new(status, who, ClockPair::now());
     let holder = document.holder.as_ref();

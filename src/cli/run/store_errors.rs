@@ -1,7 +1,5 @@
-//! The newest failure of the store, as long as it lasts.
-//!
-//! Reads and writes are tracked separately, because a read-only role, a full disk or a missing
-//! majority makes writes fail, but not reads.
+//! The newest failure of the store, for as long as it lasts. Reads and writes are tracked separately,
+//! because a read-only role, a full disk or a missing majority makes only writes fail.
 
 use tokio::sync::watch;
 
@@ -10,11 +8,10 @@ use crate::election::{BootTime, Timings};
 use crate::publish::StoreError;
 use crate::store::{Failure, RetryPolicy};
 
-/// Tracks the results of store calls.
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
-    /// After its lease duration, a write that is no longer attempted does not count as failing.
+    /// A failed write that is not repeated counts as failing for a lease duration.
     timings: watch::Receiver<Timings>,
     read: Option<Failing>,
     write: Option<Failing>,
@@ -35,7 +32,6 @@ struct Failing {
 }
 
 impl Failing {
-    /// Adds a failure to the failures so far.
     fn again(before: Option<Self>, failure: &Failure, now: BootTime) -> Self {
         let before = before.as_ref();
         Self {
@@ -56,7 +52,6 @@ impl Failing {
 }
 
 impl StoreErrors {
-    /// Creates a tracker without failures, and the receiver of the published error.
     pub(super) fn channel(
         timings: watch::Receiver<Timings>,
     ) -> (Self, watch::Receiver<Option<StoreError>>) {
@@ -70,7 +65,6 @@ impl StoreErrors {
         (errors, receiver)
     }
 
-    /// Returns the failure of the newest write, unless a write has succeeded since.
     pub(super) fn failed_write(&self) -> Option<&Failure> {
         self.write.as_ref().map(|failing| &failing.failure)
     }
@@ -85,7 +79,7 @@ impl StoreErrors {
         };
         match &answered.failure {
             Some(failure) => *failing = Some(Failing::again(failing.take(), failure, now)),
-            // A write that matches no document shows no more than a read.
+            // A write that matches no document does not prove that writes are accepted.
             None if reads || answered.is_rejected() => {
                 if let Some(write) = &mut self.write {
                     write.read_since = true;

@@ -1,4 +1,4 @@
-//! Forwards the events of the daemon's candidate: to files, labels, Events, metrics and logs.
+//! Forwards the candidate's events to the status files, the pod, the metrics and the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn workload(&mut self, order: Order) {
-        // Each renewal extends the time of a command that runs.
+        // Each renewal extends the deadline of a running command.
         if !matches!(order.kind, OrderKind::Extend(_)) {
             self.idle_timers.disturbed();
         }
@@ -87,7 +87,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn transition(&mut self, transition: &Transition) {
-        // The files show a change of the role at once, even while the main loop is busy.
+        // The files' thread shows the new role at once, even while the main loop is busy.
         self.files.wake();
         self.idle_timers.disturbed();
         self.metrics.transition(transition.to, transition.reason);
@@ -171,7 +171,6 @@ impl StatusFollower {
         }
     }
 
-    /// Handles a change of the published status.
     pub(super) fn changed(&mut self, status: &Status, now: BootTime) {
         if let Some(holder) = &status.holder
             && holder.token > self.leader_token
@@ -182,8 +181,8 @@ impl StatusFollower {
                 info!(lease = %self.lease, %holder, token, "new leader");
             }
         }
-        // Each renewal of the holder changes a follower's status, but not its files, which are
-        // rewritten at an interval of their own.
+        // The holder's renewals change a follower's status, but its files are rewritten only once per
+        // renew_interval.
         let before = self.last.replace(status.clone());
         if before.is_none_or(|before| !renders_equal(&before.at(now), &status.at(now))) {
             self.files.wake();

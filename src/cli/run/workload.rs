@@ -21,11 +21,9 @@ use crate::supervisor::{
 };
 use crate::workload::claim_share::ClaimShares;
 
-/// Capacity of the channel for exits of workloads that ended by themselves. There is one per claim,
-/// and the daemon handles each one immediately.
+/// Capacity of the channel for exits. There is at most one per claim, handled immediately.
 const EXITS_MAX: usize = 4;
 
-/// The command that this replica runs under a claim.
 pub(super) struct Plan {
     pub(super) command: Vec<OsString>,
 }
@@ -43,15 +41,14 @@ impl Plan {
         self.supervises(config) || matches!(health, Some(HealthCheck::Command(_)))
     }
 
-    /// Returns true if the release waits for the end of the command. Then `lease.handoff_delay` has
-    /// nothing left to wait for. A hook only shortens that delay, if it is declared to stop the
-    /// workload and exits 0.
+    /// Returns true if the release waits until the command has ended, so that `lease.handoff_delay`
+    /// is not needed.
     pub(super) fn drains(&self) -> bool {
         !self.command.is_empty()
     }
 }
 
-/// Time from the timeout of a hook to the exit of its guard.
+/// Maximum time from the timeout of a hook to the exit of its guard.
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns how long a guard can outlive a killed daemon: the timeout of a hook, or the deadline of
@@ -62,11 +59,9 @@ pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
 }
 
 /// Maximum time that the exit of the daemon waits for the standby guard. The guard exits within
-/// some milliseconds, or is killed after 100 ms if it was stopped (SIGSTOP), and is then gone within
-/// 5 s.
+/// milliseconds; if it was stopped (SIGSTOP), it is killed after 100 ms and gone within 5 s.
 const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
-/// Tasks that run and monitor the workload.
 pub(super) struct Workload {
     supervises: bool,
     tasks: JoinSet<&'static str>,
@@ -89,14 +84,13 @@ impl WorkloadObserver for ExitForwarder {
     }
 
     fn ended(&mut self, code: u8, interrupted: bool) {
-        // If the channel is full, another exit is not news to the daemon.
+        // If the channel is full, the daemon has earlier exits to handle.
         let _ = self.exits.try_send(CommandExit { code, interrupted });
     }
 }
 
-/// Exit of a command that ended by itself.
 pub(super) struct CommandExit {
-    /// Exit code, as a shell reports it.
+    /// As a shell reports it.
     pub(super) code: u8,
     /// True if a key of the terminal ended the command.
     pub(super) interrupted: bool,
@@ -125,8 +119,7 @@ pub(super) enum WorkloadEvent {
 }
 
 impl Workload {
-    /// Starts the configured tasks. If the health is still unknown, the election is notified before
-    /// it contends.
+    /// Starts the configured tasks. While the health is unknown, the election does not contend.
     pub(super) fn start(
         plan: &Plan,
         config: &Config,
@@ -198,7 +191,7 @@ impl Workload {
         }
     }
 
-    /// Waits briefly until all of the workload has ended. The sender of orders must be gone.
+    /// Waits briefly until all of the workload has ended. The caller has dropped the sender of orders.
     pub(super) async fn close(&mut self) {
         let supervised = async {
             while let Some(ended) = self.tasks.join_next().await {
@@ -212,7 +205,7 @@ impl Workload {
         }
     }
 
-    /// Returns the next event, and waits indefinitely if there is none.
+    /// Waits for the next event.
     pub(super) async fn next_event(&mut self) -> WorkloadEvent {
         tokio::select! {
             Some(exit) = self.exits.recv() => WorkloadEvent::Exited(exit),

@@ -1,5 +1,3 @@
-//! Log lines about files that cannot be written.
-
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +10,9 @@ use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
-/// Interval from the first line about a file to the second.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
-/// A lasting failure. Logged when it begins, then at growing intervals, and when it is over.
+/// Log of a lasting failure: when it begins, then at growing intervals, and when it is over.
 #[derive(Debug)]
 pub(super) struct ErrorLog {
     what: &'static str,
@@ -30,8 +27,7 @@ impl ErrorLog {
         }
     }
 
-    /// Counts and logs a failed write, and the end of the failure. Returns true if the write
-    /// succeeded.
+    /// Counts and logs a failed write, or logs that writes succeed again.
     pub(super) fn note(
         &mut self,
         path: &Path,

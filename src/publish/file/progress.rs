@@ -1,5 +1,4 @@
-//! Progress of the status file thread. A write to a hanging disk does not fail, so a hang is only
-//! detectable by the duration of the write.
+//! Progress of the status file thread. A write to a hanging disk does not fail, it only takes long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +9,7 @@ use crate::election::BootTime;
 /// Value between writes. No write begins in the first nanosecond after boot.
 const IDLE: u64 = 0;
 
-/// The write in progress, as recorded by the thread. Clones share it.
+/// The start of the write in progress. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct WriteProgress {
     begun_ns: Arc<AtomicU64>,

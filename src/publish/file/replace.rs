@@ -10,9 +10,8 @@ use crate::publish::directory::{empty, replace_file, temporary};
 /// World-readable, because the workload that mounts the directory runs as another user.
 const MODE: u32 = 0o644;
 
-/// Writes both files. The second is tried even if the first fails. Without a sync: a reader that
-/// sees a file after a crash of the machine finds another boot id, so a sync would cost a disk flush
-/// at every renewal and prevent nothing.
+/// Writes both files, the second even if the first fails. There is no sync, which would cost a disk
+/// flush per renewal: after a crash of the machine, the boot id in a file invalidates it.
 pub(super) fn replace(directory: &Path, json: &str, env: &str) -> io::Result<()> {
     let [first, second] = [(JSON_FILE, json), (ENV_FILE, env)].map(|(name, text)| {
         let path = directory.join(name);
@@ -21,14 +20,13 @@ pub(super) fn replace(directory: &Path, json: &str, env: &str) -> io::Result<()>
     first.and(second)
 }
 
-/// Removes both files, or at least their content.
+/// Removes both files, or empties them if the directory forbids removal.
 pub(super) fn remove(directory: &Path) -> io::Result<()> {
     let [first, second] = [JSON_FILE, ENV_FILE].map(|name| {
         let path = directory.join(name);
         match fs::remove_file(&path).map_err(|error| error.kind()) {
             // The file cannot exist if its directory does not.
             Ok(()) | Err(ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-            // A directory that forbids the removal of files may still permit truncating them.
             Err(_) => empty(&path),
         }
     });
