@@ -81,10 +81,10 @@ async fn an_action_is_not_written_over_another_and_changes_no_revision() {
         (ActionKind::Pause, Acted::Rejected),
         (ActionKind::Resume, Acted::Rejected),
         // A repeated request counts as one request.
-        (ActionKind::StepDown, Acted::Applied),
+        (ActionKind::StepDown, Acted::Applied(())),
     ] {
         let acted = collection.act(&lease, &first, &action(kind.clone())).await;
-        assert_eq!(acted.outcome, Acted::Applied, "{kind:?}");
+        assert_eq!(acted.outcome, Acted::Applied(()), "{kind:?}");
         let acted = collection.act(&lease, &first, &action(kind.clone())).await;
         assert_eq!(acted.outcome, again, "{kind:?}");
     }
@@ -149,7 +149,7 @@ async fn only_the_latest_actions_are_kept() {
     for _ in 0..13 {
         for kind in [ActionKind::Pause, ActionKind::Resume] {
             let acted = collection.act(&lease, &seen_first, &action(kind)).await;
-            assert_eq!(acted.outcome, Acted::Applied);
+            assert_eq!(acted.outcome, Acted::Applied(()));
         }
     }
     let actions = seen(&collection, &lease).await.actions;

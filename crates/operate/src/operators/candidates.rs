@@ -24,7 +24,7 @@ pub(super) async fn candidates(
 ) -> Result<Vec<Present>, OperatorError> {
     let call = ActionId::random(&mut KernelRandomness);
     let called = session.collection.call_roll(name, call).await;
-    if called.outcome != Acted::Applied {
+    if called.outcome != Acted::Applied(()) {
         let changed = || Failure::new("the document is no longer a lease", "");
         return Err(OperatorError::Store {
             doing: "call the roll of candidates",

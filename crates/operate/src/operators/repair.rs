@@ -151,7 +151,7 @@ fn written(name: &ResourceName, answer: Answer<Acted>) -> Result<bool, OperatorE
     let unanswered = || Failure::new("MongoDB did not answer", "run leasehold check");
     let failure = answer.failure.unwrap_or_else(unanswered);
     match answer.outcome {
-        Acted::Applied => Ok(true),
+        Acted::Applied(()) => Ok(true),
         Acted::Rejected => Ok(false),
         // A server that refused this write does not apply it later.
         Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {

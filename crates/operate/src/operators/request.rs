@@ -238,7 +238,7 @@ impl<'a> PendingRequest<'a> {
             self.stage.send_replace(Stage::Writing);
             let Answer { outcome, failure } = session.collection.act(name, lease, action).await;
             match (outcome, &failure) {
-                (Acted::Applied, _) => return written(sent),
+                (Acted::Applied(()), _) => return written(sent),
                 // A server that refused this write does not apply it later.
                 (_, Some(refused))
                     if refused.retry == RetryPolicy::Reconfigure && unknown.is_none() =>

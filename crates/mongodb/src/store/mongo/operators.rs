@@ -1,7 +1,7 @@
 //! The leases and locks of a collection as operators see and change them.
 //!
-//! Nothing here contends for a lease. A request to a leader never changes `revision`, so that a
-//! request repeated by a script does not keep the lease of a crashed leader from expiring.
+//! A request to a leader never changes `revision`, so that a script that repeats the request does not
+//! keep the lease of a crashed leader from expiring.
 
 mod actions;
 mod records;
@@ -38,7 +38,7 @@ use super::{now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
 use leasehold_core::election::{ResourceName, Revision};
 
-/// Maximum number of documents in a listing. For more, operators filter in the database.
+/// Maximum number of documents in a listing.
 pub const LISTED_MAX: usize = 10_000;
 
 /// The documents that are listed and followed.
@@ -46,7 +46,7 @@ pub const LISTED_MAX: usize = 10_000;
 pub enum Scope {
     /// Leases, and documents that are neither leases nor locks.
     Leases,
-    /// Locks, as their contenders read them: without the history.
+    /// Locks, without their history.
     Locks,
     /// All documents.
     All,
@@ -80,7 +80,7 @@ impl Scope {
         }
     }
 
-    /// Returns true if a document with a matching `_id` is in the scope.
+    /// Returns true if a document whose `_id` matches is in the scope.
     fn contains(&self, document: &Document) -> bool {
         let is_lock = document.get_str("kind").ok() == Some(LOCK_KIND);
         match self {
@@ -91,7 +91,7 @@ impl Scope {
     }
 }
 
-/// The leases and locks of one collection. Connects at its first use.
+/// The leases and locks of one collection. Connects at first use.
 #[derive(Debug, Clone)]
 pub struct MongoCollection {
     deployment: Arc<Deployment>,
@@ -104,25 +104,25 @@ impl MongoCollection {
         Self { deployment }
     }
 
-    /// Like [`MongoCollection::new`], with fewer connections: for a few calls.
+    /// Creates the view of a collection, for a few calls: with fewer connections.
     pub fn brief(options: StoreOptions) -> Self {
         let deployment = Deployment::new(options, Monitoring::Checks);
         Self { deployment }
     }
 
-    /// Returns the deployment, for humans; `None` until a server has answered.
+    /// Returns the deployment; `None` until a server has answered.
     pub fn info(&self) -> Option<StoreInfo> {
         self.deployment.info.subscribe().borrow().clone()
     }
 
-    /// Returns why the servers are unusable, if known before a call fails.
+    /// Returns why no server can be used, if known before a call fails.
     pub fn trouble(&self) -> Option<Failure> {
         self.deployment.trouble()
     }
 
     /// Returns the documents sorted by name, at most [`LISTED_MAX`], or why they cannot be read.
     pub async fn list(&self, scope: &Scope) -> Result<Vec<CollectionEntry>, Failure> {
-        let found = self.find(scope).await?;
+        let found = self.find(scope.filter(), scope.projection()).await?;
         Ok(found.iter().filter_map(CollectionEntry::of).collect())
     }
 
@@ -132,14 +132,14 @@ impl MongoCollection {
         Ok(found.as_ref().and_then(CollectionEntry::of))
     }
 
-    /// Returns one lock of the collection, for reads and single writes by the same client.
+    /// Returns one lock of the collection, for reads and single writes through this client.
     pub fn lock(&self, name: ResourceName) -> MongoLockStore {
         // No change stream is opened, so there are no events.
         let (news, _) = mpsc::channel(1);
         MongoLockStore::over(Arc::clone(&self.deployment), true, name, news)
     }
 
-    /// Follows the collection, from now on.
+    /// Follows the collection from now on.
     pub fn follow(&self, scope: Scope) -> LiveView {
         LiveView::open(self.clone(), scope)
     }
@@ -151,36 +151,33 @@ impl MongoCollection {
         seen: &LeaseRecord,
         action: &OperatorAction,
     ) -> Answer<Acted> {
-        match actions::write(name.as_str(), seen, action, now()) {
-            Some(write) => {
-                let acted = self.write(write).await;
-                let holder = seen.lease.holder.as_ref();
-                if holder.is_none_or(|holder| holder.renew_interval.is_some()) {
-                    self.hint(name, &acted).await;
-                }
-                acted
-            }
-            None => self.deployment.answer(Ok(Acted::Rejected)).await,
+        let Some(write) = actions::write(name.as_str(), seen, action, now()) else {
+            return self.deployment.answer(Ok(Acted::Rejected)).await;
+        };
+        let acted = self.write(write).await;
+        let holder = seen.held_by();
+        if holder.is_none_or(|holder| holder.renew_interval.is_some()) {
+            self.hint(name, &acted).await;
         }
+        acted
     }
 
     /// Asks the candidates of a lease to report; see [`LeaseRecord::roll_call`].
     pub async fn call_roll(&self, name: &ResourceName, call: ActionId) -> Answer<Acted> {
-        let called = self
-            .write(roll_call::call(name.as_str(), call.bytes()))
-            .await;
+        let call = roll_call::call(name.as_str(), call.bytes());
+        let called = self.write(call).await;
         self.hint(name, &called).await;
         called
     }
 
     /// Removes a roll call from the lease.
     pub async fn end_roll_call(&self, name: &ResourceName, call: ActionId) -> Answer<Acted> {
-        self.write(roll_call::end(name.as_str(), call.bytes()))
-            .await
+        let end = roll_call::end(name.as_str(), call.bytes());
+        self.write(end).await
     }
 
-    /// Creates a free lease for an action that creates; rejected for other actions, or if a
-    /// document of this name exists.
+    /// Creates a free lease. Rejected if a document of this name exists, or if the action is not
+    /// [`ActionKind::Create`].
     pub async fn create(
         &self,
         name: &ResourceName,
@@ -192,12 +189,11 @@ impl MongoCollection {
         };
         let document = actions::create(name.as_str(), revision, token, action, now());
         let deployment = Arc::clone(&self.deployment);
-        let created = self
-            .written(async move {
-                let inserted = deployment.insert(&document).await;
-                inserted.map(|()| Acted::Applied)
-            })
-            .await;
+        let insert = async move {
+            let inserted = deployment.insert(&document).await;
+            inserted.map(Acted::Applied)
+        };
+        let created = self.written(insert).await;
         self.hint(name, &created).await;
         created
     }
@@ -207,27 +203,24 @@ impl MongoCollection {
         self.deployment.shut_down().await;
     }
 
-    /// Reports an applied write to candidates that follow hints.
+    /// Notifies candidates that follow hints of an applied write.
     async fn hint(&self, name: &ResourceName, answer: &Answer<Acted>) {
-        if answer.outcome == Acted::Applied {
+        if answer.outcome == Acted::Applied(()) {
             hints::leave_for_operator(Arc::clone(&self.deployment), name.to_string()).await;
         }
     }
 
     async fn write(&self, (filter, update): (Document, Document)) -> Answer<Acted> {
         let deployment = Arc::clone(&self.deployment);
-        self.written(async move {
+        let update = async move {
             let updated = deployment.update(filter, update, doc! { "_id": 1 });
-            Ok(match updated.await? {
-                Some(_) => Acted::Applied,
-                None => Acted::Rejected,
-            })
-        })
-        .await
+            let applied = updated.await?.map(|_| Acted::Applied(()));
+            Ok(applied.unwrap_or(Acted::Rejected))
+        };
+        self.written(update).await
     }
 
-    /// Waits for a write. A write that times out keeps running; its outcome counts as unknown,
-    /// because it may land later.
+    /// Waits for a write. A write that times out keeps running, and its outcome counts as unknown.
     async fn written(
         &self,
         write: impl Future<Output = Result<Acted, SendError>> + Send + 'static,
@@ -242,8 +235,7 @@ impl MongoCollection {
         }
     }
 
-    /// Waits for a read. A read that times out is dropped: it changes nothing, and the driver
-    /// closes its connection.
+    /// Waits for a read. A read that times out is dropped, and the driver closes its connection.
     async fn answered<T>(
         &self,
         read: impl Future<Output = Result<T, SendError>>,
@@ -254,8 +246,7 @@ impl MongoCollection {
         self.deployment.read_answer(read).await
     }
 
-    /// Maximum time of a call: a server is selected within one `operation_timeout` and answers
-    /// within another.
+    /// Returns the timeout of a call: one `operation_timeout` to select a server, one for its answer.
     fn call_max(&self) -> Duration {
         2 * self.deployment.operation_timeout()
     }
@@ -265,15 +256,7 @@ impl MongoCollection {
         self.answered(read).await
     }
 
-    async fn find(&self, scope: &Scope) -> Result<Vec<Document>, Failure> {
-        self.find_with(scope.filter(), scope.projection()).await
-    }
-
-    async fn find_with(
-        &self,
-        filter: Document,
-        projection: Document,
-    ) -> Result<Vec<Document>, Failure> {
+    async fn find(&self, filter: Document, projection: Document) -> Result<Vec<Document>, Failure> {
         let found = async {
             let collection = self.deployment.collection().await?;
             let found = collection
@@ -291,11 +274,7 @@ impl MongoCollection {
     }
 }
 
-fn is_shown(field: &str) -> bool {
-    records::projection().contains_key(field)
-}
-
-/// Returns the name of a document, safe to show; `None` if its `_id` is not a string.
+/// Returns the name of a document, escaped for a terminal; `None` if its `_id` is not a string.
 fn name_of(document: &Document) -> Option<String> {
     text(document, "_id")
 }

@@ -1,7 +1,7 @@
-//! The writes of operators: which documents each matches, and what it changes.
+//! The writes of operators.
 //!
-//! Each write matches only the state that the operator saw, so a request never reaches another
-//! leader than the one it was meant for. None of them changes `revision` or `holder`.
+//! Each write matches only the state that the operator saw, so that a request reaches only the leader
+//! that it was meant for. No write changes `revision` or `holder`.
 
 use std::time::Duration;
 
@@ -9,13 +9,11 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::document::{self, ours, uuid};
 use super::LeaseRecord;
-use crate::store::CallOutcome;
-use leasehold_core::election::{Identity, Randomness, Revision, Token};
+use leasehold_core::election::{Identity, Outcome, Randomness, Revision, Token};
 
-/// Actions kept in the document.
 const ACTIONS_MAX: i32 = 20;
 
-/// The random id of an action; its author recognizes the action by it after an unknown outcome.
+/// The random id of an action. Its author searches for the id after an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionId([u8; 16]);
 
@@ -38,9 +36,9 @@ pub struct OperatorAction {
     pub id: ActionId,
     /// The action.
     pub kind: ActionKind,
-    /// Name of the operator, recorded.
+    /// Name of the operator.
     pub by: String,
-    /// Reason, recorded.
+    /// The operator's reason.
     pub reason: Option<String>,
 }
 
@@ -53,18 +51,18 @@ pub enum ActionKind {
     Transfer {
         /// The candidate.
         to: Identity,
-        /// How long other candidates leave the lease to it.
+        /// How long the free lease is reserved for that candidate.
         reserve: Duration,
     },
-    /// Ends leadership, and prevents it until it is resumed.
+    /// Ends leadership, and prevents it until [`ActionKind::Resume`].
     Pause,
     /// Permits leadership again.
     Resume,
     /// Removes the standing request.
     Cancel,
-    /// Raises the token, after a restored backup.
+    /// Raises the token after the restore of a backup.
     RaiseToken {
-        /// Minimum token of the lease afterwards.
+        /// Minimum of the lease's token afterwards.
         at_least: Token,
     },
     /// Creates a free lease with this token.
@@ -89,24 +87,8 @@ impl ActionKind {
     }
 }
 
-/// The outcome of an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acted {
-    /// It is in the document.
-    Applied,
-    /// The lease has changed since it was seen.
-    Rejected,
-    /// It was provably never sent.
-    Failed,
-    /// It may be in the document, or may still land.
-    Unknown,
-}
-
-impl CallOutcome for Acted {
-    const REJECTED: Self = Self::Rejected;
-    const FAILED: Self = Self::Failed;
-    const UNKNOWN: Self = Self::Unknown;
-}
+/// The outcome of an action; rejected if the lease has changed since it was seen.
+pub type Acted = Outcome<()>;
 
 /// Returns the filter and the update of an action; `None` if it has nothing to act on.
 pub(super) fn write(
@@ -117,9 +99,9 @@ pub(super) fn write(
 ) -> Option<(Document, Document)> {
     let mut filter = ours(name);
     filter.insert("token", seen.lease.token.get());
-    let only_lists = document::is("$actions", &["missing", "array"]);
+    let is_list = document::is("$actions", &["missing", "array"]);
     let shape = filter.remove("$expr").unwrap_or(Bson::Null);
-    filter.insert("$expr", doc! { "$and": [shape, only_lists] });
+    filter.insert("$expr", doc! { "$and": [shape, is_list] });
     let mut record = record(action, now);
     let mut update = Document::new();
     match &action.kind {
@@ -155,13 +137,11 @@ pub(super) fn write(
             record.insert("token", at_least.get());
             update.insert("$max", doc! { "token": at_least.get() });
         }
-        // An insert, not an update.
+        // Inserts a document.
         ActionKind::Create { .. } => return None,
     }
-    update.insert(
-        "$push",
-        doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } },
-    );
+    let push = doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } };
+    update.insert("$push", push);
     Some((filter, update))
 }
 

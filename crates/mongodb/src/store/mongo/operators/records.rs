@@ -1,4 +1,4 @@
-//! Documents as operators see them: what candidates read, and the fields for humans.
+//! Documents as operators see them.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::name_of;
 use leasehold_core::election::{Found, Holder, Identity, Lease, Request, Token, WallMillis};
 use leasehold_core::lock::{FoundLock, LockDocument};
 
-/// Returns the projection of all reads: the fields that are shown, so that a document of another
-/// program is not transferred as a whole.
+/// Returns the projection of all reads: only fields that are shown, because documents of other
+/// programs may be large.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
@@ -25,7 +25,7 @@ pub(super) fn projection() -> Document {
 /// A document of the collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectionEntry {
-    /// The name, safe to show on a terminal.
+    /// The name, escaped for a terminal.
     pub name: String,
     /// The content.
     pub content: Content,
@@ -62,16 +62,16 @@ pub enum Content {
     Lease(Box<LeaseRecord>),
     /// A lock.
     Lock(Box<LockRecord>),
-    /// Neither, with the reason. Nothing of leasehold writes to it.
+    /// Neither, for this reason. Leasehold does not write to it.
     Foreign(String),
 }
 
 /// A lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseRecord {
-    /// The lease as candidates read it.
+    /// The fields that candidates read.
     pub lease: Lease,
-    /// Fields of the holder for humans; `None` if the lease is free.
+    /// Further fields of the holder; `None` if the lease is free.
     pub holder: Option<HolderRecord>,
     /// The registered standby, if any.
     pub standby: Option<Identity>,
@@ -83,16 +83,16 @@ pub struct LeaseRecord {
     pub actions: Vec<ActionRecord>,
     /// The roll call, if one is under way.
     pub roll_call: Option<RollCall>,
-    /// The request as stored, which a cancellation compares.
+    /// The request as stored, for the filter of a cancellation.
     pub(super) stored_request: Option<Bson>,
 }
 
-/// Fields of a lease's holder for humans.
+/// Fields of a lease's holder that candidates do not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HolderRecord {
-    /// The identity, safe to show on a terminal.
+    /// The identity, escaped for a terminal.
     pub identity: Identity,
-    /// The token of the holder's claim; `None` in a document of a version that did not write it.
+    /// The token of the holder's claim, which old versions do not write.
     pub token: Option<Token>,
     /// Time of the last renewal, by the holder's wall clock.
     pub renewed_at: WallMillis,
@@ -105,7 +105,7 @@ pub struct HolderRecord {
 pub struct RequestRecord {
     /// The request, or the reason why it is invalid.
     pub request: Result<Request, &'static str>,
-    /// The candidate in whose favor a transfer is.
+    /// The candidate of a transfer.
     pub to: Option<String>,
     /// Name of the requester.
     pub by: Option<String>,
@@ -115,17 +115,16 @@ pub struct RequestRecord {
     pub at: WallMillis,
 }
 
-/// An action of an operator, as recorded in the lease. Informational; a field that cannot be read
-/// is absent.
+/// An action of an operator, as recorded in the lease, without fields that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActionRecord {
     /// The action's random id.
     pub id: Option<[u8; 16]>,
-    /// The name of one of [`ActionKind`](super::ActionKind)'s kinds.
+    /// The name of an [`ActionKind`](super::ActionKind).
     pub action: String,
     /// The token that the action was meant for.
     pub token: Option<Token>,
-    /// The candidate in whose favor a transfer was.
+    /// The candidate of a transfer.
     pub to: Option<String>,
     /// Name of the operator.
     pub by: Option<String>,
@@ -138,7 +137,7 @@ pub struct ActionRecord {
 /// A lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
-    /// The lock as contenders read it.
+    /// The fields that contenders read.
     pub lock: LockDocument,
     /// Former holders, oldest first.
     pub history: Vec<PastHolder>,
@@ -147,38 +146,37 @@ pub struct LockRecord {
 /// The effect of the standing request on the current leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEffect {
-    /// The leader applies it.
+    /// The leader applies the request.
     Effective,
-    /// It names a token other than the leader's.
+    /// The request names another token than the leader's.
     OtherToken {
-        /// The token that it names.
+        /// The token in the request.
         named: Token,
         /// The leader's token.
         leader: Token,
     },
-    /// The lease is free; the next acquisition removes it.
+    /// The lease is free. The next acquisition removes the request.
     Free,
-    /// It is invalid, for this reason.
+    /// The request is invalid, for this reason.
     Invalid(&'static str),
 }
 
 impl LeaseRecord {
-    /// Returns the token of the current holder's claim. It is lower than the document's token if an
-    /// operator has raised the latter.
+    /// Returns the token of the current holder's claim. The document's token is higher if an operator
+    /// has raised it.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
     }
 
-    /// Returns the current holder, with the fields that candidates read.
+    /// Returns the current holder.
     pub fn held_by(&self) -> Option<&Holder> {
         self.lease.holder.as_ref()
     }
 
     /// Returns the lease duration that the holder declared.
     pub fn lease_duration(&self) -> Option<Duration> {
-        self.held_by()
-            .map(|holder| holder.lease_duration.duration())
+        Some(self.held_by()?.lease_duration.duration())
     }
 
     /// Returns whether the current leader applies the standing request; `None` without a request.
@@ -231,8 +229,9 @@ fn request(document: &Document) -> Option<RequestRecord> {
 }
 
 fn actions(document: &Document) -> Vec<ActionRecord> {
-    let actions = list(document, "actions").iter();
-    let actions = actions.filter_map(Bson::as_document);
+    let actions = list(document, "actions")
+        .iter()
+        .filter_map(Bson::as_document);
     let record = |action: &Document| ActionRecord {
         id: document::id(action, "id").ok(),
         action: text(action, "action").unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! A live view of a collection: one change stream, one read when it opens, and a read of single
-//! documents where an event does not say enough.
+//! A live view of a collection: one read when the change stream opens, then its events. A document is
+//! read again if an event does not contain all changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,50 +14,49 @@ use super::super::connection::Deployment;
 use super::super::delta;
 use super::super::follow::{self, StreamEvent, StreamHandler};
 use super::records::projection;
-use super::{CollectionEntry, LISTED_MAX, MongoCollection, Scope, is_shown, name_of};
+use super::{CollectionEntry, LISTED_MAX, MongoCollection, Scope, name_of};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::BootTime;
 
-/// Capacity of the channels between stream, view and reader. A reader that falls behind delays the
-/// stream, which the server keeps.
+/// Capacity of the channels between stream, view and reader. Further events stay on the server.
 const EVENTS_MAX: usize = 256;
-/// Interval between the checks of holders whose renewals the stream does not report. A stream that
-/// answers may still be stale: its member may lag, or be cut off from the set.
+/// Minimum time without events of a holder before its lease is read. A stream that answers may be
+/// stale, because its member lags or is cut off from the set.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
-/// Holders that one check reads.
+/// Maximum number of leases that one check reads.
 const DOUBTED_MAX: usize = 1_000;
 
 /// An event of a [`LiveView`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ViewEvent {
-    /// All documents, replacing what was known.
+    /// All documents, which replace the earlier ones.
     Listed {
         /// The documents, sorted by name.
         entries: Vec<CollectionEntry>,
-        /// Time at which they were received.
+        /// Time of receipt.
         at: BootTime,
     },
     /// One document changed.
     Changed {
         /// The current document.
         entry: CollectionEntry,
-        /// Time at which the change was received.
+        /// Time of receipt.
         at: BootTime,
     },
-    /// A document was deleted, or is no longer in the scope.
+    /// A document was deleted, or has left the scope.
     Removed {
-        /// Its name.
+        /// The document's name.
         name: String,
     },
-    /// The store cannot be read, for this reason; the view retries.
+    /// A read failed, for this reason; the view retries.
     Failed(Failure),
-    /// Changes are not reported, for this reason; the view reads at intervals.
+    /// The change stream failed, for this reason; the view reads at intervals.
     Polling(Failure),
-    /// Changes are reported from now on.
+    /// The change stream is open.
     Streaming,
 }
 
-/// A live view of a collection. It ends when it is dropped.
+/// A live view of a collection, until it is dropped.
 #[derive(Debug)]
 pub struct LiveView {
     events: mpsc::Receiver<ViewEvent>,
@@ -93,8 +92,7 @@ impl LiveView {
         }
     }
 
-    /// Returns the next event; `None` never follows while the view exists. Dropping the future
-    /// loses no event.
+    /// Returns the next event, never `None`. Cancel-safe.
     pub async fn next(&mut self) -> Option<ViewEvent> {
         self.events.recv().await
     }
@@ -127,26 +125,26 @@ impl StreamHandler for CollectionFollower {
     }
 }
 
-/// The task that applies events to the known documents.
 struct ViewTask {
     collection: MongoCollection,
     scope: Scope,
     documents: BTreeMap<String, Stored>,
-    /// Names of documents out of the scope, whose updates are ignored.
+    /// Names of documents outside of the scope, whose updates are ignored.
     others: BTreeSet<String>,
     events: mpsc::Sender<ViewEvent>,
     reopen: Arc<Notify>,
     streaming: bool,
-    /// True if all documents have been read, and none is known to be missing.
+    /// True if every document is known.
     listed: bool,
 }
 
 struct Stored {
     document: Document,
-    changed_at: BootTime,
+    /// Time of the newest event or check.
+    at: BootTime,
 }
 
-/// The reader of the view is gone.
+/// The reader of the view has been dropped.
 struct Gone;
 
 impl ViewTask {
@@ -156,7 +154,6 @@ impl ViewTask {
     ) -> Result<(), Gone> {
         let retry = self.collection.deployment.timings().retry_interval();
         loop {
-            // Without a stream the collection is read at intervals, as followers do.
             let due = match self.streaming && self.listed {
                 true => DOUBT_AFTER,
                 false => retry,
@@ -168,7 +165,17 @@ impl ViewTask {
                     self.send(ViewEvent::Polling(failure)).await?;
                     self.list().await?;
                 }
-                Ok(Some(StoreEvent::Watch(event))) => self.stream_event(event).await?,
+                Ok(Some(StoreEvent::Watch(event))) => match event {
+                    StreamEvent::Opened | StreamEvent::OpenedSince | StreamEvent::HintsOpened => {
+                        self.streaming = true;
+                        self.send(ViewEvent::Streaming).await?;
+                        self.list().await?;
+                    }
+                    StreamEvent::Change(event) => self.change(*event).await?,
+                    StreamEvent::Hint => self.list().await?,
+                    StreamEvent::Alive => self.check_silent().await?,
+                    StreamEvent::Lost => self.streaming = false,
+                },
                 Ok(Some(_)) => {}
                 Err(_) if self.streaming && self.listed => self.check_silent().await?,
                 Err(_) => self.list().await?,
@@ -176,26 +183,10 @@ impl ViewTask {
         }
     }
 
-    async fn stream_event(&mut self, event: StreamEvent) -> Result<(), Gone> {
-        match event {
-            StreamEvent::Opened | StreamEvent::OpenedSince | StreamEvent::HintsOpened => {
-                self.streaming = true;
-                self.send(ViewEvent::Streaming).await?;
-                self.list().await
-            }
-            StreamEvent::Change(event) => self.change(*event).await,
-            StreamEvent::Hint => self.list().await,
-            StreamEvent::Alive => self.check_silent().await,
-            StreamEvent::Lost => {
-                self.streaming = false;
-                Ok(())
-            }
-        }
-    }
-
     async fn list(&mut self) -> Result<(), Gone> {
         self.listed = false;
-        let documents = match self.collection.find(&self.scope).await {
+        let (filter, projection) = (self.scope.filter(), self.scope.projection());
+        let documents = match self.collection.find(filter, projection).await {
             Ok(documents) => documents,
             Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };
@@ -203,27 +194,20 @@ impl ViewTask {
         let at = leasehold_clock::boot_now();
         let entries = documents.iter().filter_map(CollectionEntry::of).collect();
         self.others.clear();
-        self.documents = documents
-            .into_iter()
-            .filter_map(|document| {
-                let id = document.get_str("_id").ok()?.to_owned();
-                let stored = Stored {
-                    document,
-                    changed_at: at,
-                };
-                Some((id, stored))
-            })
-            .collect();
+        let named = documents.into_iter().filter_map(|document| {
+            let id = document.get_str("_id").ok()?.to_owned();
+            Some((id, Stored { document, at }))
+        });
+        self.documents = named.collect();
         self.send(ViewEvent::Listed { entries, at }).await
     }
 
-    /// Applies a change of one document, or reads the document if the event does not say enough.
     async fn change(&mut self, event: ChangeStreamEvent<Document>) -> Result<(), Gone> {
         let key = event.document_key.as_ref();
-        let id = key.and_then(|key| key.get_str("_id").ok());
-        let Some(id) = id.map(str::to_owned) else {
+        let Some(Ok(id)) = key.map(|key| key.get_str("_id")) else {
             return self.list().await;
         };
+        let id = id.to_owned();
         let known = match event.operation_type {
             OperationType::Delete => return self.replace(id, None).await,
             OperationType::Insert | OperationType::Replace => event.full_document,
@@ -234,87 +218,68 @@ impl ViewTask {
             },
             _ => return self.list().await,
         };
-        let document = match known {
-            Some(document) => Some(document),
-            None => match self.collection.document(&id).await {
-                Ok(found) => found,
-                Err(failure) => {
-                    // All documents are read again soon.
-                    self.listed = false;
-                    return self.send(ViewEvent::Failed(failure)).await;
-                }
-            },
-        };
-        self.replace(id, document).await
+        if known.is_some() {
+            return self.replace(id, known).await;
+        }
+        match self.collection.document(&id).await {
+            Ok(found) => self.replace(id, found).await,
+            Err(failure) => {
+                // Makes the view list all documents again soon.
+                self.listed = false;
+                self.send(ViewEvent::Failed(failure)).await
+            }
+        }
     }
 
     /// Applies an update to a known document; `None` if the document must be read.
     fn updated(&mut self, id: &str, update: &UpdateDescription) -> Option<Document> {
         let known = &mut self.documents.get_mut(id)?.document;
-        let is_wanted = |path: &str| is_shown(delta::top(path));
+        let is_wanted = |path: &str| projection().contains_key(delta::top(path));
         delta::apply(known, update, is_wanted).then(|| known.clone())
     }
 
     async fn replace(&mut self, id: String, document: Option<Document>) -> Result<(), Gone> {
         self.others.remove(&id);
-        let Some(document) = document else {
-            return self.removed(id).await;
-        };
-        if !self.scope.contains(&document) {
-            let removed = self.removed(id.clone()).await;
-            if self.others.len() < LISTED_MAX {
-                self.others.insert(id);
-            }
-            return removed;
+        let scoped = |document: &Document| self.scope.contains(document);
+        if self.others.len() < LISTED_MAX && document.as_ref().is_some_and(|it| !scoped(it)) {
+            self.others.insert(id.clone());
         }
+        let Some(document) = document.filter(scoped) else {
+            let Some(removed) = self.documents.remove(&id) else {
+                return Ok(());
+            };
+            let name = name_of(&removed.document).unwrap_or(id);
+            return self.send(ViewEvent::Removed { name }).await;
+        };
         let Some(entry) = CollectionEntry::of(&document) else {
             return Ok(());
         };
         let at = leasehold_clock::boot_now();
         if self.documents.len() < LISTED_MAX || self.documents.contains_key(&id) {
-            let changed_at = at;
-            let stored = Stored {
-                document,
-                changed_at,
-            };
-            self.documents.insert(id, stored);
+            self.documents.insert(id, Stored { document, at });
             self.send(ViewEvent::Changed { entry, at }).await?;
         }
         Ok(())
-    }
-
-    async fn removed(&mut self, id: String) -> Result<(), Gone> {
-        match self.documents.remove(&id) {
-            Some(stored) => {
-                let name = name_of(&stored.document).unwrap_or(id);
-                self.send(ViewEvent::Removed { name }).await
-            }
-            None => Ok(()),
-        }
     }
 
     /// Reads the leases whose holders have not renewed for a while. If a holder has, the stream is
     /// stale and is reopened.
     async fn check_silent(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
-        let silent: Vec<Bson> = self
-            .documents
-            .iter_mut()
-            .filter(|(_, stored)| {
-                stored.document.get_document("holder").is_ok()
-                    && now.since(stored.changed_at) >= DOUBT_AFTER
-            })
-            .take(DOUBTED_MAX)
-            .map(|(id, stored)| {
-                stored.changed_at = now;
-                Bson::from(id)
-            })
-            .collect();
+        let silent = self.documents.iter_mut().filter(|(_, stored)| {
+            let is_held = stored.document.get_document("holder").is_ok();
+            is_held && now.since(stored.at) >= DOUBT_AFTER
+        });
+        let checked = silent.take(DOUBTED_MAX).map(|(id, stored)| {
+            stored.at = now;
+            Bson::from(id)
+        });
+        let silent: Vec<_> = checked.collect();
         if silent.is_empty() {
             return Ok(());
         }
         let silent = doc! { "_id": { "$in": silent } };
-        let found = match self.collection.find_with(silent, projection()).await {
+        let found = match self.collection.find(silent, projection()).await {
             Ok(found) => found,
             Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };
