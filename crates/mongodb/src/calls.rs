@@ -1,9 +1,8 @@
 //! Store calls: bounded in number, awaited up to a timeout, never dropped.
 //!
-//! This module makes no decisions. After the timeout a call is reported as unknown and continues;
-//! its true outcome is reported when it arrives.
+//! After the timeout a call is reported as unknown and continues; its true outcome is reported when
+//! it arrives.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED};
 use leasehold_core::election::CallId;
 
-/// Maximum number of calls in the driver, including those already reported as unknown. Attempts are
-/// at least one `operation_timeout` apart, so at the defaults a connection that hangs for a minute
-/// holds fifteen calls. A call beyond the bound is refused unsent.
+/// Maximum number of calls in the driver, including calls already reported as unknown: at the defaults,
+/// a connection that hangs for a minute holds fifteen. A call beyond the bound is refused unsent.
 pub(crate) const CALLS_MAX: usize = 16;
-
-/// Name of the outcome of a write that matched no document.
-const REJECTED: &str = "rejected";
 
 /// A store call and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +33,7 @@ pub struct AnsweredCall {
 impl AnsweredCall {
     /// Returns true if the server answered a write that matched no document.
     pub fn is_rejected(&self) -> bool {
-        self.failure.is_none() && self.outcome == REJECTED
+        self.failure.is_none() && self.outcome == "rejected"
     }
 }
 
@@ -50,18 +45,16 @@ pub(crate) struct CallReply<O> {
     pub(crate) answered: Option<AnsweredCall>,
 }
 
-/// The calls in flight.
 pub(crate) struct InFlight<O> {
     timeout: Duration,
-    /// A call keeps its place until the loop has taken its last reply, so the queue of replies has at
-    /// most two for each place, and one for each call that was refused in a turn.
+    /// A call keeps its place until the loop has taken its last reply. The queue of replies is
+    /// therefore bounded: two for each place, and one for each call that was refused in a turn.
     places: Arc<Semaphore>,
     sender: mpsc::UnboundedSender<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
     replies: mpsc::UnboundedReceiver<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
 }
 
 impl<O: CallOutcome> InFlight<O> {
-    /// Creates an empty set of calls, each of which is awaited up to `timeout`.
     pub(crate) fn new(timeout: Duration) -> Self {
         let (sender, replies) = mpsc::unbounded_channel();
         Self {
@@ -75,35 +68,39 @@ impl<O: CallOutcome> InFlight<O> {
     /// Hands an operation to the driver. Must be called inside a tokio runtime.
     pub(crate) fn perform<P: Send + 'static>(
         &mut self,
-        id: CallId,
+        call: CallId,
         name: &'static str,
         store: impl Store<P, O>,
         operation: P,
     ) {
-        let server = store.server();
-        let call = async move { store.perform(operation).await };
-        self.begin((id, name), server, call);
-    }
-
-    fn begin(
-        &mut self,
-        call: (CallId, &'static str),
-        server: Option<String>,
-        answer: impl Future<Output = Answer<O>> + Send + 'static,
-    ) {
+        let reply = move |answer: Answer<O>, elapsed, late| CallReply {
+            call,
+            answered: Some(AnsweredCall {
+                operation: name,
+                outcome: answer.outcome.as_str(),
+                elapsed,
+                failure: answer.failure,
+                late,
+            }),
+            outcome: answer.outcome,
+        };
+        let failed = |outcome, failure: Failure| Answer {
+            outcome,
+            failure: Some(failure.with_retry(RetryPolicy::WaitForServer)),
+        };
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let failure = Failure::new(
                 "too many calls hang in the driver",
                 "none of them was ever answered",
             );
-            let reply = reply(call, failed(O::FAILED, failure), Duration::ZERO, false);
+            let reply = reply(failed(O::FAILED, failure), Duration::ZERO, false);
             // `self` has a receiver.
             let _ = self.sender.send((reply, None));
             return;
         };
-        let (timeout, sender) = (self.timeout, self.sender.clone());
+        let (timeout, sender, server) = (self.timeout, self.sender.clone(), store.server());
         let started = leasehold_clock::boot_now();
-        let mut answer = tokio::spawn(answer);
+        let mut answer = tokio::spawn(async move { store.perform(operation).await });
         tokio::spawn(async move {
             let elapsed = || leasehold_clock::boot_now().since(started);
             let (answer, late) = match tokio::time::timeout(timeout, &mut answer).await {
@@ -113,17 +110,17 @@ impl<O: CallOutcome> InFlight<O> {
                     let after = format!("({} ms)", timeout.as_millis());
                     let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
                         .of(after + &from.unwrap_or_default());
-                    let unknown = reply(call, failed(O::UNKNOWN, failure), elapsed(), false);
+                    let unknown = reply(failed(O::UNKNOWN, failure), elapsed(), false);
                     // Without a receiver, the loop has ended.
                     let _ = sender.send((unknown, None));
                     (answer.await, true)
                 }
             };
             let last = match answer {
-                Ok(answer) => reply(call, answer, elapsed(), late),
+                Ok(answer) => reply(answer, elapsed(), late),
                 // The driver panicked.
                 Err(_) => CallReply {
-                    call: call.0,
+                    call,
                     outcome: O::UNKNOWN,
                     answered: None,
                 },
@@ -132,7 +129,6 @@ impl<O: CallOutcome> InFlight<O> {
         });
     }
 
-    /// Returns the number of calls in flight.
     pub(crate) fn in_flight(&self) -> usize {
         CALLS_MAX - self.places.available_permits()
     }
@@ -147,35 +143,12 @@ impl<O: CallOutcome> InFlight<O> {
     }
 }
 
-fn failed<O>(outcome: O, failure: Failure) -> Answer<O> {
-    Answer {
-        outcome,
-        failure: Some(failure.with_retry(RetryPolicy::WaitForServer)),
-    }
-}
-
-fn reply<O: CallOutcome>(
-    (call, operation): (CallId, &'static str),
-    Answer { outcome, failure }: Answer<O>,
-    elapsed: Duration,
-    late: bool,
-) -> CallReply<O> {
-    let answered = AnsweredCall {
-        operation,
-        outcome: outcome.as_str(),
-        elapsed,
-        failure,
-        late,
-    };
-    CallReply {
-        call,
-        outcome,
-        answered: Some(answered),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -190,6 +163,21 @@ mod tests {
         runtime.expect("a runtime").block_on(test);
     }
 
+    /// A store whose operations are the futures of their answers.
+    struct Prepared(Option<String>);
+
+    type PreparedAnswer = BoxFuture<'static, Answer<LockOutcome>>;
+
+    impl Store<PreparedAnswer, LockOutcome> for Prepared {
+        async fn perform(&self, answer: PreparedAnswer) -> Answer<LockOutcome> {
+            answer.await
+        }
+
+        fn server(&self) -> Option<String> {
+            self.0.clone()
+        }
+    }
+
     fn answer(outcome: LockOutcome) -> Answer<LockOutcome> {
         Answer {
             outcome,
@@ -202,10 +190,9 @@ mod tests {
         run(async {
             let mut calls = InFlight::new(TIMEOUT);
             let (send, receive) = oneshot::channel();
-            let call = (CallId(1), "join");
-            calls.begin(call, Some("a:1".to_owned()), async {
-                receive.await.expect("an answer")
-            });
+            let store = Prepared(Some("a:1".to_owned()));
+            let answer_later = async { receive.await.expect("an answer") };
+            calls.perform(CallId(1), "join", store, answer_later.boxed());
             let unknown = calls.next().await;
             assert_eq!(unknown.outcome, LockOutcome::Unknown);
             let answered = unknown.answered.expect("no panic");
@@ -233,10 +220,12 @@ mod tests {
         run(async {
             let mut calls = InFlight::<LockOutcome>::new(TIMEOUT);
             for id in 0..CALLS_MAX as u64 {
-                calls.begin((CallId(id), "read"), None, std::future::pending());
+                let never = std::future::pending().boxed();
+                calls.perform(CallId(id), "read", Prepared(None), never);
             }
             let beyond = CallId(CALLS_MAX as u64);
-            calls.begin((beyond, "leave"), None, async { panic!("it was sent") });
+            let sent = async { panic!("it was sent") };
+            calls.perform(beyond, "leave", Prepared(None), sent.boxed());
             let refused = calls.next().await;
             assert_eq!(refused.call, beyond);
             assert_eq!(refused.outcome, LockOutcome::Failed);
@@ -247,7 +236,8 @@ mod tests {
     fn a_panic_of_the_driver_leaves_the_outcome_unknown() {
         run(async {
             let mut calls = InFlight::<LockOutcome>::new(Duration::from_secs(60));
-            calls.begin((CallId(7), "renew"), None, async { panic!("planted") });
+            let panics = async { panic!("planted") };
+            calls.perform(CallId(7), "renew", Prepared(None), panics.boxed());
             let reply = calls.next().await;
             assert_eq!(
                 (reply.call, reply.outcome),

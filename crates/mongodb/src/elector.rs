@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 pub use self::host::Surfaces;
 
 use self::host::ElectionHost;
-use crate::event_loop::{LoopHandle, PreparedLoop};
+use crate::event_loop::{EventLoop, LoopHandle};
 use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, StoreInfo};
 use leasehold_core::election::{
@@ -29,9 +29,8 @@ pub struct ElectorOptions {
     pub store: StoreOptions,
     /// The lease.
     pub lease: ResourceName,
-    /// Time from the end of leadership to the release of the lease, for a
-    /// workload that does not confirm that it has stopped
-    /// ([`Elector::workload_done`]); 2 s by default.
+    /// Time from the end of leadership to the release of the lease, for a workload that does not
+    /// confirm that it has stopped ([`Elector::workload_done`]); 2 s by default.
     pub handoff_delay: Duration,
     /// True if the workload has stopped before [`Elector::stop`] is called; the stop then takes at
     /// most one second of `handoff_delay`.
@@ -43,7 +42,7 @@ pub struct ElectorOptions {
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
-    /// The longest lease duration that was seen up to that token, if known.
+    /// The longest lease duration that this machine has seen up to that token, if known.
     pub lease_longest_remembered: Option<Duration>,
     /// The claim of a predecessor that is proven to have exited.
     pub predecessor_claim: Option<Claim>,
@@ -71,7 +70,8 @@ impl ElectorOptions {
 #[derive(Debug)]
 #[must_use = "it contends once it is started"]
 pub struct ElectorBuilder {
-    candidate: PreparedLoop<Election, Watch>,
+    candidate: EventLoop<Election, Watch>,
+    inputs: mpsc::Sender<Input>,
     store: MongoStore,
     store_info: watch::Receiver<Option<StoreInfo>>,
 }
@@ -95,9 +95,8 @@ pub struct Elector {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectorError {
-    /// The candidate has ended and does not lead, but the store did not confirm that the lease is
-    /// released, or a stuck workload or status file did not permit a release. The lease expires by
-    /// itself.
+    /// The candidate has ended and does not lead, but the store did not confirm the release, or a
+    /// stuck workload or status file did not permit it. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -118,34 +117,25 @@ impl ElectorBuilder {
     }
 
     fn with(options: ElectorOptions, supervises: bool) -> Self {
-        let ElectorOptions {
-            store,
-            lease,
-            handoff_delay,
-            workload_ends_first,
-            priority,
-            prefer_interval,
-            token_remembered,
-            lease_longest_remembered,
-            predecessor_claim,
-        } = options;
-        let mut candidate = Candidate::new(store.identity.clone());
+        let mut candidate = Candidate::new(options.store.identity.clone());
         candidate.tunables = Tunables {
-            timings: store.timings,
-            handoff_delay,
-            workload_ends_first,
-            prefer_interval,
+            timings: options.store.timings,
+            handoff_delay: options.handoff_delay,
+            workload_ends_first: options.workload_ends_first,
+            prefer_interval: options.prefer_interval,
         };
-        candidate.priority = priority;
-        candidate.token_remembered = token_remembered;
-        candidate.lease_longest_remembered = lease_longest_remembered;
+        candidate.priority = options.priority;
+        candidate.token_remembered = options.token_remembered;
+        candidate.lease_longest_remembered = options.lease_longest_remembered;
         candidate.supervises = supervises;
-        candidate.predecessor_claim = predecessor_claim;
+        candidate.predecessor_claim = options.predecessor_claim;
+        let (store, lease) = (options.store, options.lease);
         let traced = (Kind::Election, lease.as_str());
-        let (candidate, events) = PreparedLoop::new(&store, traced, &candidate, Election::new);
+        let (candidate, inputs, events) = EventLoop::new(&store, traced, &candidate, Election::new);
         let (store, store_info) = MongoStore::new(store, lease, events);
         Self {
             candidate,
+            inputs,
             store,
             store_info,
         }
@@ -166,23 +156,28 @@ impl ElectorBuilder {
         self.store.deployment()
     }
 
-    /// Returns a receiver of the current durations, which [`Input::Reconfigure`] changes. A claim
-    /// keeps the durations that it was acquired with.
+    /// Returns a receiver of the current durations, which [`Input::Reconfigure`] changes. They apply
+    /// to the next claim.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.store.timings()
     }
 
     /// Returns a sender for inputs from this machine: signals and workload confirmations.
     pub fn inputs(&self) -> mpsc::Sender<Input> {
-        self.candidate.inputs.clone()
+        self.inputs.clone()
     }
 
     /// Starts contending. Must be called inside a tokio runtime.
     pub fn start(self, surfaces: impl Surfaces) -> Elector {
         let watcher = tokio::spawn(self.store.clone().watch());
-        let host = ElectionHost::new(self.store.clone(), surfaces);
+        let host = ElectionHost {
+            store: self.store.clone(),
+            surfaces,
+            demoting: None,
+            label: None,
+        };
         Elector {
-            candidate: self.candidate.start(host),
+            candidate: self.candidate.start(self.inputs, host),
             store: self.store,
             watcher,
         }
@@ -190,8 +185,7 @@ impl ElectorBuilder {
 }
 
 impl Elector {
-    /// Starts contending with this handle as the only output. Must be called inside a tokio
-    /// runtime.
+    /// Starts contending without surfaces. Must be called inside a tokio runtime.
     pub fn start(options: ElectorOptions) -> Self {
         ElectorBuilder::new(options).start(())
     }
@@ -203,14 +197,11 @@ impl Elector {
 
     /// Returns the authority at this instant; `None` if another candidate may lead.
     pub fn authority(&self) -> Option<Authority> {
-        self.candidate
-            .status
-            .borrow()
-            .at(leasehold_clock::boot_now())
-            .authority
+        let status = self.candidate.status.borrow();
+        status.at(leasehold_clock::boot_now()).authority
     }
 
-    /// Steps down if leading, and does not contend for a cooldown period.
+    /// Steps down if leading. The candidate then does not contend during a cooldown.
     pub async fn step_down(&self) {
         self.candidate.send(Input::StepDown).await;
     }
@@ -226,10 +217,8 @@ impl Elector {
         self.candidate.send(Input::WorkloadDone { token }).await;
     }
 
-    /// Steps down, releases the lease, and ends. Returns when the release is acknowledged.
-    ///
-    /// # Errors
-    /// Same as [`Elector::wait`].
+    /// Steps down, releases the lease, and ends. Returns when the release is acknowledged, or the
+    /// error of [`Elector::wait`].
     pub async fn stop(mut self) -> Result<(), ElectorError> {
         self.candidate.send(Input::Shutdown).await;
         let ended = self.wait().await;
@@ -237,13 +226,11 @@ impl Elector {
         ended
     }
 
-    /// Waits until the candidate has finished. Cancel-safe; may be called again, and then reports an
-    /// error again.
+    /// Waits until the candidate has finished. Cancel-safe; another call returns the result again.
     ///
     /// # Errors
     /// [`ElectorError::Unconfirmed`] if the lease may still be held until it expires, or
-    /// [`ElectorError::Fault`] if the candidate failed: the kernel provided no timer, or a task
-    /// panicked.
+    /// [`ElectorError::Fault`] if the kernel provided no timer or a task panicked.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             true => Ok(()),
@@ -258,19 +245,17 @@ impl Elector {
 }
 
 impl Drop for Elector {
-    /// Makes a dropped candidate step down and release the lease, provided that its runtime still
-    /// runs.
+    /// Makes the candidate step down and release the lease, if its runtime still runs.
     fn drop(&mut self) {
         self.watcher.abort();
-        if self.candidate.task.is_some() {
-            // If the queue is full, the loop finds it closed after the last request in it, unless
-            // another handle (`ElectorBuilder::inputs`) exists.
-            if self.candidate.inputs.try_send(Input::Shutdown).is_err()
-                && let Ok(runtime) = Handle::try_current()
-            {
-                let inputs = self.candidate.inputs.clone();
-                runtime.spawn(async move { inputs.send(Input::Shutdown).await });
-            }
+        // If the queue is full and this thread has no runtime, the loop finds the queue closed after
+        // the last request in it, unless another sender (`ElectorBuilder::inputs`) exists.
+        if self.candidate.task.is_some()
+            && self.candidate.inputs.try_send(Input::Shutdown).is_err()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let inputs = self.candidate.inputs.clone();
+            runtime.spawn(async move { inputs.send(Input::Shutdown).await });
         }
     }
 }

@@ -1,11 +1,9 @@
 //! The loop that drives a state machine: the election, or a contender for a lock.
 //!
-//! The loop makes no decisions. It passes on inputs one at a time, and publishes the status before it
-//! carries out the effects of a turn, so nothing is released while a surface still shows the
-//! authority. [`calls`](crate::calls) never drops a store call.
+//! The loop makes no decisions. It publishes the status before it carries out the effects of a turn,
+//! so nothing is released while a surface still shows the authority.
 
-use std::borrow::Cow;
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
@@ -15,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::calls::{AnsweredCall, InFlight};
-use crate::store::mongo::StoreOptions;
+use crate::store::mongo::{StoreOptions, publish};
 use crate::store::{CallOutcome, StoreEvent};
 use crate::trace::MachineTrace;
 use leasehold_clock::BootTimer;
@@ -36,24 +34,23 @@ pub(crate) trait Machine: Send + 'static {
     /// The outcome of a store call.
     type Outcome: CallOutcome;
 
-    /// The input of a timer that fired.
+    /// The input when a timer fires.
     const TICK: Self::Input;
     /// The input once every handle to the machine has been dropped.
     const ABANDONED: Self::Input;
 
-    /// Returns the store call of an effect; `None` if it is another effect.
+    /// Returns the id of the store call that an effect requests, if any.
     fn call(effect: &Self::Effect) -> Option<CallId>;
-    /// Returns the input of a store call that was answered or has timed out.
     fn reply(call: CallId, outcome: Self::Outcome) -> Self::Input;
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
     fn next_effect(&mut self) -> Option<Self::Effect>;
     fn next_wakeup(&self) -> Option<BootTime>;
-    fn status(&self) -> Cow<'_, Self::Status>;
+    fn status(&self) -> Self::Status;
 }
 
-/// Makes a machine of the core a [`Machine`]: both have the same methods.
+/// Implements [`Machine`] for a machine of the core, which has the trait's methods.
 macro_rules! state_machine {
-    ($machine:ty, $input:ident, $effect:ident, $status:ident, $outcome:ident, abandoned: $abandoned:ident, status: $cow:path) => {
+    ($machine:ty, $input:ident, $effect:ident, $status:ident, $outcome:ident, abandoned: $abandoned:ident) => {
         impl $crate::event_loop::Machine for $machine {
             type Input = $input;
             type Effect = $effect;
@@ -86,8 +83,8 @@ macro_rules! state_machine {
                 self.next_wakeup()
             }
 
-            fn status(&self) -> Cow<'_, $status> {
-                $cow(self.status())
+            fn status(&self) -> $status {
+                self.status().to_owned()
             }
         }
     };
@@ -97,7 +94,7 @@ pub(crate) use state_machine;
 /// The IO of a machine.
 pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
-    /// The content of an event of the change stream.
+    /// The content of a change stream event.
     type Hint: Send + 'static;
     /// The content of the last effect.
     type End: Send;
@@ -112,7 +109,6 @@ pub(crate) trait Host: Send + 'static {
     ) -> Option<Self::End>;
     /// Reports the number of store calls in flight, before the loop waits.
     fn calls_in_flight(&mut self, _: usize) {}
-    /// Reports a store call that was answered.
     fn answered(&mut self, answered: &AnsweredCall);
     /// Reports a store event, and converts it to an input if the machine needs it.
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
@@ -130,77 +126,130 @@ pub(crate) trait Host: Send + 'static {
     ) -> impl Future<Output = Self::Result> + Send;
 }
 
-/// The input of a host's machine.
 pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
-/// The store calls in flight of a host's machine.
 pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Outcome>;
 
-/// A loop that has not started.
-pub(crate) struct PreparedLoop<M: Machine, W> {
-    /// Requests of the program: signals, confirmations of the workload.
-    pub(crate) inputs: mpsc::Sender<M::Input>,
+/// A machine with its channels, before it is started.
+#[derive(Debug)]
+pub(crate) struct EventLoop<M: Machine, W> {
+    machine: M,
+    trace: MachineTrace,
     operation_timeout: Duration,
-    event_loop: EventLoop<M, W>,
+    status: watch::Sender<M::Status>,
+    requests: mpsc::Receiver<M::Input>,
+    events: mpsc::Receiver<StoreEvent<W>>,
 }
 
-impl<M: Machine, W> Debug for PreparedLoop<M, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.event_loop.machine.status().fmt(f)
-    }
-}
-
-impl<M: Machine, W: Send + 'static> PreparedLoop<M, W> {
-    /// Creates a machine for a stored document. Returns also the sender of the store's events.
+impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
+    /// Creates a machine for a stored document. Returns also the senders of the program's requests
+    /// and of the store's events.
     pub(crate) fn new<O: Clone + Serialize>(
         store: &StoreOptions,
         (kind, name): (Kind, &str),
         options: &O,
         create: impl FnOnce(O, BootTime, &mut dyn Randomness) -> M,
-    ) -> (Self, mpsc::Sender<StoreEvent<W>>) {
+    ) -> (Self, mpsc::Sender<M::Input>, mpsc::Sender<StoreEvent<W>>) {
         let now = leasehold_clock::boot_now();
         let mut trace = MachineTrace::new(store.trace.clone());
         let machine = create(options.clone(), now, &mut trace);
         trace.started((kind, store.document(name)), now, options);
         let (inputs, requests) = mpsc::channel(INPUTS_MAX);
         let (sender, events) = mpsc::channel(STORE_EVENTS_MAX);
-        let event_loop = EventLoop {
-            status: watch::Sender::new(machine.status().into_owned()),
+        let event_loop = Self {
+            status: watch::Sender::new(machine.status()),
             machine,
             trace,
+            operation_timeout: store.timings.operation_timeout(),
             requests,
-            abandoned: false,
             events,
         };
-        let prepared = Self {
-            inputs,
-            operation_timeout: store.timings.operation_timeout(),
-            event_loop,
-        };
-        (prepared, sender)
+        (event_loop, inputs, sender)
     }
 
-    /// Returns a receiver of the published status.
     pub(crate) fn status(&self) -> watch::Receiver<M::Status> {
-        self.event_loop.status.subscribe()
+        self.status.subscribe()
     }
 
     /// Starts the loop. Must be called inside a tokio runtime.
-    pub(crate) fn start<H>(self, host: H) -> LoopHandle<M, H::Result>
+    pub(crate) fn start<H>(
+        self,
+        inputs: mpsc::Sender<M::Input>,
+        host: H,
+    ) -> LoopHandle<M, H::Result>
     where
         H: Host<Machine = M, Hint = W>,
     {
         LoopHandle {
             status: self.status(),
-            inputs: self.inputs,
-            task: Some(tokio::spawn(
-                self.event_loop.run(host, self.operation_timeout),
-            )),
+            inputs,
+            task: Some(tokio::spawn(self.run(host))),
             result: None,
+        }
+    }
+
+    /// Runs until the last effect. Fails if the kernel provides no timer.
+    async fn run<H>(mut self, mut host: H) -> io::Result<H::Result>
+    where
+        H: Host<Machine = M, Hint = W>,
+    {
+        let mut timer = BootTimer::new()?;
+        let mut calls = InFlight::new(self.operation_timeout);
+        // True once every sender of requests has been dropped.
+        let mut abandoned = false;
+        let mut input = M::TICK;
+        loop {
+            let now = leasehold_clock::boot_now();
+            let traced = self.trace.copy(&input);
+            self.machine.handle(now, input, &mut self.trace);
+            publish(&self.status, self.machine.status());
+            let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
+            self.trace.turn(now, &traced, &effects);
+            for effect in effects {
+                if let Some(call) = M::call(&effect) {
+                    self.trace.sent(call);
+                }
+                if let Some(end) = host.carry_out(effect, &mut calls) {
+                    return Ok(host.finish(&self.machine, end).await);
+                }
+            }
+            timer.arm(self.machine.next_wakeup())?;
+            host.calls_in_flight(calls.in_flight());
+            input = loop {
+                tokio::select! {
+                    // The timer has priority, so that a flood of store events delays no deadline.
+                    biased;
+                    fired = timer.fired() => {
+                        fired?;
+                        break M::TICK;
+                    }
+                    input = host.event() => break input,
+                    input = self.requests.recv(), if !abandoned => {
+                        abandoned = input.is_none();
+                        if let Some(input) = &input {
+                            host.received(input);
+                        }
+                        break input.unwrap_or(M::ABANDONED);
+                    }
+                    reply = calls.next() => {
+                        if let Some(answered) = reply.answered {
+                            self.trace.answered(reply.call, answered.outcome, answered.late);
+                            host.answered(&answered);
+                        }
+                        break M::reply(reply.call, reply.outcome);
+                    }
+                    Some(news) = self.events.recv() => {
+                        if let Some(input) = host.news(news) {
+                            break input;
+                        }
+                    }
+                }
+            };
         }
     }
 }
 
 /// A loop that runs, or has ended.
+#[derive(Debug)]
 pub(crate) struct LoopHandle<M: Machine, R> {
     pub(crate) status: watch::Receiver<M::Status>,
     pub(crate) inputs: mpsc::Sender<M::Input>,
@@ -210,14 +259,8 @@ pub(crate) struct LoopHandle<M: Machine, R> {
     result: Option<R>,
 }
 
-impl<M: Machine, R> Debug for LoopHandle<M, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.status.borrow().fmt(f)
-    }
-}
-
 impl<M: Machine, R: Clone> LoopHandle<M, R> {
-    /// Sends a request. A loop that has ended needs none.
+    /// Sends a request. Does nothing after the loop has ended.
     pub(crate) async fn send(&self, input: M::Input) {
         let _ = self.inputs.send(input).await;
     }
@@ -234,105 +277,6 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         }
         let failed = || io::Error::other("the event loop has failed before");
         self.result.clone().ok_or_else(failed)
-    }
-}
-
-/// A machine with its channels and its trace.
-struct EventLoop<M: Machine, W> {
-    machine: M,
-    trace: MachineTrace,
-    status: watch::Sender<M::Status>,
-    requests: mpsc::Receiver<M::Input>,
-    /// True once every sender of requests has been dropped.
-    abandoned: bool,
-    events: mpsc::Receiver<StoreEvent<W>>,
-}
-
-impl<M: Machine, W> EventLoop<M, W> {
-    /// Runs until the last effect.
-    ///
-    /// # Errors
-    /// If the kernel provides no timer.
-    async fn run<H>(mut self, mut host: H, operation_timeout: Duration) -> io::Result<H::Result>
-    where
-        H: Host<Machine = M, Hint = W>,
-    {
-        let mut timer = BootTimer::new()?;
-        let mut calls = InFlight::new(operation_timeout);
-        let mut input = M::TICK;
-        loop {
-            let now = leasehold_clock::boot_now();
-            let traced = self.trace.copy(&input);
-            self.machine.handle(now, input, &mut self.trace);
-            self.publish();
-            let effects: Vec<_> = std::iter::from_fn(|| self.machine.next_effect()).collect();
-            self.trace.turn(now, &traced, &effects);
-            for effect in effects {
-                if let Some(call) = M::call(&effect) {
-                    self.trace.sent(call);
-                }
-                if let Some(end) = host.carry_out(effect, &mut calls) {
-                    return Ok(host.finish(&self.machine, end).await);
-                }
-            }
-            timer.arm(self.machine.next_wakeup())?;
-            host.calls_in_flight(calls.in_flight());
-            input = self.next_input(&mut timer, &mut host, &mut calls).await?;
-        }
-    }
-
-    /// Publishes a changed status in the watch channel, which all surfaces read.
-    fn publish(&self) {
-        let status = self.machine.status();
-        self.status.send_if_modified(|published| {
-            let changed = *published != *status;
-            if changed {
-                published.clone_from(&*status);
-            }
-            changed
-        });
-    }
-
-    /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
-    /// flood of store events.
-    async fn next_input<H>(
-        &mut self,
-        timer: &mut BootTimer,
-        host: &mut H,
-        calls: &mut CallsInFlight<H>,
-    ) -> io::Result<M::Input>
-    where
-        H: Host<Machine = M, Hint = W>,
-    {
-        loop {
-            tokio::select! {
-                biased;
-                fired = timer.fired() => {
-                    fired?;
-                    return Ok(M::TICK);
-                }
-                input = host.event() => return Ok(input),
-                input = self.requests.recv(), if !self.abandoned => {
-                    self.abandoned = input.is_none();
-                    if let Some(input) = &input {
-                        host.received(input);
-                    }
-                    return Ok(input.unwrap_or(M::ABANDONED));
-                }
-                reply = calls.next() => {
-                    if let Some(answered) = reply.answered {
-                        self.trace.answered(reply.call, answered.outcome, answered.late);
-                        host.answered(&answered);
-                    }
-                    return Ok(M::reply(reply.call, reply.outcome));
-                }
-                Some(news) = self.events.recv() => {
-                    if let Some(input) = host.news(news) {
-                        return Ok(input);
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -379,8 +323,8 @@ mod tests {
             None
         }
 
-        fn status(&self) -> Cow<'_, usize> {
-            Cow::Owned(self.inputs.len())
+        fn status(&self) -> usize {
+            self.inputs.len()
         }
     }
 
@@ -418,10 +362,10 @@ mod tests {
             let store = StoreOptions::new("", Identity::new("me").expect("legal"));
             let create = |(), _, _: &mut dyn Randomness| Recorder::default();
             let traced = (Kind::Election, "x");
-            let (prepared, _events) = PreparedLoop::new(&store, traced, &(), create);
-            while prepared.inputs.try_send("request").is_ok() {}
-            let surface = Surface(prepared.status(), Vec::new());
-            let started = prepared.start(surface);
+            let (event_loop, inputs, _events) = EventLoop::new(&store, traced, &(), create);
+            while inputs.try_send("request").is_ok() {}
+            let surface = Surface(event_loop.status(), Vec::new());
+            let started = event_loop.start(inputs, surface);
             drop(started.inputs);
             let ended = started.task.expect("it runs").await.expect("no panic");
             let (inputs, published) = ended.expect("a timer");

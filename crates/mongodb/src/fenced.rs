@@ -1,26 +1,22 @@
 //! Fenced writes: a paused former holder cannot write to a document that a newer holder has
 //! written.
 //!
-//! A lock alone does not stop an effect that is in progress when the lock is lost; only the
-//! receiver can. For a MongoDB collection as the receiver, this module does it: a document carries
-//! the newest token that wrote it, and a write matches only if that token is not newer than its
-//! own. Use it with exclusive locks and leases only, because the tokens of readers and slots are
-//! not ordered relative to each other.
+//! Only the receiver of an effect can reject it after the lock is lost. Here the receiver is a
+//! MongoDB document: it carries the newest token that wrote it, and a write with an older token does
+//! not match. Fence with exclusive locks and leases only, because the tokens of readers and slots
+//! are not ordered relative to each other.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{
-    Acknowledgment, ReadConcern, ReadPreference, SelectionCriteria, UpdateModifications,
-    WriteConcern,
-};
+use mongodb::options::{Acknowledgment, ReadConcern, UpdateModifications, WriteConcern};
 
+use crate::store::mongo::{primary, token};
 use leasehold_core::election::{ResourceName, Token};
 
-/// Field of a document that stores the newest token that wrote it.
+/// Field of the newest token that wrote the document.
 pub const FENCE: &str = "fence.token";
 
-/// Field of a document that stores the name of that token's lease or lock. Tokens of different
-/// leases or locks are not comparable.
+/// Field of the name of that token's lease or lock. Tokens of different names are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
 
 /// The token of a lease or lock, with its name.
@@ -31,7 +27,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence by the `token` of the lease or lock `name`.
+    /// Creates a fence from the `token` of the lease or lock `name`.
     pub fn new(name: ResourceName, token: Token) -> Self {
         Self { name, token }
     }
@@ -83,7 +79,7 @@ pub fn filter(filter: Document, fence: &Fence) -> Document {
     doc! { "$and": [filter, token, name] }
 }
 
-/// Returns the update, of operators or as a pipeline, extended to store the fence.
+/// Returns an update by operators or by a pipeline that stores the fence too.
 pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateModifications {
     let fields = doc! { FENCE: fence.token.get(), FENCE_NAME: fence.name.as_str() };
     match update.into() {
@@ -129,7 +125,7 @@ pub async fn update_one<T: Send + Sync>(
         .find_one(matching)
         .projection(doc! { "_id": 0, FENCE: 1, FENCE_NAME: 1 })
         .read_concern(ReadConcern::majority())
-        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .selection_criteria(primary())
         .await?;
     let Some(found) = found else {
         return Err(FencedError::NoDocument);
@@ -141,12 +137,7 @@ pub async fn update_one<T: Send + Sync>(
         let name = name.to_owned();
         return Err(FencedError::OtherName { name });
     }
-    let newest = match stored.and_then(|stored| stored.get("token")) {
-        Some(Bson::Int64(token)) => Token::new(*token),
-        Some(Bson::Int32(token)) => Token::new(i64::from(*token)),
-        Some(_) | None => None,
-    };
-    match newest {
+    match stored.and_then(|stored| token(stored).ok()) {
         // The document began to match between the write and this read.
         Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),

@@ -1,23 +1,18 @@
 //! Leader election and locks on the MongoDB replica set that you already run, for programs that
 //! embed them.
 //!
-//! [`elector`] provides a candidate for a lease as a value and [`locker`] a lock as a value.
-//! [`fenced`] lets a document reject late writes of a former holder. [`store`] keeps leases and
-//! locks in MongoDB; the state machines of `leasehold_core` contain the rules. [`uri`] checks
-//! connection strings.
+//! [`elector`] provides a candidate for a lease, and [`locker`] a lock. [`fenced`] lets a document
+//! reject late writes of a former holder. [`store`] keeps leases and locks in MongoDB; the state
+//! machines of `leasehold_core` contain the rules. [`uri`] checks connection strings.
 //!
 //! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
 //! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
 //!
-//! Errors, options, events and retry policies may get further variants and fields
-//! (`#[non_exhaustive]`). Three groups are complete on purpose, and change with an incompatible
-//! version only. The first is inputs, effects and the status of the state machines
-//! (`leasehold_core`), except [`Reason`](election::Reason) and [`Loss`](lock::Loss), and
-//! [`locker::LockDecision`], because a program must decide about each new value. The second is
-//! records for observers ([`calls::AnsweredCall`], [`locker::Finished`], [`store::StoreInfo`]) and
-//! answers of a [`store::Store`], because tests of programs and other stores build them. The third is
-//! [`store::mongo::operators`] and [`store::mongo::probe`], because an operator's command shows
-//! each of their values in its own way.
+//! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types get a variant or
+//! field only in an incompatible version: a program must decide about each value of
+//! [`locker::LockDecision`] and of the state machines' inputs, effects and status; tests and other
+//! stores build the records for observers and the answers of a [`store::Store`]; commands show each
+//! value of [`store::mongo::operators`] and [`store::mongo::probe`] in their own way.
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, ResourceName};

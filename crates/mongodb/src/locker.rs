@@ -3,7 +3,6 @@
 //! [`Locker`] is a running contender that reports everything it observes. Most programs want
 //! [`Lock`] and its [`LockGuard`].
 
-mod error;
 mod guard;
 mod host;
 mod store_health;
@@ -13,20 +12,19 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use self::error::LockError;
 pub use self::guard::{Lock, LockGuard};
 pub use self::store_health::{StoreHealth, waits_for_others};
 
 use self::host::LockHost;
 use crate::calls::AnsweredCall;
-use crate::event_loop::{LoopHandle, PreparedLoop};
+use crate::event_loop::{EventLoop, LoopHandle};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{ClaimHint, LockClient, MongoLockStore};
 use crate::store::{Failure, StoreEvent, StoreInfo};
 use leasehold_core::election::{Authority, BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{
-    End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold, Observations,
-    OncePer, Options, Standing,
+    Ahead, End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold,
+    Observations, OncePer, Options, Standing,
 };
 use leasehold_core::trace::Kind;
 
@@ -38,23 +36,23 @@ pub struct LockerOptions {
     pub store: StoreOptions,
     /// The lock's name.
     pub name: ResourceName,
-    /// The wanted mode; exclusive by default.
+    /// The requested mode; exclusive by default.
     pub mode: LockMode,
     /// Minimum hold of the place, even if the work ends or the process dies.
     pub min_hold: MinHold,
-    /// End as [`End::Skipped`] if the work succeeded recently, and record its success. For
+    /// Ends as [`End::Skipped`] if the work succeeded recently, and records its success. For
     /// exclusive locks only.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
     /// The highest token of the lock that this machine remembers.
     pub token_remembered: Token,
-    /// Observations of the other entries by earlier contenders on this machine.
+    /// Observations of other entries by earlier contenders on this machine.
     pub observations: Observations,
 }
 
 impl LockerOptions {
-    /// A contender for exclusive use of the lock that remembers nothing.
+    /// A contender for an exclusive lock that remembers nothing.
     pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
             store,
@@ -72,13 +70,13 @@ impl LockerOptions {
 /// Callbacks for the events of a contender that its status does not contain. Each does nothing by
 /// default.
 pub trait LockSurfaces: Send + 'static {
-    /// The lock was acquired with this token and slot, until this deadline, after this wait.
+    /// The lock was acquired, with a token and slot, until a deadline, after a wait.
     fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: Duration) {}
     /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, _: Loss, _: &StoreHealth) {}
     /// An event worth reporting to humans.
     fn notice(&mut self, _: &LockNotice) {}
-    /// A store call was answered. The health does not include the answer yet.
+    /// A store call was answered, which the health does not reflect yet.
     fn answered(&mut self, _: &AnsweredCall, _: &StoreHealth) {}
     /// The store reported an event, before the contender handles it.
     fn store_event(&mut self, _: &StoreEvent<ClaimHint>) {}
@@ -107,7 +105,7 @@ pub enum LockDecision {
     Held(Authority),
     /// The lock was acquired and lost.
     Lost(Loss),
-    /// The store refuses the calls of a contender without a place, so waiting is useless.
+    /// MongoDB refuses the calls of a contender that has no entry, so waiting is useless.
     Refused(Failure),
     /// The contender has finished.
     Ended(End),
@@ -121,6 +119,92 @@ impl LockDecision {
             Standing::Lost(loss) => Some(Self::Lost(loss)),
             _ => health.refusal(status).cloned().map(Self::Refused),
         }
+    }
+}
+
+/// Reason why a lock is not held, or was lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Others held the lock during the whole wait, or filled its queue.
+    #[error("lock not acquired: held by others during the whole wait")]
+    TimedOut,
+    /// The wait ended because MongoDB did not answer, refused the writes, or did not acknowledge
+    /// them.
+    #[error("lock not acquired: {}", .failure.as_ref().map_or("MongoDB did not answer".into(), Failure::to_string))]
+    Unreachable {
+        /// The reason, if known.
+        failure: Option<Failure>,
+    },
+    /// MongoDB refuses the calls until its configuration, or this program's, changes: the
+    /// credentials, a missing right, another deployment.
+    #[error("lock not acquired: {failure}")]
+    Refused {
+        /// The reason.
+        failure: Failure,
+    },
+    /// [`Lock::once_per`] on a shared lock or a lock with slots, where several holders could begin
+    /// before the first succeeds.
+    #[error("lock not acquired: once_per requires an exclusive lock")]
+    NotExclusive,
+    /// The lock cannot be acquired without waiting.
+    #[error("lock not acquired: held by others")]
+    Busy {
+        /// The holders and waiters ahead.
+        ahead: Vec<Ahead>,
+    },
+    /// The lock is in use with another number of slots; 0 means exclusive and shared.
+    #[error("lock not acquired: in use {}", with_slots(*.has))]
+    WrongSlots {
+        /// The number of slots in use.
+        has: u32,
+    },
+    /// The document of this name is not a lock of this schema.
+    #[error("lock not acquired: {why}")]
+    Foreign {
+        /// The reason.
+        why: String,
+    },
+    /// The work succeeded recently: see [`Lock::once_per`].
+    #[error("lock not acquired: the work succeeded {} s ago", .ago.as_secs())]
+    Skipped {
+        /// Time since the success, by the server's clock.
+        ago: Duration,
+    },
+    /// The document's token has reached its maximum.
+    #[error("lock not acquired: its token has reached the maximum")]
+    TokensExhausted,
+    /// The lock was held and lost.
+    #[error("lock lost: {}", .0.as_str())]
+    Lost(Loss),
+    /// MongoDB did not confirm the release. The entry expires by itself; a success may not be
+    /// recorded.
+    #[error("MongoDB did not confirm the release of the lock")]
+    Unconfirmed,
+    /// The contender failed.
+    #[error("the contender for the lock failed")]
+    Fault(#[source] io::Error),
+}
+
+impl From<End> for LockError {
+    fn from(end: End) -> Self {
+        match end {
+            End::Busy { ahead, .. } => Self::Busy { ahead },
+            End::WrongSlots { has } => Self::WrongSlots { has },
+            End::Foreign { why } => Self::Foreign { why },
+            End::Skipped { ago } => Self::Skipped { ago },
+            End::TokensExhausted => Self::TokensExhausted,
+            End::Lost(loss) => Self::Lost(loss),
+            End::Unconfirmed => Self::Unconfirmed,
+            End::Released | End::GaveUp => Self::TimedOut,
+        }
+    }
+}
+
+fn with_slots(has: u32) -> String {
+    match has {
+        0 => "without slots".to_owned(),
+        has => format!("with {has} slots"),
     }
 }
 
@@ -146,8 +230,7 @@ impl Locker {
     /// Starts contending. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// [`LockError::NotExclusive`] if [`LockerOptions::once_per`] is set for a shared lock or a
-    /// lock with slots: several holders could begin before the first succeeds.
+    /// [`LockError::NotExclusive`].
     pub fn start(options: LockerOptions, surfaces: impl LockSurfaces) -> Result<Self, LockError> {
         Self::start_with(options, None, surfaces)
     }
@@ -161,32 +244,24 @@ impl Locker {
         if options.once_per.is_some() && options.mode != LockMode::Exclusive {
             return Err(LockError::NotExclusive);
         }
-        let LockerOptions {
-            store,
-            name,
-            mode,
-            min_hold,
-            once_per,
-            non_blocking,
-            token_remembered,
-            observations,
-        } = options;
-        let timings = store.timings;
         let contender = Options {
-            identity: store.identity.clone(),
-            mode,
-            min_hold,
-            once_per,
-            timings,
-            non_blocking,
+            identity: options.store.identity.clone(),
+            mode: options.mode,
+            min_hold: options.min_hold,
+            once_per: options.once_per,
+            timings: options.store.timings,
+            non_blocking: options.non_blocking,
             watch_first: false,
-            token_remembered,
-            observations,
+            token_remembered: options.token_remembered,
+            observations: options.observations,
         };
+        let (store, name) = (options.store, options.name);
+        let (mode, timings) = (contender.mode, contender.timings);
         let traced = (Kind::Lock, name.as_str());
-        let (contender, events) = PreparedLoop::new(&store, traced, &contender, LockContender::new);
+        let (contender, inputs, events) =
+            EventLoop::new(&store, traced, &contender, LockContender::new);
         let (store, store_info) = match client {
-            Some(client) => client.store(name.clone(), events),
+            Some(client) => client.store(store, name.clone(), events),
             None => MongoLockStore::new(store, name.clone(), events),
         };
         let (sender, health) = watch::channel(StoreHealth::default());
@@ -197,7 +272,7 @@ impl Locker {
             watching: None,
         };
         Ok(Self {
-            contender: contender.start(host),
+            contender: contender.start(inputs, host),
             store,
             store_info,
             health,
@@ -222,7 +297,7 @@ impl Locker {
         self.health.clone()
     }
 
-    /// Returns the reason why the store keeps the lock from this contender, if known.
+    /// Returns why the store keeps this contender from the lock, if known.
     pub fn failure(&self) -> Option<Failure> {
         let health = self.health.borrow();
         let failure = health.failure().cloned();
@@ -230,13 +305,11 @@ impl Locker {
         failure.or_else(doubt).or_else(|| self.store.trouble())
     }
 
-    /// Returns true if other contenders, and not the store, keep the lock from a contender with this
-    /// status.
+    /// Returns true if other contenders, and not the store, keep a contender with this status from
+    /// the lock.
     pub fn is_kept_by_others(&self, status: &LockStatus) -> bool {
-        let (now, renew_deadline) = (leasehold_clock::boot_now(), self.timings.renew_deadline());
-        self.health
-            .borrow()
-            .is_kept_by_others(status, now, renew_deadline)
+        let (now, health) = (leasehold_clock::boot_now(), self.health.borrow());
+        health.is_kept_by_others(status, now, self.timings.renew_deadline())
     }
 
     /// Returns the number of slots that the unused lock had before this contender changed it. 0
@@ -247,14 +320,11 @@ impl Locker {
 
     /// Returns the authority at this instant; `None` if the lock is not held.
     pub fn authority(&self) -> Option<Authority> {
-        self.contender
-            .status
-            .borrow()
-            .authority_at(leasehold_clock::boot_now())
+        let status = self.contender.status.borrow();
+        status.authority_at(leasehold_clock::boot_now())
     }
 
-    /// Ends the wait. A lock that is already held is released, so nothing may run under it any
-    /// longer.
+    /// Ends the wait. Releases a lock that is already held, so no work may run under it.
     pub async fn give_up(&self) {
         self.contender.send(LockInput::GiveUp).await;
     }
@@ -268,8 +338,8 @@ impl Locker {
         let _ = tokio::time::timeout(patience, withdrawn).await;
     }
 
-    /// Reports that the work under the lock is over and confirmed gone, and releases the lock.
-    /// After a loss it confirms that nothing runs under the lost claim.
+    /// Confirms that no work runs under the lock, and releases it. After a loss, confirms that no
+    /// work runs under the lost claim.
     pub async fn release(&self) {
         self.contender.send(LockInput::Release).await;
     }
@@ -280,18 +350,16 @@ impl Locker {
         self.contender.send(LockInput::Succeeded).await;
     }
 
-    /// Ends without releasing the lock, for work that may continue although the lock is lost, or
-    /// that is not awaited. The entry stays until it expires.
+    /// Ends without releasing the lock, because the work under it may go on. The entry stays until it
+    /// expires.
     pub fn abandon(mut self) {
         if let Some(event_loop) = self.contender.task.take() {
             event_loop.abort();
         }
     }
 
-    /// Waits until the lock is held, or further waiting is useless. Cancel-safe.
-    ///
-    /// # Errors
-    /// Same as [`Locker::wait`].
+    /// Waits until the lock is held, or further waiting is useless, or [`Locker::wait`] fails.
+    /// Cancel-safe.
     pub async fn decided(&mut self) -> io::Result<LockDecision> {
         let (mut status, mut health) = (self.status(), self.health());
         loop {
@@ -312,11 +380,10 @@ impl Locker {
         }
     }
 
-    /// Waits until the contender has finished. Cancel-safe; may be called again, and then returns
-    /// the same end.
+    /// Waits until the contender has finished. Cancel-safe; another call returns the result again.
     ///
     /// # Errors
-    /// If the contender failed: the kernel provided no timer, or a task panicked.
+    /// If the kernel provided no timer or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         self.contender.wait().await
     }
@@ -328,7 +395,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine that stops for a moment, for example, hides the moment at which the lock was held.
+    /// The lock may be held and lost between two checks, for example if the machine was suspended.
     #[test]
     fn a_lock_that_is_lost_before_it_is_seen_to_be_held_is_lost() {
         let now = leasehold_clock::boot_now();

@@ -9,25 +9,24 @@ use leasehold_core::election::Randomness;
 
 /// Random ids from the kernel's generator, the clocks and a counter.
 ///
-/// The twins of a forked machine (a snapshot that is started twice) continue one generator. Both
-/// draw the same numbers until the kernel reseeds it, and not every hypervisor triggers that. The
-/// nanosecond of each draw is different on the twins, so the ids are different too.
+/// Two machines started from one snapshot draw the same numbers until their kernels reseed the
+/// generator, which not every hypervisor triggers. They draw at different nanoseconds, so their ids
+/// differ nevertheless.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelRandomness;
 
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Linux fails here only before the pool is first filled, at boot, or if the system call is
-        // forbidden. A panic is better than an id that repeats.
+        // Fails only early at boot, or if the system call is forbidden. A panic is better than an id
+        // that repeats.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }
 }
 
-/// Returns the nanoseconds of the wall clock and of the boot clock, and the number of earlier draws in
-/// this process, since a clock may not advance between two draws. The wall clock makes ids different
-/// and decides nothing (I9).
+/// Returns the nanoseconds of both clocks, and the number of earlier draws in this process, since a
+/// clock may not advance between two draws. The wall clock decides nothing (I9).
 fn moment() -> [u128; 3] {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let wall = leasehold_clock::wall_now().duration_since(UNIX_EPOCH);
@@ -38,8 +37,8 @@ fn moment() -> [u128; 3] {
     ]
 }
 
-/// Mixes a moment into random bits. The exclusive or maps different random bits to different
-/// results, so the result has all the entropy of the bits even if the moment is known.
+/// Mixes a moment into random bits. The exclusive or preserves the entropy of the bits even if the
+/// moment is known.
 fn mixed(random: u128, moment: [u128; 3]) -> u128 {
     let mut hash = Sha256::new();
     for part in moment {
@@ -56,7 +55,7 @@ mod tests {
 
     const MOMENT: [u128; 3] = [1_790_000_000_000_000_000, 5_000_000_000, 7];
 
-    /// Twins continue one generator. Each part of the moment alone makes their ids different.
+    /// Copies of a machine continue one generator. Each part of the moment makes their ids differ.
     #[test]
     fn one_generator_gives_different_ids_at_different_moments() {
         for part in 0..MOMENT.len() {

@@ -1,28 +1,28 @@
-//! Writes what a state machine is given and what it does, for checks after the fact.
+//! Writes the inputs and effects of state machines to a file, for tests and bug reports.
 //!
-//! A turn is written before its effects are carried out, and each line with one write. A killed
-//! process has thus recorded everything that it did. The writes are synchronous: a trace is for
-//! tests and for reports of bugs.
+//! Each turn is written before its effects are carried out, synchronously and with one write, so a
+//! killed process has recorded everything that it did.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use leasehold_core::election::{BootTime, CallId, Randomness};
 use leasehold_core::trace::{Answered, Bits, Event, Record, SCHEMA, Sent, Started, TurnRecord};
 use serde::Serialize;
 
 use crate::randomness::KernelRandomness;
+use crate::store::mongo::lock;
 
 pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 
-/// Machines of this process that have begun a trace.
+/// Number of machines of this process that have begun a trace.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// A trace file; the machines of any number of processes append to it.
+/// A trace file, to which machines of several processes can append.
 #[derive(Debug, Clone)]
 pub struct Trace {
     /// `None` after a write has failed.
@@ -30,10 +30,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens a file, and creates it for this user alone if it is missing.
-    ///
-    /// # Errors
-    /// The error of the file system.
+    /// Opens a file, or creates it with access for this user only.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).open(path)?;
@@ -47,9 +44,9 @@ impl Trace {
         }
     }
 
-    /// Ends the trace, which would have a gap, when a line cannot be written.
+    /// Writes a line. If that fails, ends the trace, so that it has no gap.
     fn write(&self, record: &impl Serialize) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         let Some(open) = file.as_mut() else { return };
         let line = serde_json::to_string(record).map_err(io::Error::other);
         let written = line.and_then(|line| open.write_all(format!("{line}\n").as_bytes()));
@@ -60,8 +57,8 @@ impl Trace {
     }
 }
 
-/// The trace of one machine, and the random source of that machine. Without a file, nothing is
-/// written.
+/// The trace of one machine, which is also the machine's source of random bits. Writes nothing
+/// without a file.
 #[derive(Debug)]
 pub struct MachineTrace {
     file: Option<Trace>,
@@ -83,7 +80,7 @@ impl Randomness for MachineTrace {
 }
 
 impl MachineTrace {
-    /// Creates the trace of a machine that is about to be created.
+    /// Creates a trace, before its machine is created.
     pub fn new(file: Option<Trace>) -> Self {
         Self {
             file,
@@ -102,18 +99,16 @@ impl MachineTrace {
     ) {
         let number = MACHINES.fetch_add(1, Ordering::Relaxed);
         self.machine = format!("{}-{number}-{}", std::process::id(), now.as_nanos());
-        let random = std::mem::take(&mut self.drawn);
-        self.event(|| {
-            Event::<_, (), ()>::Started(Started {
-                schema: SCHEMA,
-                kind,
-                document,
-                clock: leasehold_clock::boot_clock().ok().flatten(),
-                now,
-                random,
-                options,
-            })
-        });
+        let started = Started {
+            schema: SCHEMA,
+            kind,
+            document,
+            clock: leasehold_clock::boot_clock().ok().flatten(),
+            now,
+            random: std::mem::take(&mut self.drawn),
+            options,
+        };
+        self.event(Event::<_, (), ()>::Started(started));
     }
 
     /// Returns an input for [`MachineTrace::turn`], because the machine consumes the original.
@@ -125,46 +120,38 @@ impl MachineTrace {
 
     /// Writes a turn, before its effects are carried out.
     pub fn turn<E: Serialize>(&mut self, now: BootTime, input: &impl Serialize, effects: &[E]) {
-        let random = std::mem::take(&mut self.drawn);
-        self.event(|| {
-            Event::<(), _, _>::Turn(TurnRecord {
-                now,
-                random,
-                input,
-                effects: effects.iter().collect(),
-            })
-        });
+        let turn = TurnRecord {
+            now,
+            random: std::mem::take(&mut self.drawn),
+            input,
+            effects: effects.iter().collect(),
+        };
+        self.event(Event::<(), _, _>::Turn(turn));
     }
 
     /// Writes that a store call is about to be handed to the driver.
     pub(crate) fn sent(&mut self, call: CallId) {
-        self.event(|| {
-            let at = leasehold_clock::boot_now();
-            Event::<(), (), ()>::Sent(Sent { call, at })
-        });
+        let at = leasehold_clock::boot_now();
+        self.event(Event::<(), (), ()>::Sent(Sent { call, at }));
     }
 
     /// Writes the outcome of a store call.
     pub(crate) fn answered(&mut self, call: CallId, outcome: &str, late: bool) {
-        self.event(|| {
-            Event::<(), (), ()>::Answered(Answered {
-                call,
-                at: leasehold_clock::boot_now(),
-                outcome: outcome.to_owned(),
-                late,
-            })
-        });
+        let answered = Answered {
+            call,
+            at: leasehold_clock::boot_now(),
+            outcome: outcome.to_owned(),
+            late,
+        };
+        self.event(Event::<(), (), ()>::Answered(answered));
     }
 
-    fn event<O: Serialize, I: Serialize, E: Serialize>(
-        &mut self,
-        event: impl FnOnce() -> Event<O, I, E>,
-    ) {
+    fn event<O: Serialize, I: Serialize, E: Serialize>(&mut self, event: Event<O, I, E>) {
         if let Some(file) = &self.file {
             file.write(&Record {
                 machine: self.machine.clone(),
                 number: self.number,
-                event: event(),
+                event,
             });
             self.number += 1;
         }

@@ -1,6 +1,5 @@
 //! The IO of an election: carries out its effects and reports to the program's surfaces.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,9 +13,7 @@ use leasehold_core::election::{
 };
 
 /// Callbacks of a candidate to the rest of the program. Callbacks that matter for safety have no
-/// default; the others do nothing by default.
-///
-/// Surfaces read the status from [`ElectorBuilder::status`](super::ElectorBuilder::status), which
+/// default; the others do nothing by default. [`ElectorBuilder::status`](super::ElectorBuilder::status)
 /// has a turn's status before the first callback of that turn.
 pub trait Surfaces: Send + 'static {
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
@@ -27,8 +24,7 @@ pub trait Surfaces: Send + 'static {
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
         None
     }
-    /// Sets the desired state of the supervised workload; never called for a candidate that
-    /// supervises none.
+    /// Sets the desired state of the supervised workload. Never called without one.
     fn workload(&mut self, order: Order);
     /// Stores the values for the next process on this machine: its own claim, the highest token
     /// and the longest lease duration.
@@ -45,7 +41,7 @@ pub trait Surfaces: Send + 'static {
     fn store_event(&mut self, _: &StoreEvent) {}
 }
 
-/// Ignores all events; for programs that embed an elector and query its handle.
+/// Ignores all events; for programs that query the handle.
 impl Surfaces for () {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();
@@ -59,27 +55,15 @@ impl Surfaces for () {
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
 }
 
-state_machine!(Election, Input, Effect, Status, Outcome, abandoned: Shutdown, status: Cow::Borrowed);
+state_machine!(Election, Input, Effect, Status, Outcome, abandoned: Shutdown);
 
-/// The store and the surfaces of an election.
 pub(super) struct ElectionHost<S, F> {
-    store: S,
-    surfaces: F,
-    /// The pending answer of the files to a step-down.
-    demoting: Option<oneshot::Receiver<bool>>,
-    /// The pending answer of the label.
-    label: Option<oneshot::Receiver<()>>,
-}
-
-impl<S, F> ElectionHost<S, F> {
-    pub(super) fn new(store: S, surfaces: F) -> Self {
-        Self {
-            store,
-            surfaces,
-            demoting: None,
-            label: None,
-        }
-    }
+    pub(super) store: S,
+    pub(super) surfaces: F,
+    /// The pending answer of [`Surfaces::flush`] to a step-down.
+    pub(super) demoting: Option<oneshot::Receiver<bool>>,
+    /// The pending answer of [`Surfaces::label_demoted`].
+    pub(super) label: Option<oneshot::Receiver<()>>,
 }
 
 impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {

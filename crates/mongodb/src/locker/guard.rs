@@ -1,6 +1,6 @@
 //! A lock for programs: acquire, work, release.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::Collection;
@@ -8,11 +8,10 @@ use mongodb::bson::Document;
 use mongodb::options::UpdateModifications;
 use tokio::sync::watch;
 
-use super::error::LockError;
-use super::{Finished, LockDecision, LockSurfaces, Locker, LockerOptions};
+use super::{Finished, LockDecision, LockError, LockSurfaces, Locker, LockerOptions};
 use crate::fenced::{self, Fence, FencedError};
-use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::LockClient;
+use crate::store::mongo::{StoreOptions, lock};
 use leasehold_core::election::{Authority, ResourceName, Token};
 use leasehold_core::lock::{
     End, LockInput, LockMode, LockStatus, Loss, MinHold, Observations, OncePer, Slots, Standing,
@@ -21,13 +20,11 @@ use leasehold_core::lock::{
 
 /// A lock, exclusive by default, that this program can acquire.
 ///
-/// A guard does not prove that the lock is held. Authority has a deadline and ends when it cannot
-/// be renewed: call [`LockGuard::authority`] right before each external effect, and send the token
-/// along if the receiver can compare it.
+/// A guard does not prove that the lock is held, because authority ends unless it is renewed in
+/// time. Call [`LockGuard::authority`] right before each external effect, and send the token along if
+/// the receiver can compare it.
 ///
 /// ```no_run
-/// use std::time::Duration;
-///
 /// use leasehold_mongodb::election::{Identity, ResourceName};
 /// use leasehold_mongodb::locker::Lock;
 /// use leasehold_mongodb::store::mongo::StoreOptions;
@@ -36,10 +33,10 @@ use leasehold_core::lock::{
 /// let uri = "mongodb://localhost/?replicaSet=rs0";
 /// let store = StoreOptions::new(uri, Identity::new("host-1")?);
 /// let lock = Lock::new(store, ResourceName::new("nightly-report")?);
-/// let guard = lock.acquire_within(Duration::from_secs(60)).await?;
+/// let guard = lock.acquire().await?;
 /// for page in 0..3 {
 ///     let Some(authority) = guard.authority() else {
-///         break; // It was lost: another may work on it by now.
+///         break; // The lock was lost; another holder may be at work.
 ///     };
 ///     println!("page {page} with token {}", authority.token);
 /// }
@@ -48,36 +45,34 @@ use leasehold_core::lock::{
 /// # }
 /// ```
 ///
-/// A value and its clones remember their observations of other holders. This lets them evict a
-/// holder that was killed although each acquisition is short: keep the value instead of creating a
-/// new one each time. They also share one client. It connects at the first acquisition, and is shut
-/// down once all clones and their guards are dropped. An acquisition on another runtime creates
-/// another client. [`StoreOptions::with_client`] shares one client among several locks.
+/// Keep the value, and clone it, instead of creating a new one for each acquisition: a value and its
+/// clones remember which other holders they have observed, so that even short attempts evict a
+/// holder that was killed. They also share one client for each runtime, which connects at the first
+/// acquisition and is shut down with the last clone and guard. [`StoreOptions::with_client`] shares
+/// one client among several locks.
 ///
-/// Each waiter holds a connection, on which its change stream awaits the grant. Let the tasks of one
-/// process queue in the process first if they are many.
+/// Each waiter holds a connection, on which its change stream awaits the grant. If a process has
+/// many waiting tasks, let them queue inside the process first.
 #[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,
     client: LockClient,
-    /// The highest token and the observations of this program's contenders, for the next one.
+    /// The highest token and the observations of earlier contenders.
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// Each contender that runs has a receiver.
+    /// Each running contender has a receiver.
     contenders: watch::Sender<()>,
 }
 
-/// Saves the observations of a contender when it finishes.
 struct SaveObservations {
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// The observations when the contender started.
+    /// The observations at the start of the contender.
     before: Observations,
     _running: watch::Receiver<()>,
 }
 
 impl LockSurfaces for SaveObservations {
     fn finished(&mut self, finished: &Finished) {
-        // A poisoned value is consistent, because it is only replaced as a whole.
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(&self.cache);
         // Another contender of this lock may have saved more meanwhile.
         *cache = (
             cache.0.max(finished.token_highest),
@@ -90,7 +85,7 @@ impl Lock {
     /// The exclusive lock of this name.
     pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
-            client: LockClient::new(store.clone()),
+            client: LockClient::default(),
             options: LockerOptions::new(store, name),
             cache: Arc::default(),
             contenders: watch::Sender::default(),
@@ -111,17 +106,17 @@ impl Lock {
         self
     }
 
-    /// Keeps the place taken for at least this long from each acquisition on, even if the work ends
-    /// or the process dies: for work that must not run again too soon.
+    /// Keeps the lock for at least this long after each acquisition, even if the work ends or the
+    /// process dies: for work that must not run again too soon.
     #[must_use]
     pub fn min_hold(mut self, min_hold: MinHold) -> Self {
         self.options.min_hold = min_hold;
         self
     }
 
-    /// Skips the work of this key if the work succeeded less than `period` ago: acquiring then fails
-    /// with [`LockError::Skipped`]. [`LockGuard::succeed`] records a success. Acquiring a lock that
-    /// is not exclusive fails with [`LockError::NotExclusive`].
+    /// Makes an acquisition fail with [`LockError::Skipped`] if the work of this key succeeded less
+    /// than `period` ago; [`LockGuard::succeed`] records a success. Acquiring a lock that is not
+    /// exclusive fails with [`LockError::NotExclusive`].
     #[must_use]
     pub fn once_per(mut self, period: Duration, key: WorkKey) -> Self {
         self.options.once_per = Some(OncePer { period, key });
@@ -137,9 +132,8 @@ impl Lock {
         self.within(Duration::MAX, false).await
     }
 
-    /// Waits until the lock is granted, for at most `wait`. If the lock is not granted in time, the
-    /// future leaves the queue, and returns when the leave is acknowledged, or after two
-    /// `operation_timeout`s.
+    /// Waits until the lock is granted, for at most `wait`. After that, leaves the queue, and returns
+    /// when MongoDB has acknowledged this, or after two `operation_timeout`s.
     ///
     /// # Errors
     /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or if waiting would not help.
@@ -147,8 +141,8 @@ impl Lock {
         self.within(wait, false).await
     }
 
-    /// Acquires the lock if it is available without waiting for others. A store that does not
-    /// answer is retried for up to the lease duration.
+    /// Acquires the lock without waiting for other holders. Retries a store that does not answer for
+    /// up to the lease duration.
     ///
     /// # Errors
     /// [`LockError::Busy`], or same as [`Lock::acquire_within`].
@@ -157,41 +151,14 @@ impl Lock {
         self.within(patience, true).await
     }
 
-    /// Waits until all contenders of this lock and of its clones have ended: until each guard and
-    /// each acquisition that was dropped has left the lock, or its entry is left to expire.
+    /// Waits until all contenders of this lock and of its clones have ended. Each dropped guard and
+    /// acquisition has then left the lock, or its entry will expire.
     pub async fn idle(&self) {
         self.contenders.closed().await;
     }
 
     async fn within(&self, wait: Duration, non_blocking: bool) -> Result<LockGuard, LockError> {
-        let mut guard = self.start(non_blocking)?;
-        let locker = &mut guard.locker;
-        let decided = tokio::time::timeout(wait, locker.decided()).await;
-        // After a timeout too: the lock may have been granted at this very moment.
-        if locker.authority().is_some() {
-            guard.may_have_begun = true;
-            return Ok(guard);
-        }
-        let error = match decided {
-            Ok(Ok(LockDecision::Held(_))) => LockError::Lost(Loss::Deadline),
-            Ok(Ok(LockDecision::Lost(loss))) => LockError::Lost(loss),
-            Ok(Ok(LockDecision::Refused(failure))) => LockError::Refused { failure },
-            Ok(Ok(LockDecision::Ended(end))) => LockError::of(end),
-            Ok(Err(fault)) => LockError::Fault(fault),
-            Err(_) if locker.is_kept_by_others(&locker.status().borrow()) => LockError::TimedOut,
-            Err(_) => LockError::Unreachable {
-                failure: locker.failure(),
-            },
-        };
-        let withdrawal_max = 2 * locker.timings.operation_timeout();
-        locker.withdraw(withdrawal_max).await;
-        Err(error)
-    }
-
-    fn start(&self, non_blocking: bool) -> Result<LockGuard, LockError> {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let (token_remembered, observations) = cache.clone();
-        drop(cache);
+        let (token_remembered, observations) = lock(&self.cache).clone();
         let surfaces = SaveObservations {
             cache: Arc::clone(&self.cache),
             before: observations.clone(),
@@ -203,10 +170,31 @@ impl Lock {
             observations,
             ..self.options.clone()
         };
-        Ok(LockGuard {
+        let mut guard = LockGuard {
             locker: Locker::start_with(options, Some(&self.client), surfaces)?,
             may_have_begun: false,
-        })
+        };
+        let locker = &mut guard.locker;
+        let decided = tokio::time::timeout(wait, locker.decided()).await;
+        // After a timeout too: the lock may have been granted at this very moment.
+        if locker.authority().is_some() {
+            guard.may_have_begun = true;
+            return Ok(guard);
+        }
+        let error = match decided {
+            Ok(Ok(LockDecision::Held(_))) => LockError::Lost(Loss::Deadline),
+            Ok(Ok(LockDecision::Lost(loss))) => LockError::Lost(loss),
+            Ok(Ok(LockDecision::Refused(failure))) => LockError::Refused { failure },
+            Ok(Ok(LockDecision::Ended(end))) => end.into(),
+            Ok(Err(fault)) => LockError::Fault(fault),
+            Err(_) if locker.is_kept_by_others(&locker.status().borrow()) => LockError::TimedOut,
+            Err(_) => LockError::Unreachable {
+                failure: locker.failure(),
+            },
+        };
+        let withdrawal_max = 2 * locker.timings.operation_timeout();
+        locker.withdraw(withdrawal_max).await;
+        Err(error)
     }
 }
 
@@ -221,8 +209,8 @@ pub struct LockGuard {
 }
 
 impl Drop for LockGuard {
-    /// Withdraws an acquisition that was dropped before it returned the guard: its place is not
-    /// kept, even if the lock was granted meanwhile.
+    /// Withdraws an acquisition that was dropped before it returned the guard, even if the lock was
+    /// granted meanwhile.
     fn drop(&mut self) {
         if !self.may_have_begun {
             // The queue has room: this is the first request to the contender, or repeats the first.
@@ -240,11 +228,8 @@ impl LockGuard {
     /// Returns the number of the held slot, from 0; `None` if the lock has no slots, or was lost.
     /// No two holders share a slot at any instant.
     pub fn slot(&self) -> Option<u32> {
-        let status = self
-            .locker
-            .status()
-            .borrow()
-            .at(leasehold_clock::boot_now());
+        let now = leasehold_clock::boot_now();
+        let status = self.locker.contender.status.borrow().at(now);
         match status.standing {
             Standing::Held(_) => status.slot,
             _ => None,
@@ -256,7 +241,7 @@ impl LockGuard {
         self.locker.status()
     }
 
-    /// Waits until the lock is lost. Cancel-safe, so it can run next to the work in a `select!`.
+    /// Waits until the lock is lost. Cancel-safe: it can run next to the work in a `select!`.
     pub async fn lost(&self) -> Loss {
         let mut status = self.locker.status();
         let lost = |status: &LockStatus| match status.standing {
@@ -265,18 +250,15 @@ impl LockGuard {
         };
         let found = status.wait_for(|status| lost(status).is_some()).await;
         // A contender that failed has no authority after its deadline.
-        found
-            .ok()
-            .and_then(|status| lost(&status))
-            .unwrap_or(Loss::Deadline)
+        let loss = found.ok().and_then(|status| lost(&status));
+        loss.unwrap_or(Loss::Deadline)
     }
 
     /// Updates one document of a collection of your own, unless a newer holder of this exclusive
     /// lock has written it: see [`fenced`].
     ///
     /// # Errors
-    /// If the lock is not held at this instant, or the write was refused, matched nothing, or is
-    /// not known to be applied.
+    /// If the lock is not held at this instant, or as [`fenced::update_one`].
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -301,12 +283,8 @@ impl LockGuard {
         self.released().await
     }
 
-    /// Releases the lock like [`LockGuard::release`], and records that the work succeeded, for
+    /// Releases the lock as [`LockGuard::release`] does, and records that the work succeeded, for
     /// [`Lock::once_per`].
-    ///
-    /// # Errors
-    /// [`LockError::Lost`] if the lock was lost before, [`LockError::Unconfirmed`] if the store did
-    /// not confirm the release within the lease duration, or if the contender failed.
     pub async fn succeed(self) -> Result<(), LockError> {
         self.locker.succeed().await;
         self.released().await

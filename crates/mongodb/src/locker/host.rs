@@ -1,7 +1,5 @@
 //! The IO of a contender for a lock: carries out its effects and reports to the program's surfaces.
 
-use std::borrow::Cow;
-
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -13,14 +11,13 @@ use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
 use leasehold_core::lock::{End, LockContender, LockEffect, LockInput, LockOutcome, LockStatus};
 
-state_machine!(LockContender, LockInput, LockEffect, LockStatus, LockOutcome, abandoned: Abandoned, status: Cow::Owned);
+state_machine!(LockContender, LockInput, LockEffect, LockStatus, LockOutcome, abandoned: Abandoned);
 
-/// The store and the surfaces of a contender.
 pub(super) struct LockHost<F> {
     pub(super) store: MongoLockStore,
     pub(super) surfaces: F,
     pub(super) health: watch::Sender<StoreHealth>,
-    /// The followed claim, and the task that follows it until it is dropped.
+    /// The claim whose change stream is followed, and the task that follows it.
     pub(super) watching: Option<(Claim, JoinSet<()>)>,
 }
 
@@ -51,8 +48,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
             LockEffect::Lost(loss) => self.surfaces.lost(loss, &self.health.borrow()),
             LockEffect::Notice(notice) => {
                 let now = leasehold_clock::boot_now();
-                self.health
-                    .send_modify(|health| health.notice(&notice, now));
+                self.health.send_modify(|it| it.notice(&notice, now));
                 self.surfaces.notice(&notice);
             }
             LockEffect::Exit(end) => return Some(end),
@@ -63,8 +59,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
     fn answered(&mut self, answered: &AnsweredCall) {
         self.surfaces.answered(answered, &self.health.borrow());
         let now = leasehold_clock::boot_now();
-        self.health
-            .send_modify(|health| health.answered(answered, now));
+        self.health.send_modify(|it| it.answered(answered, now));
     }
 
     fn news(&mut self, news: StoreEvent<ClaimHint>) -> Option<LockInput> {
@@ -72,7 +67,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         match news {
             StoreEvent::PrimaryChanged => Some(LockInput::PrimaryChanged),
             StoreEvent::Watch(ClaimHint { claim, hint }) => {
-                // Late events of a stream that was given up are ignored.
+                // A stream that is no longer followed may still deliver events.
                 let watched = self.watching.as_ref().map(|(claim, _)| *claim);
                 (watched == Some(claim)).then_some(LockInput::Hint(hint))
             }

@@ -7,31 +7,26 @@ use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 
-/// Current health of the store.
+/// Health of the store, as seen by one contender.
 #[derive(Debug, Clone, Default)]
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. Reads that succeed do not end them: a server that refuses writes, or does
-    /// not acknowledge them, may answer reads.
+    /// The failing writes. A successful read does not end them, because a server may answer reads
+    /// while it refuses writes or does not acknowledge them.
     writes: Option<ConsecutiveFailures>,
-    /// True if the queue is full.
     queue_full: bool,
-    /// End of the wait after the document was older than before.
+    /// End of the wait after a rollback of the document.
     doubt_until: Option<BootTime>,
 }
 
-/// Consecutive failures of one kind of call.
 #[derive(Debug, Clone)]
 struct ConsecutiveFailures {
-    /// Failure of the newest call.
-    failure: Failure,
-    /// Time of the first failure.
+    newest: Failure,
     since: BootTime,
 }
 
 impl StoreHealth {
-    /// Records a response.
     pub(super) fn answered(&mut self, answered: &AnsweredCall, now: BootTime) {
         if answered.late {
             return;
@@ -49,11 +44,10 @@ impl StoreHealth {
             false => &mut self.writes,
         };
         let since = failing.as_ref().map_or(now, |failing| failing.since);
-        let failure = answered.failure.clone();
-        *failing = failure.map(|failure| ConsecutiveFailures { failure, since });
+        let newest = answered.failure.clone();
+        *failing = newest.map(|newest| ConsecutiveFailures { newest, since });
     }
 
-    /// Records a notice of the contender.
     pub(super) fn notice(&mut self, notice: &LockNotice, now: BootTime) {
         match notice {
             LockNotice::QueueFull => {
@@ -67,12 +61,11 @@ impl StoreHealth {
         }
     }
 
-    /// Returns true if a response does not end the failing writes, because a write that matches no
+    /// Returns true if an answer does not end the failing writes, because a write that matches no
     /// document shows no more than a read.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
-        let refused =
-            |failing: &ConsecutiveFailures| failing.failure.retry != RetryPolicy::WaitForServer;
-        answered.is_rejected() && self.writes.as_ref().is_some_and(refused)
+        let failed = self.failed_write();
+        answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
     /// Returns the failure if waiting is useless because MongoDB rejects the calls until an
@@ -80,10 +73,9 @@ impl StoreHealth {
     /// have been admitted with credentials that are being replaced.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
-        let lasts =
-            |failing: &&ConsecutiveFailures| failing.failure.retry == RetryPolicy::Reconfigure;
-        let lasting = self.failing().find(lasts).filter(|_| joining);
-        lasting.map(|failing| &failing.failure)
+        let mut newest = self.failing().map(|failing| &failing.newest);
+        let lasting = newest.find(|failure| failure.retry == RetryPolicy::Reconfigure);
+        lasting.filter(|_| joining)
     }
 
     /// Returns true if calls of one kind fail.
@@ -93,27 +85,25 @@ impl StoreHealth {
 
     /// Returns why calls fail; a reason named by a server has priority.
     pub(super) fn failure(&self) -> Option<&Failure> {
-        let named = self
-            .failing()
-            .find(|failing| failing.failure.code.is_some());
-        let failing = named.or_else(|| self.failing().next());
-        failing.map(|failing| &failing.failure)
+        let newest = || self.failing().map(|failing| &failing.newest);
+        let named = newest().find(|failure| failure.code.is_some());
+        named.or_else(|| newest().next())
     }
 
     /// Returns the failure of the newest write, unless a write has succeeded since.
     pub fn failed_write(&self) -> Option<&Failure> {
-        self.writes.as_ref().map(|failing| &failing.failure)
+        self.writes.as_ref().map(|failing| &failing.newest)
     }
 
-    /// Returns when calls of one kind will have failed for `patience`; `None` while both succeed.
+    /// Returns when reads or writes will have failed for `patience`; `None` while both succeed.
     pub fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
         let since = self.failing().map(|failing| failing.since).min();
         since.map(|since| since + patience)
     }
 
-    /// Returns true if other contenders keep the lock from this one. If calls have failed for
-    /// `renew_deadline`, the store does: a holder whose calls fail too has lost the lock by then, and
-    /// the last known holders and the queue are out of date.
+    /// Returns true if other contenders, and not the store, keep this one from the lock. After
+    /// failures for `renew_deadline` the last known holders and queue are out of date, because a
+    /// holder whose calls fail too has lost the lock.
     pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,
@@ -125,7 +115,7 @@ impl StoreHealth {
         known && (waits_for_others(status) || self.queue_full)
     }
 
-    /// Returns the failure to report during the wait after the document was older than before.
+    /// Returns the failure to report during the wait after a rollback.
     pub(super) fn doubt(&self, now: BootTime) -> Option<Failure> {
         let left = self.doubt_until?.since(now);
         let kind = "lock document is older than before (restored or rolled back)";
@@ -141,7 +131,7 @@ impl StoreHealth {
     }
 }
 
-/// Returns true if MongoDB has responded and the lock cannot be acquired immediately.
+/// Returns true if other entries are before this contender's entry, or hold the lock.
 pub fn waits_for_others(status: &LockStatus) -> bool {
     matches!(
         status.standing,

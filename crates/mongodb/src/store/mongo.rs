@@ -1,7 +1,4 @@
-//! Leases and locks in a MongoDB collection.
-//!
-//! This module implements the lease. `connection.rs` implements the connection, with the options
-//! that the protocols rely on.
+//! Leases and locks in a MongoDB collection. This module implements the lease.
 
 #[cfg(test)]
 mod any_bson;
@@ -16,7 +13,6 @@ mod elections;
 mod follow;
 mod hints;
 mod home;
-mod ignored_request;
 pub mod lock;
 mod lookalike;
 pub mod operators;
@@ -39,8 +35,8 @@ pub use self::elections::FailoverSettings;
 pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 
 use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
+pub(crate) use self::document::token;
 use self::hints::Hints;
-use self::ignored_request::IgnoredRequest;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Timings};
@@ -56,10 +52,10 @@ struct LeaseInner {
     lease: ResourceName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<StoreEvent>,
-    /// Notified when another change stream is wanted.
+    /// Notified to open another change stream.
     reopen: Notify,
     hints: Arc<Hints>,
-    /// The newest known document, kept current by change events.
+    /// The newest known document, which change events update.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
     roll_call: watch::Sender<Option<RollCallId>>,
@@ -95,8 +91,7 @@ impl MongoStore {
         (store, info)
     }
 
-    /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
-    /// change.
+    /// Returns a receiver of the deployment, which changes with its members; `None` until known.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         lock(&self.shared.deployment.home).deployment.subscribe()
     }
@@ -121,9 +116,11 @@ impl MongoStore {
 
     async fn send(&self, mut operation: Operation) -> Result<Outcome, SendError> {
         let shared = &self.shared;
-        let name = shared.lease.as_str();
-        let options = &shared.deployment.options;
-        let (identity, address) = (&options.identity, options.address.as_deref());
+        let (name, deployment) = (shared.lease.as_str(), &shared.deployment);
+        let (identity, address) = (
+            &deployment.options.identity,
+            deployment.options.address.as_deref(),
+        );
         let hinted = !matches!(operation, Operation::Renew { .. } | Operation::Read { .. });
         let declares = shared.hints.declare(&mut operation);
         let write = document::write(name, &operation, identity, address, now());
@@ -131,14 +128,13 @@ impl MongoStore {
             let found = match operation {
                 Operation::Create { revision, token } => {
                     let document = document::create(name, revision, token);
-                    shared.deployment.insert(&document).await?;
-                    shared.hints.leave(&shared.deployment, &shared.lease);
+                    deployment.insert(&document).await?;
+                    shared.hints.leave(deployment, &shared.lease);
                     Some(document)
                 }
                 read => {
                     let confirm = matches!(read, Operation::Read { confirm: true });
-                    let read = shared.deployment.read(name, projection(), confirm);
-                    read.await?
+                    deployment.read(name, projection(), confirm).await?
                 }
             };
             shared.called(found.as_ref().and_then(roll_call::called));
@@ -147,21 +143,17 @@ impl MongoStore {
         if let (Operation::Renew { .. }, Some(declares)) = (&operation, declares) {
             document::declare(&mut update, shared.hints.interval(declares));
         }
-        let updated = shared
-            .deployment
-            .update(filter, update, document::projection());
-        Ok(match updated.await? {
-            Some(document) => {
-                if let Some(declared) = declares {
-                    shared.hints.declared(declared);
-                }
-                if hinted {
-                    shared.hints.leave(&shared.deployment, &shared.lease);
-                }
-                Outcome::Applied(shared.found(Some(document)))
-            }
-            None => Outcome::Rejected,
-        })
+        let updated = deployment.update(filter, update, document::projection());
+        let Some(document) = updated.await? else {
+            return Ok(Outcome::Rejected);
+        };
+        if let Some(declared) = declares {
+            shared.hints.declared(declared);
+        }
+        if hinted {
+            shared.hints.leave(deployment, &shared.lease);
+        }
+        Ok(Outcome::Applied(shared.found(Some(document))))
     }
 }
 
@@ -189,7 +181,7 @@ impl Store for MongoStore {
 }
 
 impl LeaseInner {
-    /// Reports the product, the deployment and the settings of its elections.
+    /// Reports another product than MongoDB, the deployment, and the settings of its elections.
     async fn recognize(&self) {
         let product = self.deployment.lookalike().await;
         if let Some(product) = product {
@@ -206,35 +198,28 @@ impl LeaseInner {
 
     /// Records a roll call, which [`Self::answer_roll_calls`] answers.
     fn called(&self, call: Option<RollCallId>) {
-        self.roll_call.send_if_modified(|newest| {
-            let is_new = call.is_some() && *newest != call;
-            if is_new {
-                *newest = call;
-            }
-            is_new
-        });
+        if call.is_some() {
+            publish(&self.roll_call, call);
+        }
     }
 
-    /// Answers roll calls, one at a time: however many there are, they hold one connection. Calls
-    /// that arrive meanwhile are skipped, except the newest. A lost answer only makes a roll call
-    /// miss this candidate.
+    /// Answers roll calls, one at a time, so that they use one connection. Skips all but the newest
+    /// call that arrives meanwhile. A lost answer only makes a roll call miss this candidate.
     async fn answer_roll_calls(&self) {
         let identity = &self.deployment.options.identity;
         let mut newest = self.roll_call.subscribe();
         newest.mark_changed();
         while newest.changed().await.is_ok() {
             let call = *newest.borrow_and_update();
-            if let Some(call) = call {
-                let healthy = *lock(&self.healthy);
-                let (filter, update) =
-                    roll_call::answer(self.lease.as_str(), call, identity, healthy);
-                let projection = roll_call::projection();
-                let _ = self.deployment.update(filter, update, projection).await;
-            }
+            let Some(call) = call else { continue };
+            let healthy = *lock(&self.healthy);
+            let (filter, update) = roll_call::answer(self.lease.as_str(), call, identity, healthy);
+            let projection = roll_call::projection();
+            let _ = self.deployment.update(filter, update, projection).await;
         }
     }
 
-    /// Parses a document, and stores it as the base for change events.
+    /// Reads a document, and keeps it for change events to update.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
@@ -248,16 +233,35 @@ impl LeaseInner {
         found
     }
 
-    /// Opens a stream instead of a cursor on hints, or the reverse, if the newest known holder
-    /// calls for it.
+    /// Changes between a stream and a cursor on hints if the newest known holder requires it.
     fn choose_source(&self) {
-        let newest = lock(&self.newest);
-        if newest
+        if lock(&self.newest)
             .as_ref()
             .is_some_and(|lease| self.hints.should_change(lease))
         {
             self.reopen.notify_one();
         }
+    }
+}
+
+/// Reports each invalid request once.
+#[derive(Debug, Default)]
+struct IgnoredRequest {
+    /// The request as text, because a NaN does not even equal itself.
+    reported: Option<String>,
+}
+
+impl IgnoredRequest {
+    /// Returns why the request in a lease document is ignored, once for a request that a script
+    /// repeats; `None` if the request is valid.
+    fn check(&mut self, lease: &Document) -> Option<&'static str> {
+        let why = document::request(lease).err()?;
+        let request = Some(format!("{:?}", lease.get("request")));
+        if self.reported == request {
+            return None;
+        }
+        self.reported = request;
+        Some(why)
     }
 }
 
@@ -267,18 +271,17 @@ fn projection() -> Document {
     projection
 }
 
-/// Returns the wall clock, as documents record it.
+/// Returns the time by the wall clock.
 fn now() -> DateTime {
     DateTime::from_system_time(leasehold_clock::wall_now())
 }
 
-fn primary() -> SelectionCriteria {
+pub(crate) fn primary() -> SelectionCriteria {
     SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }
 
 impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
-    /// Reports a new primary. The report is dropped if the queue is full, because the queued events
-    /// wake the reader anyway.
+    /// Reports a new primary, unless the queue is full: the queued events wake the reader anyway.
     fn primary_changed(&self) {
         let _ = self.try_send(StoreEvent::PrimaryChanged);
     }
@@ -289,7 +292,7 @@ impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
 }
 
 /// Publishes a value if it differs from the newest.
-fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
+pub(crate) fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
     channel.send_if_modified(|newest| {
         let is_new = *newest != value;
         *newest = value;
@@ -298,6 +301,57 @@ fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
 }
 
 /// Locks a mutex. Poisoning is ignored, because the values are consistent at every instant.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{Bson, doc};
+
+    use super::*;
+
+    #[test]
+    fn an_invalid_request_is_reported_once() {
+        let mut ignored = IgnoredRequest::default();
+        for (request, why) in [
+            (Bson::Double(f64::NAN), "not a document"),
+            (Bson::Document(doc! { "kind": "step_down" }), "token"),
+            (
+                Bson::Document(doc! { "kind": "step_down", "token": 7.0 }),
+                "token",
+            ),
+            (
+                Bson::Document(doc! { "kind": "stepdown", "token": 7 }),
+                "kind",
+            ),
+            (
+                Bson::Document(doc! { "kind": "transfer", "token": 7 }),
+                "to",
+            ),
+        ] {
+            let lease = doc! { "request": request };
+            let said = ignored.check(&lease);
+            assert!(
+                said.is_some_and(|said| said.contains(why)),
+                "{lease}: {said:?}"
+            );
+            assert_eq!(ignored.check(&lease), None, "{lease}");
+            // The acquisition that follows clears it, and a script sets it again.
+            assert_eq!(ignored.check(&doc! { "request": null }), None);
+            assert_eq!(ignored.check(&lease), None, "{lease}");
+        }
+    }
+
+    #[test]
+    fn a_valid_request_is_not_reported() {
+        let mut ignored = IgnoredRequest::default();
+        for request in [
+            doc! { "kind": "step_down", "token": 7 },
+            doc! { "kind": "transfer", "token": 7_i64, "to": "b", "newer": 1 },
+        ] {
+            assert_eq!(ignored.check(&doc! { "request": request }), None);
+        }
+        assert_eq!(ignored.check(&doc! {}), None);
+    }
 }

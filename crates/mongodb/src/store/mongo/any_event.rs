@@ -70,7 +70,7 @@ fn description() -> impl Strategy<Value = Document> {
         })
 }
 
-/// A part of an event: mostly of the shape that the server sends, otherwise anything.
+/// A part of an event, which mostly has the shape that the server sends.
 fn part(usual: impl Strategy<Value = Document> + 'static) -> impl Strategy<Value = Option<Bson>> {
     prop_oneof![
         6 => usual.prop_map(|part| Some(Bson::Document(part))),
@@ -142,7 +142,7 @@ fn history() -> Vec<(Document, Document)> {
 }
 
 fn applied(event: &Document, newest: &mut Option<Document>) -> Watch {
-    let event = self::event(event.clone()).expect("an event of the server's");
+    let event = self::event(event.clone()).expect("a valid event");
     change_stream::apply_event(event, newest)
 }
 
@@ -205,10 +205,9 @@ proptest! {
         }
     }
 
-    /// The stream keeps the order, but it may lag behind the reads, and a reply may arrive after
-    /// newer events. The resulting document has a revision on which no write succeeds, or a token
-    /// lower than the events showed (which the election does not trust before another read), or
-    /// else the stored holder.
+    /// The stream keeps the order of events, but may lag behind the reads, and a reply may arrive
+    /// after newer events. If the resulting document does not have the stored holder, no write
+    /// succeeds on its revision, or the election reads again because its token is lower than before.
     #[test]
     fn a_mixture_with_the_stored_revision_and_token_has_the_stored_holder(
         stored in 0..WRITES,
@@ -219,7 +218,7 @@ proptest! {
         let mut newest = None;
         for (from, to, read_before) in runs {
             if let Some(read) = read_before {
-                // Replies, too, contain only documents that were stored until now.
+                // A reply contains no later document either.
                 let _ = read_reply(&mut newest, &history[read.min(stored)].0);
             } else {
                 // A reopened stream is followed by a read.

@@ -1,9 +1,8 @@
-//! The change stream of one lease: hints, as early as possible.
+//! The change stream of one lease. Its events are hints.
 //!
-//! The stream requests no document lookups: an update event lists the changed fields, which are
-//! applied to the newest known document. An event may be older than that document. The resulting
-//! mixture is harmless and short-lived: it carries an old revision, on which no write can succeed,
-//! and the events that follow repair it.
+//! An update event lists only the changed fields, which are applied to the newest known document. An
+//! event may be older than that document. The resulting mixture is harmless: no write succeeds on its
+//! old revision, and the events that follow repair it.
 
 use std::sync::Arc;
 
@@ -33,35 +32,31 @@ impl StreamHandler for MongoStore {
     async fn source(&self, leases: &Collection<Document>) -> Source {
         let shared = &*self.shared;
         let (hints, deployment) = (&shared.hints, &shared.deployment);
-        let mode = hints.mode;
-        let source = match mode {
-            WatchMode::Stream => Source::Stream,
-            WatchMode::Poll => Source::Nothing,
-            WatchMode::Auto | WatchMode::Hints => {
-                let await_max = follow::await_max(deployment.timings());
-                match hints.open(leases, &shared.lease, await_max).await {
-                    Ok(cursor) if hints.are_wanted() => Source::Hints(Box::new(cursor)),
-                    Ok(_) => Source::Stream,
-                    Err(refusal) => {
-                        let failure = refusal.failure(deployment);
-                        let _ = shared.news.send(StoreEvent::HintsFailed(failure)).await;
-                        match mode {
-                            WatchMode::Hints => Source::Nothing,
-                            _ => Source::Stream,
-                        }
-                    }
+        match hints.mode {
+            WatchMode::Stream => return Source::Stream,
+            WatchMode::Poll => return Source::Nothing,
+            WatchMode::Auto | WatchMode::Hints => {}
+        }
+        let await_max = follow::await_max(deployment.timings());
+        match hints.open(leases, &shared.lease, await_max).await {
+            Ok(Some(cursor)) => Source::Hints(Box::new(cursor)),
+            Ok(None) => Source::Stream,
+            Err(refusal) => {
+                let failed = StoreEvent::HintsFailed(refusal.failure(deployment));
+                let _ = shared.news.send(failed).await;
+                match hints.mode {
+                    WatchMode::Hints => Source::Nothing,
+                    _ => Source::Stream,
                 }
             }
-        };
-        hints.follows(matches!(source, Source::Hints(_)));
-        source
+        }
     }
 
     fn interpret(&self, event: StreamEvent) -> Watch {
         match event {
             StreamEvent::Opened | StreamEvent::OpenedSince => {
-                // Earlier changes are not reported, so no event may be applied to the document
-                // known before.
+                // The stream does not report earlier changes, so no event may be applied to the
+                // document known before.
                 *lock(&self.shared.newest) = None;
                 match self.shared.deployment.has_late_streams() {
                     true => Watch::LateStreamOpened,
@@ -94,13 +89,8 @@ pub(super) fn apply_event(
     match event.operation_type {
         OperationType::Insert | OperationType::Replace => *newest = event.full_document,
         OperationType::Update => {
-            let (known, update) = (newest.as_mut(), event.update_description.as_ref());
-            if !known
-                .zip(update)
-                .is_some_and(|(known, update)| apply(known, update))
-            {
-                *newest = None;
-            }
+            let update = event.update_description.as_ref();
+            newest.take_if(|known| !update.is_some_and(|update| apply(known, update)));
         }
         _ => *newest = None,
     }
@@ -111,10 +101,10 @@ pub(super) fn apply_event(
 }
 
 /// Applies an update to the fields that the election reads. Returns false if the document must be
-/// read: also for removed fields, which are rare and come from manual edits.
+/// read, as after the removal of a field, which only manual edits do.
 pub(super) fn apply(document: &mut Document, update: &UpdateDescription) -> bool {
     let is_read = |path: &str| document::is_read(delta::top(path));
-    // Of the history only the type is read, not the entries.
+    // The election reads the type of the history, but not its entries.
     let is_wanted = |path: &str| is_read(path) && !path.starts_with("history.");
     !update.removed_fields.iter().any(|path| is_read(path))
         && delta::apply(document, update, is_wanted)

@@ -1,12 +1,12 @@
-//! The changes that a change stream reports of one update, applied to the last known document.
+//! Applies the changes that a change stream reports of one update to the last known document.
 //!
-//! Names with dots are not distinguished from paths; leasehold writes none.
+//! A name with a dot counts as a path; leasehold writes no such name.
 
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;
 
-/// Applies an update to the paths that are wanted. Returns false if a path cannot be applied; the
-/// document must then be read.
+/// Applies an update to the wanted paths. Returns false if a path cannot be applied, so that the
+/// document must be read.
 pub(super) fn apply(
     document: &mut Document,
     update: &UpdateDescription,
@@ -22,55 +22,39 @@ pub(super) fn apply(
     }
     let mut removed = update.removed_fields.iter();
     let mut updated = update.updated_fields.iter();
-    removed.all(|path| !is_wanted(path) || remove(document, path))
-        && updated.all(|(path, value)| !is_wanted(path) || set(document, path, value))
+    removed.all(|path| !is_wanted(path) || change(document, path, None))
+        && updated.all(|(path, value)| !is_wanted(path) || change(document, path, Some(value)))
 }
 
-/// Returns the field of the document that a path leads into.
+/// Returns the top-level field that a path leads into.
 pub(super) fn top(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }
 
-fn remove(document: &mut Document, path: &str) -> bool {
-    let Some((parent, field)) = path.rsplit_once('.') else {
-        document.remove(path);
-        return true;
-    };
-    match at(document, parent) {
-        Some(Bson::Document(parent)) => {
-            parent.remove(field);
-            true
-        }
-        Some(_) | None => false,
-    }
-}
-
-fn set(document: &mut Document, path: &str, value: &Bson) -> bool {
-    let Some((parent, field)) = path.rsplit_once('.') else {
-        document.insert(path, value.clone());
-        return true;
-    };
-    match at(document, parent) {
-        Some(Bson::Document(parent)) => {
-            parent.insert(field, value.clone());
-            true
-        }
-        Some(Bson::Array(list)) => match field.parse::<usize>() {
-            Ok(index) if index < list.len() => {
-                list[index] = value.clone();
-                true
+/// Sets the value at a path, or removes it.
+fn change(document: &mut Document, path: &str, value: Option<&Bson>) -> bool {
+    let (parent, field) = match path.rsplit_once('.') {
+        None => (document, path),
+        Some((parent, field)) => match (at(document, parent), value) {
+            (Some(Bson::Document(parent)), _) => (parent, field),
+            (Some(Bson::Array(list)), Some(value)) => {
+                match field.parse::<usize>() {
+                    Ok(index) if index < list.len() => list[index] = value.clone(),
+                    Ok(index) if index == list.len() => list.push(value.clone()),
+                    Ok(_) | Err(_) => return false,
+                }
+                return true;
             }
-            Ok(index) if index == list.len() => {
-                list.push(value.clone());
-                true
-            }
-            Ok(_) | Err(_) => false,
+            _ => return false,
         },
-        Some(_) | None => false,
+    };
+    match value {
+        Some(value) => drop(parent.insert(field, value.clone())),
+        None => drop(parent.remove(field)),
     }
+    true
 }
 
-/// Returns the value at a path.
 fn at<'a>(document: &'a mut Document, path: &str) -> Option<&'a mut Bson> {
     let mut steps = path.split('.');
     let mut value = document.get_mut(steps.next()?)?;

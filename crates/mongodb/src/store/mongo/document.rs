@@ -1,12 +1,12 @@
 //! Conversion of the lease document between BSON and the election's [`Lease`].
 //!
-//! Any BSON is read without a panic. A document that is not a lease of this schema is foreign and
-//! is never written to (I11).
+//! Reading any BSON does not panic. A document that is not a lease of this schema is foreign, and is
+//! never written to (I11).
 
 use std::time::Duration;
 
 use mongodb::bson::spec::BinarySubtype;
-use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
 use leasehold_core::election::{
     Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease, Operation,
@@ -14,11 +14,9 @@ use leasehold_core::election::{
     Standby, Token, WallMillis,
 };
 
-/// The schema that this version reads and writes.
 pub(super) const SCHEMA: i32 = 1;
 pub(super) const KIND: &str = "lease";
 pub(super) const LOCK_KIND: &str = "lock";
-/// Entries kept in the history.
 pub(super) const HISTORY_MAX: i32 = 20;
 
 /// Returns the projection of all reads: the history's type, but not its entries.
@@ -42,12 +40,12 @@ pub(super) fn read(document: &Document) -> Found {
 
 fn lease(document: &Document) -> Result<Lease, String> {
     belongs(document, KIND)?;
-    // The entries are not read. A history that is not a list cannot be appended to, which would
-    // make every takeover and release fail.
+    // If the history were not a list, every takeover and release would fail to append to it.
     match document.get("history") {
         Some(Bson::Array(_)) | None => {}
         Some(_) => return Err("its history is not a list".to_owned()),
     }
+    let inner = |key| document.get_document(key).ok();
     Ok(Lease {
         token: token(document)?,
         revision: Revision::from_bytes(id(document, "revision")?),
@@ -57,18 +55,15 @@ fn lease(document: &Document) -> Result<Lease, String> {
             Some(Bson::Null) | None => false,
             Some(_) => return Err("its field paused is not a boolean".to_owned()),
         },
-        // Requests are written by operators and their scripts. An invalid one is ignored, since it
-        // must not cost the leadership.
+        // Operators and their scripts write requests. An invalid request is ignored, so that it does
+        // not end leadership.
         request: request(document).unwrap_or(None),
-        reserved_for: document
-            .get_document("reserved_for")
-            .ok()
-            .and_then(reservation),
-        standby: document.get_document("standby").ok().and_then(standby),
+        reserved_for: inner("reserved_for").and_then(reservation),
+        standby: inner("standby").and_then(standby),
     })
 }
 
-/// Checks that a document has our schema and this kind; otherwise returns the reason.
+/// Checks that a document has this schema and kind, or returns why not.
 pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
     match document.get("schema").map(integer) {
         Some(Some(schema)) if schema == i64::from(SCHEMA) => {}
@@ -148,13 +143,9 @@ fn identity(document: &Document, key: &str) -> Option<Identity> {
     Identity::new(document.get_str(key).ok()?).ok()
 }
 
-/// Returns the value of an int64, or of an int32 as written by some shells. A double is foreign.
+/// Returns the value of an int64, or of an int32, which some shells write. A double is foreign.
 pub(super) fn integer(value: &Bson) -> Option<i64> {
-    match value {
-        Bson::Int64(n) => Some(*n),
-        Bson::Int32(n) => Some(i64::from(*n)),
-        _ => None,
-    }
+    value.as_i64().or_else(|| value.as_i32().map(i64::from))
 }
 
 /// Returns an integer field; `None` if it is missing, of another type, or out of range.
@@ -162,8 +153,8 @@ pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<
     T::try_from(document.get(key).and_then(integer)?).ok()
 }
 
-/// Returns the declared lease duration of a holder or waiter. An out-of-range or missing duration
-/// counts as the longest: see [`Declared`].
+/// Returns the declared lease duration of a holder or waiter. A missing duration counts as the
+/// longest, as one out of range does: see [`Declared`].
 pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: number(entry, "lease_duration_ms").unwrap_or(-1),
@@ -175,56 +166,42 @@ pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
     number(holder, "renew_interval_ms").map(Duration::from_millis)
 }
 
-pub(super) fn token(document: &Document) -> Result<Token, &'static str> {
+pub(crate) fn token(document: &Document) -> Result<Token, &'static str> {
     let token = number(document, "token").and_then(Token::new);
     token.ok_or("its token is not a non-negative integer")
 }
 
 pub(super) fn date(value: Option<&Bson>) -> WallMillis {
-    match value {
-        Some(Bson::DateTime(date)) => WallMillis(date.timestamp_millis()),
-        Some(_) | None => WallMillis(0),
-    }
+    let date = value.and_then(Bson::as_datetime);
+    WallMillis(date.map_or(0, |date| date.timestamp_millis()))
 }
 
 pub(super) fn id(document: &Document, key: &str) -> Result<[u8; 16], String> {
     match document.get(key) {
-        Some(Bson::Binary(Binary {
-            subtype: BinarySubtype::Uuid,
-            bytes,
-        })) => bytes
-            .as_slice()
-            .try_into()
-            .map_err(|_| format!("its {key} is not 16 bytes")),
+        Some(Bson::Binary(id)) if id.subtype == BinarySubtype::Uuid => {
+            let bytes = id.bytes.as_slice().try_into();
+            bytes.map_err(|_| format!("its {key} is not 16 bytes"))
+        }
         Some(_) | None => Err(format!("its {key} is not a UUID")),
     }
 }
 
 pub(super) fn uuid(bytes: [u8; 16]) -> Bson {
-    Bson::Binary(Binary {
-        subtype: BinarySubtype::Uuid,
-        bytes: bytes.to_vec(),
-    })
+    Uuid::from_bytes(bytes).into()
 }
 
 pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
-    revisions
-        .iter()
-        .map(|revision| uuid(revision.bytes()))
-        .collect()
+    let bytes = revisions.iter().map(|revision| revision.bytes());
+    bytes.map(uuid).collect()
 }
 
-/// Returns a filter that matches only what [`read`] accepts as a lease of this name, so that
-/// foreign documents are not written to.
-///
-/// The filter does not check that the holder's identity is legal. This is safe because the revision
-/// that it requires was read together with a legal identity, so an illegal one can only come from a
-/// manual edit after that read.
+/// Returns a filter that matches only what [`read`] accepts as a lease of this name. It does not
+/// check that the holder's identity is legal: the sender has read a legal identity, which only a
+/// manual edit can have changed since.
 pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }
 
-/// Like [`ours`], with a further condition.
 fn ours_with(name: &str, condition: Bson) -> Document {
     let free = is("$holder", &["missing", "null"]);
     let held = doc! { "$and": [
@@ -248,13 +225,14 @@ fn ours_with(name: &str, condition: Bson) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
 }
 
-/// Checks the type of a value, because an equality also matches a double, and an array that
-/// contains the value.
+/// Checks the type of a value: an equality also matches a double, and an array that contains the
+/// value.
 pub(super) fn is(path: &str, types: &[&str]) -> Bson {
     doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
 }
 
-/// Checks for a UUID. UUIDs have the same length and subtype, so they are ordered by their bytes.
+/// Checks for a UUID. The server orders binaries by length, subtype and bytes, so that a range of
+/// UUIDs contains nothing else.
 pub(super) fn is_uuid(path: &str) -> Bson {
     let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
     doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] }.into()
@@ -280,45 +258,62 @@ pub(super) fn write(
 ) -> Option<(Document, Document)> {
     Some(match operation {
         Operation::Read { .. } | Operation::Create { .. } => return None,
-        Operation::Acquire(acquisition) => (
-            acquisition_filter(name, acquisition, None),
-            acquisition_update(acquisition, None, identity, address, now),
-        ),
+        Operation::Acquire(acquisition) => {
+            let (mut filter, update) = acquire(name, acquisition, identity, address, now);
+            filter.insert("holder", Bson::Null);
+            (filter, update)
+        }
         Operation::TakeOver {
             acquisition,
             holder,
             ended,
-        } => (
-            acquisition_filter(name, acquisition, Some(*holder)),
-            acquisition_update(acquisition, Some(ended), identity, address, now),
-        ),
+        } => {
+            let (mut filter, mut update) = acquire(name, acquisition, identity, address, now);
+            filter.insert("holder.claim", uuid(holder.bytes()));
+            update.insert("$push", history(ended, now));
+            (filter, update)
+        }
         Operation::Renew {
             claim,
             revision,
             chain,
-        } => (
-            mine_filter(name, *claim, chain),
-            renewal_update(*revision, now),
-        ),
+        } => {
+            let set = doc! { "revision": uuid(revision.bytes()), "holder.renewed_at": now };
+            (mine_filter(name, *claim, chain), doc! { "$set": set })
+        }
         Operation::Release {
             claim,
             revision,
             chain,
             ended,
             reserved_for,
-        } => (
-            mine_filter(name, *claim, chain),
-            release_update(*revision, ended, reserved_for.as_ref(), now),
-        ),
+        } => {
+            let reserved_for = reserved_for.as_ref().map(|reservation| {
+                let millis = milliseconds_of(reservation.duration);
+                doc! { "identity": reservation.identity.as_str(), "for_ms": millis }
+            });
+            let revision = uuid(revision.bytes());
+            let set = doc! { "holder": null, "revision": revision, "reserved_for": reserved_for };
+            let update = doc! { "$set": set, "$push": history(ended, now) };
+            (mine_filter(name, *claim, chain), update)
+        }
         Operation::Register {
             holder,
             session,
             priority,
             replaces,
-        } => (
-            register_filter(name, *holder, *replaces),
-            register_update(*session, *priority, identity, now),
-        ),
+        } => {
+            let mut filter = match replaces {
+                Some(session) => standby_filter(name, *session),
+                None => ours_with(name, is("$standby", &["missing", "null"])),
+            };
+            filter.insert("holder.claim", uuid(holder.bytes()));
+            let standby = doc! {
+                "identity": identity.as_str(), "session": uuid(session.bytes()),
+                "priority": i64::from(*priority), "at": now,
+            };
+            (filter, doc! { "$set": { "standby": standby } })
+        }
         Operation::Withdraw { session } => (
             standby_filter(name, *session),
             doc! { "$set": { "standby": null } },
@@ -326,29 +321,21 @@ pub(super) fn write(
     })
 }
 
-/// Returns the filter of an acquisition, or of a takeover from `holder`. The observed state may
-/// combine a document with events that do not follow it. The filter therefore also checks the
-/// token, which must grow (I3), and the holder whose expiry the candidate has observed.
-fn acquisition_filter(name: &str, acquisition: &Acquisition, holder: Option<Claim>) -> Document {
+/// Returns the filter and the update of an acquisition, except for the previous holder.
+///
+/// The observed state may combine a document with events that do not follow it. The filter therefore
+/// checks the token, which must grow (I3), and callers add the holder whose expiry they observed.
+fn acquire(
+    name: &str,
+    acquisition: &Acquisition,
+    identity: &Identity,
+    address: Option<&str>,
+    now: DateTime,
+) -> (Document, Document) {
     let mut filter = ours(name);
     filter.insert("revision", uuid(acquisition.expected.bytes()));
     filter.insert("paused", doc! { "$ne": true });
     filter.insert("token", doc! { "$lt": acquisition.token.get() });
-    match holder {
-        Some(holder) => filter.insert("holder.claim", uuid(holder.bytes())),
-        None => filter.insert("holder", Bson::Null),
-    };
-    filter
-}
-
-/// Returns the update of an acquisition, or of a takeover whose previous claim is `ended`.
-pub(super) fn acquisition_update(
-    acquisition: &Acquisition,
-    ended: Option<&HistoryEntry>,
-    identity: &Identity,
-    address: Option<&str>,
-    now: DateTime,
-) -> Document {
     let mut holder = doc! {
         "identity": identity.as_str(),
         "session": uuid(acquisition.session.bytes()),
@@ -364,7 +351,7 @@ pub(super) fn acquisition_update(
     if let Some(address) = address {
         holder.insert("address", address);
     }
-    let mut update = doc! { "$set": {
+    let update = doc! { "$set": {
         "token": acquisition.token.get(),
         "revision": uuid(acquisition.revision.bytes()),
         "holder": holder,
@@ -372,10 +359,7 @@ pub(super) fn acquisition_update(
         "reserved_for": null,
         "standby": null,
     } };
-    if let Some(ended) = ended {
-        update.insert("$push", history(ended, now));
-    }
-    update
+    (filter, update)
 }
 
 /// Returns the filter of a renewal or release: this candidate's claim, and a revision that it sent.
@@ -386,85 +370,35 @@ fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     filter
 }
 
-pub(super) fn renewal_update(revision: Revision, now: DateTime) -> Document {
-    doc! { "$set": { "revision": uuid(revision.bytes()), "holder.renewed_at": now } }
-}
-
-/// Adds the interval of the holder's renewals to the update of a renewal, or its removal.
-pub(super) fn declare(renewal: &mut Document, interval: Option<Duration>) {
-    let field = "holder.renew_interval_ms";
-    let Some(interval) = interval else {
-        renewal.insert("$unset", doc! { field: "" });
-        return;
-    };
-    if let Ok(set) = renewal.get_document_mut("$set") {
-        set.insert(field, milliseconds_of(interval));
-    }
-}
-
-fn milliseconds_of(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-pub(super) fn release_update(
-    revision: Revision,
-    ended: &HistoryEntry,
-    reserved_for: Option<&Reservation>,
-    now: DateTime,
-) -> Document {
-    let reserved_for = reserved_for.map_or(Bson::Null, |reservation| {
-        let millis = milliseconds_of(reservation.duration);
-        Bson::Document(doc! { "identity": reservation.identity.as_str(), "for_ms": millis })
-    });
-    doc! {
-        "$set": { "holder": null, "revision": uuid(revision.bytes()), "reserved_for": reserved_for },
-        "$push": history(ended, now),
-    }
-}
-
-/// Returns the filter of a registration as the standby: this holder, and the standby to replace, or
-/// none.
-fn register_filter(name: &str, holder: Claim, replaces: Option<Session>) -> Document {
-    let mut filter = match replaces {
-        Some(session) => standby_filter(name, session),
-        None => ours_with(name, is("$standby", &["missing", "null"])),
-    };
-    filter.insert("holder.claim", uuid(holder.bytes()));
-    filter
-}
-
 fn standby_filter(name: &str, session: Session) -> Document {
     let mut filter = ours_with(name, is("$standby", &["object"]));
     filter.insert("standby.session", uuid(session.bytes()));
     filter
 }
 
-fn register_update(
-    session: Session,
-    priority: u32,
-    identity: &Identity,
-    now: DateTime,
-) -> Document {
-    doc! { "$set": { "standby": {
-        "identity": identity.as_str(), "session": uuid(session.bytes()),
-        "priority": i64::from(priority), "at": now,
-    } } }
+/// Makes a renewal declare the interval of the holder's renewals, or declare none.
+pub(super) fn declare(renewal: &mut Document, interval: Option<Duration>) {
+    let field = "holder.renew_interval_ms";
+    match (interval, renewal.get_document_mut("$set")) {
+        (Some(interval), Ok(set)) => set.insert(field, milliseconds_of(interval)),
+        (Some(_), Err(_)) => None,
+        (None, _) => renewal.insert("$unset", doc! { field: "" }),
+    };
 }
 
+fn milliseconds_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Returns the operand of a `$push` that records the end of a claim.
 fn history(ended: &HistoryEntry, now: DateTime) -> Document {
-    let HistoryEntry {
-        token,
-        identity,
-        acquired_at,
-        reason,
-    } = ended;
     doc! { "history": {
         "$each": [{
-            "token": token.get(),
-            "identity": identity.as_str(),
-            "acquired_at": DateTime::from_millis(acquired_at.0),
+            "token": ended.token.get(),
+            "identity": ended.identity.as_str(),
+            "acquired_at": DateTime::from_millis(ended.acquired_at.0),
             "ended_at": now,
-            "reason": reason.as_str(),
+            "reason": ended.reason.as_str(),
         }],
         "$slice": -HISTORY_MAX,
     } }

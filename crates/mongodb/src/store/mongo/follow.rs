@@ -1,6 +1,4 @@
 //! Follows a change stream indefinitely, retrying after failures.
-//!
-//! The handler interprets the events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +19,21 @@ use super::{outcome, primary};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
-/// How long the server holds a getMore without events.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts to open a change stream if the deployment has none: a standalone
-/// server may become a replica set, or a role may gain the permission.
+/// Interval between attempts to open a change stream on a deployment without change streams: a
+/// standalone server may become a replica set, and a role may gain the permission.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
-/// Number of consecutive refusals of a change stream, with any error, after which the server is
-/// retried as rarely as a server without change streams.
+/// Consecutive refusals, with any error, before a server is retried at that interval too.
 const REFUSALS_MAX: u32 = 10;
-
-/// Maximum size of a part of an event. A larger part stays on the server, and the document is read
-/// instead. A lease is a hundred times smaller, but another program may write megabytes of other
-/// data into its document.
+/// Maximum size of a part of an event; the document is read instead of a larger part. A lease is a
+/// hundred times smaller, but another program may write megabytes into its document.
 const PART_MAX: i32 = 128 * 1024;
 
-/// An event of a stream.
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// The stream is open; changes that a read from now on may not show will be reported.
+    /// The stream is open, and reports each change that a read from now on does not show.
     Opened,
-    /// The stream is open; changes since [`StreamHandler::since`] will be reported.
+    /// The stream is open, and reports each change since [`StreamHandler::since`].
     OpenedSince,
     Change(Box<ChangeStreamEvent<Document>>),
     Alive,
@@ -51,11 +44,11 @@ pub(super) enum StreamEvent {
     Lost,
 }
 
-/// Source of changes that is followed.
+/// The source of events that a handler follows.
 pub(super) enum Source {
     Stream,
     Hints(Box<RawBatchCursor>),
-    /// Nothing: the collection is polled.
+    /// None, because the collection is polled.
     Nothing,
 }
 
@@ -64,15 +57,14 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     type Hint: Send + 'static;
 
     fn deployment(&self) -> &Arc<Deployment>;
-    /// The pipeline that selects the events.
+    /// Returns the pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns when the next stream starts; by default after the newest majority-acknowledged
-    /// write.
+    /// Returns where the next stream starts: by default after the newest majority-acknowledged write.
     fn since(&self) -> Option<Timestamp> {
         None
     }
     fn interpret(&self, event: StreamEvent) -> Self::Hint;
-    /// Chooses what is followed, and opens it if it is not a change stream.
+    /// Chooses the source, and opens it if it is a cursor.
     fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
         async { Source::Stream }
     }
@@ -83,8 +75,8 @@ pub(super) fn ends() -> Document {
     doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
 }
 
-/// Selects the events of the documents with this `_id`, without large parts, and the events that end
-/// a stream.
+/// Selects the events of the documents with this `_id`, without large parts, and those that end a
+/// stream.
 pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
@@ -100,8 +92,8 @@ pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     ]
 }
 
-/// Maximum time without an event: the stream reports at least three times per lease duration,
-/// because a store without any report for that long counts as unread.
+/// Returns how long the server may hold a getMore without events. The stream reports at least three
+/// times per lease duration, after which a store without any report counts as unread.
 pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
@@ -111,9 +103,9 @@ enum StreamEnd {
     Broken,
     /// The server refused to open the stream.
     Refused,
-    /// The deployment has no change streams, and will not have any soon.
+    /// The deployment has no change streams.
     Lacking,
-    /// Nothing arrived for too long.
+    /// The server did not answer for too long.
     Silent,
     /// Another stream was requested.
     Superseded,
@@ -122,10 +114,8 @@ enum StreamEnd {
 /// Follows until the future is dropped, which ends the stream. Opens another stream each time
 /// `reopen` is notified.
 ///
-/// Only one stream exists at a time: a stream that hangs is aborted before the next is opened.
-/// Otherwise each hanging stream would keep one of the pool's connections. Other calls of the
-/// driver are never dropped, because a write may land later. A getMore changes nothing, and the
-/// driver closes its connection.
+/// Aborts a stream that hangs before opening the next, so that hanging streams do not use up the
+/// connection pool. A getMore may be dropped, unlike a write, because it changes nothing.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
@@ -141,12 +131,15 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
             tokio::select! {
                 sign = tokio::time::timeout(silence_max, alive.changed()) => match sign {
                     Ok(Ok(())) => refusals = 0,
-                    // The stream's task has finished, which dropped the sender.
-                    Ok(Err(_)) => break ended(&mut stream).await,
+                    // The stream's task has finished, or the driver panicked.
+                    Ok(Err(_)) => break match stream.join_next().await {
+                        Some(Ok(end)) => end,
+                        Some(Err(_)) | None => StreamEnd::Broken,
+                    },
                     Err(_) => break StreamEnd::Silent,
                 },
                 () = reopen.notified() => break StreamEnd::Superseded,
-                // The server reports at least once in the time that was set at the opening.
+                // The maximum wait of a getMore is set when the stream is opened.
                 Ok(()) = changes.changed() => break StreamEnd::Superseded,
             }
         };
@@ -154,11 +147,9 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
         let pause = match end {
             StreamEnd::Superseded => continue,
             StreamEnd::Silent => {
-                let failure = Failure::new(
-                    "the change stream does not answer",
-                    "the server or the network hangs; opening another one",
-                );
-                failed(&handler, failure).await;
+                let kind = "the change stream does not answer";
+                let detail = "the server or the network hangs; opening another one";
+                failed(&handler, Failure::new(kind, detail)).await;
                 continue;
             }
             StreamEnd::Broken => timings.retry_interval(),
@@ -178,21 +169,13 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     }
 }
 
-async fn ended(stream: &mut JoinSet<StreamEnd>) -> StreamEnd {
-    match stream.join_next().await {
-        Some(Ok(end)) => end,
-        // The driver panicked.
-        Some(Err(_)) | None => StreamEnd::Broken,
-    }
-}
-
 async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> StreamEnd {
     let deployment = handler.deployment();
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Each call reports why there is no client, so the stream does not. This refusal is the
-            // exception, because it ends with the first call.
+            // Each call reports why there is no client, so the stream does not. The exception is this
+            // refusal, which the first failed call ends.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(error)).await;
             }
@@ -226,7 +209,6 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
         alive.send_replace(());
         match opened.next().await {
             Ok(Some(event)) => report(&handler, event).await,
-            // Reopen the stream; a read follows.
             Ok(None) => {
                 report(&handler, StreamEvent::Lost).await;
                 return StreamEnd::Broken;
@@ -276,9 +258,9 @@ impl Opened {
 
 /// Opens a stream, and returns it with the event that reports it.
 ///
-/// By default a stream begins after the newest write of the primary, even if no majority has it
-/// yet. A majority read that follows does not show that write either, so it would be missed. The
-/// stream therefore begins after the newest majority-acknowledged write.
+/// The stream begins after the newest majority-acknowledged write. The driver's default, the newest
+/// write of the primary, could miss a write that no majority has yet: the majority read that follows
+/// does not show it either.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,
@@ -289,7 +271,6 @@ async fn open<L: StreamHandler>(
         None => {
             let newest = deployment.read_time(collection, "", ReadConcern::majority());
             let newest = newest.await?;
-            // The read that follows shows that write: only later ones are of interest.
             (newest.map(after), StreamEvent::Opened)
         }
     };
@@ -303,32 +284,27 @@ async fn open<L: StreamHandler>(
 
 /// Returns a change stream of majority-acknowledged writes that is not open yet.
 pub(super) fn opening(collection: &Collection<Document>, pipeline: Vec<Document>) -> Watch<'_> {
-    let opening = collection.watch().pipeline(pipeline);
-    opening
+    collection
+        .watch()
+        .pipeline(pipeline)
         .read_concern(ReadConcern::majority())
         .selection_criteria(primary())
 }
 
 fn after(time: Timestamp) -> Timestamp {
-    match time.increment.checked_add(1) {
-        Some(increment) => Timestamp { increment, ..time },
-        None => Timestamp {
-            time: time.time.saturating_add(1),
-            increment: 0,
-        },
-    }
+    let (increment, overflows) = time.increment.overflowing_add(1);
+    let time = time.time.saturating_add(overflows.into());
+    Timestamp { time, increment }
 }
 
 async fn report<L: StreamHandler>(handler: &L, event: StreamEvent) {
     let hint = handler.interpret(event);
-    // The receiver is gone only if the process is exiting or no longer needs events.
+    // Without a receiver, the events are no longer needed.
     let _ = handler.events().send(StoreEvent::Watch(hint)).await;
 }
 
 async fn failed<L: StreamHandler>(handler: &L, failure: Failure) {
-    let _ = handler
-        .events()
-        .send(StoreEvent::WatchFailed(failure))
-        .await;
+    let failed = StoreEvent::WatchFailed(failure);
+    let _ = handler.events().send(failed).await;
     report(handler, StreamEvent::Lost).await;
 }

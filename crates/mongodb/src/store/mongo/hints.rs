@@ -1,9 +1,8 @@
-//! Hints: one small capped collection next to the leases, in which candidates and operators leave a
-//! document after each change that others wait for. A follower keeps a cursor on it, which wakes on
-//! inserts into that collection only, whatever else the deployment does.
+//! Hints: after each change that others wait for, candidates and operators insert a document into a
+//! small capped collection next to the leases. A follower's cursor wakes on these inserts only.
 //!
-//! A hint is written without majority after the change that it reports was acknowledged. It may be
-//! lost, late or false: it makes a follower read, and decides nothing.
+//! A hint is written without majority, after the change was acknowledged. It may be lost, late or
+//! false, because it only makes a follower read.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,27 +22,26 @@ use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
-/// Size of the collection in bytes: some three hundred hints. A cursor that falls further behind is
-/// reopened.
+/// Size of the collection in bytes, for some three hundred hints. A cursor that falls further behind
+/// ends and is reopened.
 const SIZE: i64 = 32 * 1024;
-/// Hints in one batch; more than the collection has, so that a cursor skips all old ones.
+/// Hints in one batch: more than the collection has, so that a new cursor skips all old hints.
 const BATCH_MAX: u32 = 1_000;
 /// Maximum number of hints in flight; further hints are dropped.
 const LEAVING_MAX: u32 = 4;
-/// How long a refusal is remembered.
+/// Minimum time between a refusal and the next attempt.
 const RETRY: Duration = Duration::from_secs(60);
-/// Time that a process that exits, or an operator, waits for its hints to be sent.
+/// How long an exiting process, or an operator, waits until its hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
 
-/// Kind of the failure if the collection of hints does not exist.
+/// Failure kind if the collection of hints does not exist.
 pub(super) const NO_HINTS: &str = "no collection of hints";
-/// Error codes: `BadValue` for a collection that is not capped, `NamespaceExists`, and
-/// `InvalidOptions`.
+/// Error code of a tailable cursor on a collection that is not capped.
 const BAD_VALUE: i32 = 2;
 const NAMESPACE_EXISTS: i32 = 48;
 const INVALID_OPTIONS: i32 = 72;
 
-/// The hints of one candidate: it leaves its own, and may follow the hints of others.
+/// The hints that one candidate leaves and follows.
 #[derive(Debug)]
 pub(super) struct Hints {
     pub(super) mode: WatchMode,
@@ -52,21 +50,22 @@ pub(super) struct Hints {
     leaving: Arc<Semaphore>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HintsState {
     /// Marks the candidate's own hints, which its cursor skips. Each cursor draws a new mark,
     /// because copies of a virtual machine must not skip each other's hints.
     by: Uuid,
     /// True if the collection is capped and hints can be left in it, when last tried.
     usable: bool,
-    /// True if the cursor is followed, and not a change stream.
+    /// True if a cursor is followed instead of a change stream.
     following: bool,
     /// True if the last known holder leaves no hints.
     holder_leaves_none: bool,
-    /// When hints are tried again after a refusal.
+    /// Earliest time of the next attempt after a refusal.
     refused_until: BootTime,
-    /// The interval of this candidate's renewals, and whether its claim declares it.
+    /// The interval of this candidate's renewals.
     interval: Option<Duration>,
+    /// True if the candidate's claim declares the interval.
     declared: bool,
 }
 
@@ -76,19 +75,14 @@ impl Hints {
             mode,
             state: Mutex::new(HintsState {
                 by: id(),
-                usable: false,
-                following: false,
-                holder_leaves_none: false,
-                refused_until: BootTime::default(),
-                interval: None,
-                declared: false,
+                ..HintsState::default()
             }),
             leaving: Arc::new(Semaphore::new(LEAVING_MAX as usize)),
         }
     }
 
-    /// Adds to a write whether this candidate leaves hints: to an acquisition, and to a renewal if
-    /// that has changed since. Returns what the claim declares if the write is applied.
+    /// Makes an acquisition declare whether this candidate leaves hints. Returns true or false if the
+    /// write declares this, as a renewal does after a change.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -109,27 +103,19 @@ impl Hints {
         lock(&self.state).interval.filter(|_| leaves_hints)
     }
 
-    /// Records that a write with this declaration was applied.
+    /// Records the declaration of an applied write.
     pub(super) fn declared(&self, leaves_hints: bool) {
         lock(&self.state).declared = leaves_hints;
     }
 
-    /// Returns true if hints are to be followed where available.
-    pub(super) fn are_wanted(&self) -> bool {
-        self.mode == WatchMode::Hints || !lock(&self.state).holder_leaves_none
-    }
-
-    pub(super) fn follows(&self, hints: bool) {
-        lock(&self.state).following = hints;
-    }
-
-    /// Returns true if the source should change, because the last read holder has begun or ceased
-    /// to leave hints.
+    /// Returns true if the source should change, because the holder in this document has begun or
+    /// ceased to leave hints.
     pub(super) fn should_change(&self, lease: &Document) -> bool {
         let mut state = lock(&self.state);
-        let Some(left) = left_by_holder(lease) else {
+        let Ok(holder) = lease.get_document("holder") else {
             return false;
         };
+        let left = document::renews_every(holder).is_some();
         state.holder_leaves_none = !left;
         if self.mode != WatchMode::Auto || left == state.following {
             return false;
@@ -137,22 +123,36 @@ impl Hints {
         let now = leasehold_clock::boot_now();
         let tried = state.refused_until > now;
         if left && !tried {
-            // At most one attempt for each period, since each read comes here.
+            // Each read calls this function, so the attempts are limited.
             state.refused_until = now + RETRY;
         }
         !left || !tried
     }
 
-    /// Opens a cursor on the hints for a lease, after the last stored hint.
+    /// Opens a cursor that waits for the next hint for a lease; `None` if a change stream is better,
+    /// because the holder leaves no hints.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
         name: &ResourceName,
         await_max: Duration,
-    ) -> Result<RawBatchCursor, HintsRefusal> {
+    ) -> Result<Option<RawBatchCursor>, HintsRefusal> {
         let hints = collection(leases);
         lock(&self.state).by = id();
-        let opened = self.opened(&hints, name, await_max).await;
+        let opened = async {
+            let tailed = tail(&hints, self.filter(name), await_max).await;
+            let missing = matches!(tailed, Err(HintsRefusal::Missing));
+            if missing && self.mode == WatchMode::Hints {
+                create(&hints).await?;
+                insert(&hints, self.hint(None)).await?;
+                return tail(&hints, self.filter(name), await_max).await;
+            }
+            let cursor = tailed?;
+            // Shows that hints can be left. The collection exists, so the insert does not create it.
+            insert(&hints, self.hint(None)).await?;
+            Ok(cursor)
+        };
+        let opened = opened.await;
         let mut state = lock(&self.state);
         state.usable = match &opened {
             Ok(_) => true,
@@ -162,29 +162,9 @@ impl Hints {
             Ok(_) => BootTime::default(),
             Err(_) => leasehold_clock::boot_now() + RETRY,
         };
-        opened
-    }
-
-    async fn opened(
-        &self,
-        hints: &Collection<Document>,
-        name: &ResourceName,
-        await_max: Duration,
-    ) -> Result<RawBatchCursor, HintsRefusal> {
-        match tail(hints, self.filter(name), await_max).await {
-            Ok(cursor) => {
-                // Shows that hints can be left. The cursor exists, so the insert creates no
-                // collection.
-                insert(hints, self.hint(None)).await?;
-                Ok(cursor)
-            }
-            Err(HintsRefusal::Missing) if self.mode == WatchMode::Hints => {
-                create(hints).await?;
-                insert(hints, self.hint(None)).await?;
-                tail(hints, self.filter(name), await_max).await
-            }
-            Err(refusal) => Err(refusal),
-        }
+        let is_wanted = self.mode == WatchMode::Hints || !state.holder_leaves_none;
+        state.following = opened.is_ok() && is_wanted;
+        Ok(Some(opened?).filter(|_| is_wanted))
     }
 
     pub(super) fn leave(self: &Arc<Self>, deployment: &Arc<Deployment>, name: &ResourceName) {
@@ -200,8 +180,7 @@ impl Hints {
                 return;
             };
             let there = collection(&leases);
-            // A cursor ends if the collection is dropped. Without a cursor, the collection must be
-            // checked.
+            // A cursor that is still followed shows that the collection exists.
             let followed = lock(&hints.state).following;
             let left = match followed {
                 true => insert(&there, hint).await,
@@ -213,7 +192,7 @@ impl Hints {
         });
     }
 
-    /// Waits briefly until the hints that are left have been sent.
+    /// Waits briefly until all hints in flight have been sent.
     pub(super) async fn sent(&self) {
         let all = self.leaving.acquire_many(LEAVING_MAX);
         let _ = tokio::time::timeout(SENT_MAX, all).await;
@@ -230,7 +209,7 @@ impl Hints {
 }
 
 pub(super) enum HintsRefusal {
-    /// There is no such collection, or it is empty.
+    /// The collection does not exist, or is empty.
     Missing,
     Error(Error),
 }
@@ -242,25 +221,21 @@ impl From<Error> for HintsRefusal {
 }
 
 impl HintsRefusal {
-    /// Returns true if another attempt fails too, until an operator has changed something.
+    /// Returns true if retries fail too, until an operator has changed something.
     fn is_final(&self) -> bool {
-        match self {
-            Self::Missing => true,
-            Self::Error(error) => matches!(
-                outcome::code(error),
-                Some(BAD_VALUE | outcome::UNAUTHORIZED)
-            ),
-        }
+        let Self::Error(error) = self else {
+            return true;
+        };
+        let code = outcome::code(error);
+        code.is_some_and(|code| [BAD_VALUE, outcome::UNAUTHORIZED].contains(&code))
     }
 
     pub(super) fn failure(&self, deployment: &Deployment) -> Failure {
         let options = &deployment.options;
         let hints = format!("{}.{}", options.database, name_of(&options.collection));
         let Self::Error(error) = self else {
-            let detail = format!(
-                "{hints} does not exist or is empty: mongodb.watch = \"hints\" creates it as a capped \
-                 collection"
-            );
+            let remedy = "mongodb.watch = \"hints\" creates it as a capped collection";
+            let detail = format!("{hints} does not exist or is empty: {remedy}");
             return Failure::new(NO_HINTS, detail);
         };
         let (kind, detail) = match outcome::code(error) {
@@ -278,12 +253,6 @@ impl HintsRefusal {
     }
 }
 
-/// Returns true if the holder in a lease document leaves hints; `None` if there is no holder.
-fn left_by_holder(lease: &Document) -> Option<bool> {
-    let holder = lease.get_document("holder").ok()?;
-    Some(document::renews_every(holder).is_some())
-}
-
 /// Inserts a hint if the collection exists and is capped. An insert into a missing collection would
 /// create it uncapped.
 async fn insert_into_existing(
@@ -295,8 +264,8 @@ async fn insert_into_existing(
     insert(hints, hint).await
 }
 
-/// Leaves a hint for an operator, if there is a collection of hints. Errors are ignored: followers
-/// read in any case, only later.
+/// Leaves a hint for an operator, if the collection exists. Errors are ignored, because followers
+/// read anyway, only later.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
     let left = tokio::spawn(async move {
         let Ok(leases) = deployment.collection().await else {
@@ -313,16 +282,14 @@ pub(super) async fn probe(
     leases: &Collection<Document>,
     refused: Bson,
 ) -> Result<(), HintsRefusal> {
-    let hints = collection(leases);
-    tail(&hints, doc! { "_id": Bson::Null }, Duration::ZERO).await?;
-    match insert(&hints, doc! { "_id": refused }).await {
+    match insert_into_existing(&collection(leases), doc! { "_id": refused }).await {
         Err(HintsRefusal::Error(error)) if outcome::is_write_error(&error) => Ok(()),
         other => other,
     }
 }
 
-/// Checks that the collection may be created, without creating it: the request lacks the size, and
-/// the server checks the rights first.
+/// Checks the right to create the collection. The server refuses the request after that check,
+/// because it lacks a size.
 pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };
@@ -357,7 +324,7 @@ async fn create(hints: &Collection<Document>) -> Result<(), HintsRefusal> {
     }
 }
 
-/// Opens a cursor that waits for new hints, and skips those that are there.
+/// Opens a cursor that waits for new hints, and skips the stored ones.
 async fn tail(
     hints: &Collection<Document>,
     filter: Document,
@@ -372,11 +339,8 @@ async fn tail(
         .selection_criteria(primary())
         .batch()
         .await?;
-    let first = cursor
-        .next()
-        .await
-        .transpose()?
-        .ok_or(HintsRefusal::Missing)?;
+    let first = cursor.next().await.transpose()?;
+    let first = first.ok_or(HintsRefusal::Missing)?;
     let reply = first.as_raw_document();
     // The server closes the cursor at once if the collection does not exist or is empty.
     let id = reply.get_document("cursor").and_then(|c| c.get_i64("id"));
@@ -392,8 +356,8 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Hint
     Ok(())
 }
 
-/// Returns a new id. The driver's ids repeat on copies of a virtual machine, and a server refuses a
-/// hint whose id is stored.
+/// Returns a new id. The driver's ids repeat on copies of a virtual machine, and a server refuses to
+/// store an id twice.
 fn id() -> Uuid {
     Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())
 }

@@ -1,10 +1,7 @@
 //! One lock in a MongoDB collection.
 
-mod client;
 mod document;
-mod expressions;
 mod granting;
-pub(super) mod trial;
 mod update;
 mod wake;
 
@@ -14,10 +11,11 @@ mod any_bson;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use mongodb::bson::{Document, Timestamp, doc};
+use tokio::runtime::{self, Handle};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub(crate) use self::client::LockClient;
 pub(super) use self::document::{projection, read};
+pub(super) use self::update::contention;
 use self::wake::ClaimFollower;
 
 use super::connection::{Deployment, Monitoring, SendError};
@@ -51,8 +49,8 @@ struct LockInner {
     reported: OnceLock<()>,
 }
 
-/// A change stream hint, with the claim that the stream follows. By the time it is read, another
-/// claim may be followed.
+/// A change stream hint, with the claim that the stream follows. When the hint is received, the
+/// contender may already follow another claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimHint {
     /// The followed claim.
@@ -98,9 +96,9 @@ impl MongoLockStore {
     /// dropped.
     pub async fn watch(self, claim: Claim) {
         let store = self;
-        // Never notified: to follow again, the event loop drops this future and creates another one.
-        let never = Notify::new();
-        follow::watch(ClaimFollower { store, claim }, &never).await;
+        // To open another stream, the contender drops this future.
+        let never_reopen = Notify::new();
+        follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
     /// Removes the optional fields of an empty lock but keeps its token; rejected if the lock has a
@@ -118,7 +116,7 @@ impl MongoLockStore {
         Ok(document.as_ref().map(history).unwrap_or_default())
     }
 
-    /// Returns why the servers are unusable, if known before a call fails.
+    /// Returns why no server can be used, if known before a call fails.
     pub fn trouble(&self) -> Option<Failure> {
         self.shared.deployment.trouble()
     }
@@ -142,25 +140,10 @@ impl MongoLockStore {
 
     async fn send(&self, operation: LockOperation) -> Result<LockOutcome, SendError> {
         let (name, deployment) = (self.name(), &self.shared.deployment);
-        let identity = &deployment.options.identity;
-        let now = now();
-        let write = match &operation {
-            LockOperation::Read { confirm } => {
-                let read = deployment.read(name, document::projection(), *confirm);
-                return Ok(LockOutcome::Applied(found(read.await?.as_ref())));
-            }
-            LockOperation::Create { seen } => {
-                let document = document::create(name, *seen);
-                deployment.insert(&document).await?;
-                return Ok(LockOutcome::Applied(found(Some(&document))));
-            }
-            LockOperation::Join {
-                entry,
-                seen,
-                non_blocking,
-            } => {
-                let join = update::join(name, entry, *seen, *non_blocking, identity, now);
-                let joined = deployment.timed_update(join.0, join.1, document::projection());
+        let write = update::write(name, &operation, &deployment.options.identity, now());
+        match (operation, write) {
+            (LockOperation::Join { entry, .. }, Some((filter, update))) => {
+                let joined = deployment.timed_update(filter, update, projection());
                 let (document, at) = joined.await?;
                 if let (Some(_), Some(at)) = (&document, at) {
                     *super::lock(&self.shared.joined) = Some((entry.claim, at));
@@ -169,67 +152,35 @@ impl MongoLockStore {
                     // Already set if an earlier join changed the slots.
                     let _ = self.shared.slots_before.set(before);
                 }
-                return Ok(outcome(document.as_ref()));
+                Ok(outcome(document.as_ref()))
             }
-            LockOperation::Renew {
-                claim,
-                revision,
-                mine,
-                seen,
-                min_hold,
-            } => {
-                let (mine, renewal) = (mine.as_slice(), (*claim, *revision));
-                update::renew(name, renewal, mine, (*seen, *min_hold), now)
+            (_, Some(write)) => self.write(write).await,
+            (LockOperation::Create { seen }, None) => {
+                let document = document::create(name, seen);
+                deployment.insert(&document).await?;
+                Ok(LockOutcome::Applied(read(&document)))
             }
-            LockOperation::Keep {
-                claim,
-                revision,
-                mine,
-                min_hold,
-                success,
-            } => {
-                let kept = (*min_hold, success.as_ref());
-                update::keep(name, (*claim, *revision), mine, kept, now)
+            (other, None) => {
+                let confirm = matches!(other, LockOperation::Read { confirm: true });
+                let found = deployment.read(name, projection(), confirm).await?;
+                let found = found.as_ref().map_or(FoundLock::Missing, read);
+                Ok(LockOutcome::Applied(found))
             }
-            LockOperation::Leave {
-                claim,
-                mine,
-                seen,
-                success,
-                slots,
-            } => {
-                let success = success.as_ref();
-                update::leave(name, (*claim, mine), (success, *slots), *seen, now)
-            }
-            LockOperation::Evict {
-                entries,
-                me,
-                ending,
-                seen,
-            } => update::sweep(name, entries, (*ending, *me), *seen, now),
-            LockOperation::Break { claims, seen } => update::break_up(name, claims, *seen, now),
-        };
-        self.write(write).await
+        }
     }
 
     async fn write(&self, (filter, update): update::Write) -> Result<LockOutcome, SendError> {
         let deployment = &self.shared.deployment;
-        let projection = document::projection();
-        let written = deployment.update(filter, update, projection).await?;
+        let written = deployment.update(filter, update, projection()).await?;
         Ok(outcome(written.as_ref()))
     }
 }
 
-/// Returns the outcome of a write: the document after it, or a rejection if the filter did not
-/// match.
+/// Returns the outcome of a write that returned this document, or matched none.
 fn outcome(document: Option<&Document>) -> LockOutcome {
-    document.map_or(LockOutcome::Rejected, |document| {
-        LockOutcome::Applied(document::read(document))
-    })
-}
-
-fn found(document: Option<&Document>) -> FoundLock {
-    document.map_or(FoundLock::Missing, document::read)
+    document
+        .map(read)
+        .map_or(LockOutcome::Rejected, LockOutcome::Applied)
 }
 
 impl Store<LockOperation, LockOutcome> for MongoLockStore {
@@ -250,13 +201,47 @@ impl Store<LockOperation, LockOutcome> for MongoLockStore {
     }
 }
 
-/// Removes the data that lets a contender act on an unconfirmed grant. That requires a
-/// majority-acknowledged grant, which products other than MongoDB do not promise.
+/// Removes the data that lets a contender act on an unconfirmed grant, because products other than
+/// MongoDB do not promise that a majority has acknowledged it.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
             (entry.granted_revision, entry.token) = (None, None);
         }
+    }
+}
+
+/// Maximum size of the connection pool: unlimited, so that a holder's renewals never wait for the
+/// connections that the change streams of waiters occupy. The length of the queue limits the waiters.
+const CONNECTIONS_MAX: u32 = u32::MAX;
+
+/// The client that the contenders of one program share, one for each runtime that uses it. It is shut
+/// down once neither this value nor a store uses it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LockClient {
+    /// The newest client, and the runtime that runs its tasks.
+    newest: Arc<Mutex<Option<(runtime::Id, Arc<Deployment>)>>>,
+}
+
+impl LockClient {
+    /// Creates a store that uses the client of this runtime. Must be called inside a tokio runtime.
+    pub(crate) fn store(
+        &self,
+        options: StoreOptions,
+        name: ResourceName,
+        news: mpsc::Sender<StoreEvent<ClaimHint>>,
+    ) -> (MongoLockStore, watch::Receiver<Option<StoreInfo>>) {
+        let runtime = Handle::current().id();
+        let mut newest = super::lock(&self.newest);
+        // Another runtime may have ended. Contenders on that runtime keep their client.
+        newest.take_if(|(of, _)| *of != runtime);
+        let (_, client) = newest.get_or_insert_with(|| {
+            let monitoring = Monitoring::of_locks(&options.timings);
+            let client = Deployment::with_pool(options, monitoring, CONNECTIONS_MAX);
+            (runtime, client)
+        });
+        let (client, info) = (Arc::clone(client), client.info.subscribe());
+        (MongoLockStore::over(client, true, name, news), info)
     }
 }
 

@@ -1,7 +1,5 @@
-//! Converts the driver's errors into outcomes, and into messages without secrets.
-//!
-//! The text of an error is never passed on, because it contains the server's reply, and the text of
-//! a connection string contains the password.
+//! Converts the driver's errors into outcomes, and into messages without secrets. The messages never
+//! contain the text of an error, which may quote the server's reply or the password in a URI.
 
 use std::error::Error as _;
 use std::io;
@@ -14,15 +12,14 @@ use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
-/// Failure kind reported when the server refuses a client's user or certificate.
+/// Failure kind if the server refuses the client's user or certificate.
 pub(super) const LOGIN_REFUSED: &str = "authentication failed";
-/// Kind of the failure of a client without a user on a server that requires one.
+/// Failure kind if the server requires a user and the client has none.
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
 const MECHANISM_UNAVAILABLE: i32 = 334;
-/// Code of all errors of Atlas' proxies, and the text that marks a refused login among them.
+/// Code of all errors of Atlas' proxies.
 const ATLAS_ERROR: i32 = 8000;
-const ATLAS_LOGIN_REFUSED: &str = "bad auth";
 /// `ShutdownInProgress`, `InterruptedAtShutdown`.
 const SHUTTING_DOWN: [i32; 2] = [91, 11_600];
 /// `$changeStream` on a standalone server.
@@ -36,13 +33,9 @@ const MAX_TIME_EXPIRED: i32 = 50;
 /// Returns the outcome of a failed call, with a description unless it is a rejection.
 pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answer<O> {
     let foreign_index = refusals::foreign_index(error).is_some();
-    if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
-        return Answer {
-            outcome: O::REJECTED,
-            failure: None,
-        };
-    }
-    let outcome = if never_sent(error) || foreign_index {
+    let outcome = if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
+        O::REJECTED
+    } else if never_sent(error) || foreign_index {
         // A document that an index refuses will not be applied later either.
         O::FAILED
     } else {
@@ -50,14 +43,12 @@ pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answ
         // or may still be.
         O::UNKNOWN
     };
-    Answer {
-        outcome,
-        failure: Some(describe(error, servers)),
-    }
+    let failure = (outcome != O::REJECTED).then(|| describe(error, servers));
+    Answer { outcome, failure }
 }
 
-/// Returns true if the error proves that no command left this process. A cleared connection pool
-/// does not prove it, because that also ends calls that wait for their reply.
+/// Returns true if the error proves that no command left this process. A cleared connection pool is
+/// not a proof, because it also ends calls that wait for their reply.
 fn never_sent(error: &Error) -> bool {
     matches!(
         error.kind.as_ref(),
@@ -71,8 +62,8 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Returns the server's reply to a login, which the driver keeps as the source of its own error, or
-/// the error itself.
+/// Returns the server's reply to a login, which is the source of the driver's error, or the error
+/// itself.
 pub(super) fn reply(error: &Error) -> &Error {
     let ErrorKind::Authentication { .. } = error.kind.as_ref() else {
         return error;
@@ -83,21 +74,21 @@ pub(super) fn reply(error: &Error) -> &Error {
     boxed.map(Box::as_ref).or_else(plain).unwrap_or(error)
 }
 
-/// Returns true if the server refuses the login itself, so that other credentials could help. A login
-/// also fails if the server shuts down or is overloaded.
+/// Returns true if the server refuses the credentials. A login also fails if the server shuts down or
+/// is overloaded.
 pub(super) fn refuses_login(error: &Error) -> bool {
     let is_login = matches!(error.kind.as_ref(), ErrorKind::Authentication { .. });
     match reply(error).kind.as_ref() {
         ErrorKind::Command(reply) => match reply.code {
             AUTHENTICATION_FAILED | MECHANISM_UNAVAILABLE => true,
-            ATLAS_ERROR => is_login && reply.message.contains(ATLAS_LOGIN_REFUSED),
+            ATLAS_ERROR => is_login && reply.message.contains("bad auth"),
             _ => false,
         },
         _ => is_login,
     }
 }
 
-/// Returns true if change streams will not be available soon: no replica set, or no permission.
+/// Returns true if the server has no change streams, or does not permit them.
 pub(super) fn lacks_change_streams(error: &Error) -> bool {
     code(error).is_some_and(|code| {
         code == NO_CHANGE_STREAMS || code == UNAUTHORIZED || COMMAND_NOT_SUPPORTED.contains(&code)
@@ -108,7 +99,7 @@ pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
 
-/// Returns true if the server refused the document, and not the right to write.
+/// Returns true if the server refused the document, which requires the right to write.
 pub(super) fn is_write_error(error: &Error) -> bool {
     let kind = error.kind.as_ref();
     matches!(kind, ErrorKind::Write(WriteFailure::WriteError(_)))
@@ -118,15 +109,14 @@ pub(super) fn code(error: &Error) -> Option<i32> {
     server_error(error).map(|error| error.code)
 }
 
-/// An error that a server reports.
 pub(super) struct ServerError<'a> {
     pub(super) code: i32,
-    /// The server's name of the error, if it sends one.
+    /// The server's name of the error; empty if the server sends none.
     pub(super) name: &'a str,
     pub(super) message: &'a str,
 }
 
-/// Returns the error that the server reports, if the error is the reply of a server.
+/// Returns the error that a server reports; `None` if the error is not a reply.
 pub(super) fn server_error(error: &Error) -> Option<ServerError<'_>> {
     let (code, name, message) = match reply(error).kind.as_ref() {
         ErrorKind::Command(error) => (error.code, error.code_name.as_str(), &error.message),
@@ -146,21 +136,18 @@ pub(super) fn server_error(error: &Error) -> Option<ServerError<'_>> {
     })
 }
 
-/// Describes what failed, on what, why, and the remedy.
 pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     let asked = servers.asked();
     if let Some(index) = refusals::foreign_index(error) {
-        let detail = format!(
-            "drop the unique index {index}, which is not leasehold's, or use another collection"
-        );
         let kind = "a unique index of the collection refuses the document";
+        let remedy = "which is not leasehold's, or use another collection";
+        let detail = format!("drop the unique index {index}, {remedy}");
         return named(Failure::lasting(kind, detail), error);
     }
     let failure = match error.kind.as_ref() {
         ErrorKind::ServerSelection { .. } => servers.no_primary(),
-        ErrorKind::Authentication { .. } => login_failed(error, &asked),
-        ErrorKind::Command(_) if refuses_login(error) => login_failed(error, &asked),
-        ErrorKind::Command(command) => refused(command, &asked),
+        ErrorKind::Command(command) if !refuses_login(error) => refused(command, &asked),
+        ErrorKind::Authentication { .. } | ErrorKind::Command(_) => login_failed(error, &asked),
         ErrorKind::Write(WriteFailure::WriteConcernError(concern))
             if SHUTTING_DOWN.contains(&concern.code) =>
         {
@@ -173,7 +160,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         ErrorKind::Write(WriteFailure::WriteError(write)) => {
             refusals::explain("MongoDB refused the write", write.code, &write.message)
         }
-        // The string itself was checked before.
+        // The syntax of the string was checked before.
         ErrorKind::InvalidArgument { .. } => Failure::lasting(
             "the driver refuses the MongoDB URI",
             "its options contradict the records of its host (srvMaxHosts, replicaSet)",
@@ -205,6 +192,8 @@ pub(super) fn named(failure: Failure, error: &Error) -> Failure {
     }
 }
 
+const UNRESOLVED: &str = "cannot resolve the host name: check the MongoDB URI and the name service";
+
 /// Describes why a server cannot be used, if the error shows that.
 ///
 /// `answered` is true if a server has answered before, so that the TLS settings cannot be wrong.
@@ -213,9 +202,7 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
         ErrorKind::Io(error) => {
             tls::refusal(error).unwrap_or_else(|| connection(error, asked, answered))
         }
-        ErrorKind::DnsResolve { .. } => {
-            "cannot resolve the host name: check the MongoDB URI and the name service".to_owned()
-        }
+        ErrorKind::DnsResolve { .. } => UNRESOLVED.to_owned(),
         ErrorKind::InvalidResponse { .. } | ErrorKind::Bson(_) => {
             "the answer is not MongoDB's: check the port in the MongoDB URI".to_owned()
         }
@@ -227,7 +214,6 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
     })
 }
 
-/// Returns true if the other side has closed a connection.
 pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -249,23 +235,22 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
         io::ErrorKind::TimedOut => {
             "no answer in time: check the host, the network and the firewalls between".to_owned()
         }
-        kind if is_closed(kind) && answered => {
-            "connection closed by the server: it was restarted, has reached its limit of \
-             connections (maxConns, ulimit -n), or something between cuts connections"
-                .to_owned()
-        }
         kind if is_closed(kind) => {
-            let remedy = match asked.tls {
-                true => {
+            let why = match (answered, asked.tls) {
+                (true, _) => {
+                    "it was restarted, has reached its limit of connections (maxConns, ulimit -n), \
+                     or something between cuts connections"
+                }
+                (false, true) => {
                     "it may not use TLS (then remove tls=true), or demand a client certificate \
                      (tlsCertificateKeyFile)"
                 }
-                false => "it may demand TLS (tls=true), or not be MongoDB",
+                (false, false) => "it may demand TLS (tls=true), or not be MongoDB",
             };
-            format!("connection closed by the server: {remedy}")
+            format!("connection closed by the server: {why}")
         }
         _ if error.raw_os_error().is_none() && error.to_string().contains("lookup") => {
-            "cannot resolve the host name: check the MongoDB URI and the name service".to_owned()
+            UNRESOLVED.to_owned()
         }
         _ => error.to_string(),
     }
@@ -273,13 +258,10 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
 
 fn login_failed(error: &Error, asked: &Asked) -> Failure {
     match reply(error).kind.as_ref() {
-        ErrorKind::Command(reply) if reply.code == MECHANISM_UNAVAILABLE => {
-            let detail = refusals::explain("", reply.code, &reply.message).detail;
-            Failure {
-                detail,
-                ..unauthenticated(asked)
-            }
-        }
+        ErrorKind::Command(reply) if reply.code == MECHANISM_UNAVAILABLE => Failure {
+            detail: refusals::explain("", reply.code, &reply.message).detail,
+            ..unauthenticated(asked)
+        },
         ErrorKind::Command(reply) if !refuses_login(error) => Failure {
             kind: "the login failed",
             ..refused(reply, asked)
@@ -319,11 +301,8 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
                 AuthMethod::Certificate | AuthMethod::Nobody => "the certificate's user".to_owned(),
             };
             let lacks = lacks(&error.message);
-            Failure::lasting(
-                "not authorized",
-                format!("{user} {lacks}; ")
-                    + "the role needs find, insert, update and changeStream on the collection",
-            )
+            let remedy = "the role needs find, insert, update and changeStream on the collection";
+            Failure::lasting("not authorized", format!("{user} {lacks}; {remedy}"))
         }
         NO_CHANGE_STREAMS => Failure::new(
             "no change streams",
@@ -342,7 +321,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
     }
 }
 
-/// Describes a connection string that leads only to a server that is not the primary.
+/// Describes a connection string whose only server is not the primary.
 pub(super) fn not_primary() -> Failure {
     Failure::lasting(
         "the server is not the primary",
@@ -350,8 +329,8 @@ pub(super) fn not_primary() -> Failure {
     )
 }
 
-/// Returns the rights that a refused command needs, found by the command's name in the server's
-/// text. Nothing else of the text is passed on, because it contains the values of the command.
+/// Returns the rights that a refused command needs, by the command's name in the server's text. Nothing
+/// else of the text is shown, because it contains the command's values.
 fn lacks(message: &str) -> &'static str {
     let command = message.split_once("execute command { ");
     let name = command.and_then(|(_, command)| command.split_once(':'));

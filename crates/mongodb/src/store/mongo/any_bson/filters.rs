@@ -1,6 +1,6 @@
 //! Goal: the shipped filters and updates agree with the election's reference, which implements the
-//! lease in the simulator and the model. Method: random documents and writes from few ids, so that
-//! many match; the shipped filter, run by a small interpreter, and the reference must agree.
+//! lease in the simulator and the model. Method: a small interpreter runs the shipped filters on random
+//! documents. Documents and writes have few different ids, so that many writes match.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ use leasehold_core::election::{
 use leasehold_reference::election as reference;
 
 const NAME: &str = "orders";
-/// The time at which every write here is sent.
+/// The send time of every write.
 const NOW: i64 = 5;
 
 /// Returns true if the server would match `stored` with `filter`; covers the operators of the
@@ -64,7 +64,7 @@ fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
         "$ne" => value(0) != value(1),
         "$gte" => order(value(0).as_ref(), value(1).as_ref()).is_some_and(Ordering::is_ge),
         "$lte" => order(value(0).as_ref(), value(1).as_ref()).is_some_and(Ordering::is_le),
-        other => panic!("no operator of ours: {other}"),
+        other => panic!("unexpected operator: {other}"),
     };
     Some(Bson::Boolean(answer))
 }
@@ -93,7 +93,7 @@ fn type_name(value: Option<&Bson>) -> &'static str {
         Some(ElementType::Int64) => "long",
         Some(ElementType::Double) => "double",
         Some(ElementType::Binary) => "binData",
-        Some(other) => panic!("no type that is drawn here: {other:?}"),
+        Some(other) => panic!("unexpected type: {other:?}"),
     }
 }
 
@@ -103,7 +103,7 @@ fn holds(operator: &str, argument: &Bson, value: Option<&Bson>) -> bool {
         "$ne" => !equal(value, argument),
         "$in" => arguments().iter().any(|wanted| equal(value, wanted)),
         "$lt" => order(value, Some(argument)).is_some_and(Ordering::is_lt),
-        other => panic!("no operator of ours: {other}"),
+        other => panic!("unexpected operator: {other}"),
     }
 }
 
@@ -132,7 +132,7 @@ fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
         let Operation::Create { revision, token } = operation else {
             return false;
         };
-        // The index on _id rejects a second one.
+        // The index on _id rejects a second document.
         let absent = stored.is_none();
         stored.get_or_insert_with(|| document::create(NAME, *revision, *token));
         return absent;
@@ -144,7 +144,7 @@ fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
     true
 }
 
-/// One of three ids, so that the requested one is often the stored one.
+/// One of three ids, so that the requested id is often the stored id.
 fn id() -> impl Strategy<Value = [u8; 16]> {
     (1..4_u8).prop_map(|byte| [byte; 16])
 }
@@ -160,7 +160,7 @@ fn token() -> impl Strategy<Value = Token> {
 fn reservation() -> impl Strategy<Value = Option<Reservation>> {
     proptest::option::of((0..70_u64).prop_map(|seconds| Reservation {
         identity: identity(),
-        // A longer one is reduced to this when it is read.
+        // The codec shortens a longer reservation.
         duration:
             std::time::Duration::from_secs(seconds).min(leasehold_core::election::RESERVATION_MAX),
     }))
@@ -220,7 +220,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// An edit of the document by an operator or another version, between the writes.
+/// An edit of the document between two writes, by an operator or by another version.
 #[derive(Debug, Clone)]
 enum Edit {
     Nothing,
@@ -262,7 +262,7 @@ fn read(stored: Option<&Document>) -> Option<Lease> {
     }
 }
 
-/// Edits that make a document foreign in a way that the filters check.
+/// Edits that make a document foreign, for reasons that the filters check.
 fn foreign() -> impl Strategy<Value = Edit> {
     prop_oneof![
         Just(Edit::Set("schema", Bson::Int32(2))),
@@ -324,7 +324,7 @@ proptest! {
     }
 }
 
-/// Proves that the comparison above is meaningful: each kind of write matches often.
+/// Shows that the comparison above covers each kind of write.
 #[test]
 fn random_writes_match_often_enough_to_be_compared() {
     use proptest::strategy::ValueTree;
@@ -333,7 +333,7 @@ fn random_writes_match_often_enough_to_be_compared() {
     let mut matched = std::collections::BTreeMap::new();
     let mut stored = None;
     for number in 0..100_000 {
-        // Tokens only grow, so a document soon has a token too high for most writes.
+        // Tokens only grow, so most writes soon have a lower token than the document.
         if number % 20 == 0 {
             stored = None;
         }

@@ -22,7 +22,7 @@ fn entry() -> Document {
     document::joining(&joining, &identity, DateTime::from_millis(5))
 }
 
-/// Random fields, or a lock of which one field, or one field of an entry, is random.
+/// Random fields, or a lock with one random field, in the document or in an entry.
 fn stored() -> impl Strategy<Value = Document> {
     let field = prop::sample::select(vec![
         "schema",

@@ -1,7 +1,8 @@
-//! Conversion of the lock document between BSON and the protocol's [`LockDocument`].
+//! Conversion of the lock document between BSON and the protocol's [`LockDocument`], and
+//! expressions over the document and its entries.
 //!
-//! Any BSON is read without a panic. A document that is not a lock of this schema is foreign and is
-//! never written to (I11); [`ours`] matches exactly what [`read`] accepts as a lock.
+//! Reading any BSON does not panic. A document that is not a lock of this schema is foreign, and is
+//! never written to (I11): [`ours`] matches exactly what [`read`] accepts as a lock.
 
 use std::time::Duration;
 
@@ -17,14 +18,16 @@ use leasehold_core::lock::{
     SUCCESSES_MAX, Success, WorkKey,
 };
 
-/// Field of an entry: the minimum hold of its place in milliseconds, from the owner's last write on.
+/// Field of an entry: the minimum hold in milliseconds, from the owner's last write on.
 pub(super) const MIN_HOLD: &str = "at_least_ms";
-/// Field of an entry: true once the work has ended before that time.
+/// Field of an entry: true once the work has ended before the minimum hold.
 pub(super) const OVER: &str = "over";
-/// Field of an entry whose work is over: when the work ended, by the clock of the server.
+/// Field of an entry: when the work ended, by the clock of the server.
 pub(super) const OVER_AT: &str = "over_at";
 /// Field of a reply: the time by the clock of the server. Not stored.
 const SERVER_NOW: &str = "server_now";
+
+const MODES: [EntryMode; 3] = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
 
 /// Returns the projection of all reads: the history's type, but not its entries.
 pub(in super::super) fn projection() -> Document {
@@ -44,7 +47,7 @@ pub(in super::super) fn read(document: &Document) -> FoundLock {
 
 fn lock(document: &Document) -> Result<LockDocument, String> {
     belongs(document, LOCK_KIND)?;
-    // The entries are not read, but a history that is not a list cannot be appended to.
+    // Checked because removals append to the history. Its entries are not read.
     list(document, "history")?;
     let now = document.get_datetime(SERVER_NOW).ok().copied();
     Ok(LockDocument {
@@ -58,7 +61,7 @@ fn lock(document: &Document) -> Result<LockDocument, String> {
     })
 }
 
-/// Returns the recorded successes. An element of any other shape counts as none.
+/// Returns the recorded successes, without elements of another shape.
 fn successes(document: &Document) -> Result<Vec<Success>, String> {
     let list = list(document, "successes")?.unwrap_or_default();
     let newest = list.iter().rev().filter_map(|value| {
@@ -82,7 +85,7 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// Returns the newest owner of each slot. Only a preference, so anything else counts as none.
+/// Returns the newest owner of each slot, which is only a preference.
 fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     let owners = document.get_array("slot_owners");
     let owner = |value: &Bson| value.as_str().map(named);
@@ -113,7 +116,8 @@ fn list<'a>(document: &'a Document, key: &str) -> Result<Option<&'a [Bson]>, Str
 
 fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
     let identity = fields.get_str("identity");
-    let mode = fields.get_str("mode").ok().and_then(mode);
+    let has_mode = |mode: &EntryMode| fields.get_str("mode").is_ok_and(|it| it == mode.as_str());
+    let mode = MODES.into_iter().find(has_mode);
     let token = match fields.get("token") {
         Some(Bson::Null) | None => None,
         Some(_) => Some(token(fields)?),
@@ -130,41 +134,31 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
-        granted_revision: granted_revision(fields),
-        slot: slot(fields),
+        // Without it, the owner counts as having confirmed the grant, and others wait longer.
+        granted_revision: id(fields, "granted_revision")
+            .ok()
+            .map(Revision::from_bytes),
+        // Without a slot, the owner takes one.
+        slot: number(fields, "slot").filter(|slot| *slot < SLOTS_MAX),
         min_hold: min_hold(fields, now),
         work_done: work_done(fields),
     })
 }
 
-/// Returns the revision that the grant found. Any other value counts as none: the entry then counts
-/// as confirmed by its owner, which others wait for longer.
-fn granted_revision(fields: &Document) -> Option<Revision> {
-    let granted = id(fields, "granted_revision").ok()?;
-    Some(Revision::from_bytes(granted))
-}
-
-/// Returns the number of the entry's slot. Any other value counts as none: its owner then takes one.
-fn slot(fields: &Document) -> Option<u32> {
-    number(fields, "slot").filter(|slot| *slot < SLOTS_MAX)
-}
-
-/// Returns the rest of the minimum hold of the entry's place. Any other value counts as none.
+/// Returns the rest of the minimum hold.
 ///
-/// If the work is over, the rest is calculated for `now`, by the clock of the server. Otherwise a
-/// job that starts in an empty container each time would never observe its end. An entry whose work
-/// is over gives no authority, so exclusion does not depend on that clock.
+/// If the work is over, the rest is calculated for `now`, by the clock of the server, because a job
+/// that starts in an empty container each time could never observe its end. An entry whose work is
+/// over gives no authority, so exclusion does not depend on that clock.
 fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis: i64 = number(fields, MIN_HOLD).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();
     let over_at = over_at.filter(|_| work_done(fields));
-    let passed = now.zip(over_at).map(|(now, over)| {
-        let passed = now
-            .timestamp_millis()
-            .saturating_sub(over.timestamp_millis());
-        passed.max(0)
+    let passed = now.zip(over_at).map_or(0, |(now, over)| {
+        let (now, over) = (now.timestamp_millis(), over.timestamp_millis());
+        now.saturating_sub(over).max(0)
     });
-    let rest = millis.saturating_sub(passed.unwrap_or(0));
+    let rest = millis.saturating_sub(passed);
     Duration::from_millis(u64::try_from(rest).unwrap_or(0)).min(MIN_HOLD_MAX)
 }
 
@@ -172,19 +166,14 @@ fn work_done(fields: &Document) -> bool {
     matches!(fields.get_bool(OVER), Ok(true))
 }
 
-/// Returns a duration as a number of milliseconds, rounded up.
+/// Returns a duration in milliseconds, rounded up.
 pub(super) fn milliseconds(duration: Duration) -> i64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-fn mode(word: &str) -> Option<EntryMode> {
-    let modes = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
-    modes.into_iter().find(|mode| mode.as_str() == word)
-}
-
-/// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if the
-/// expression `condition` holds, which may rely on the shape.
+/// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if
+/// `condition` holds, which may rely on the shape.
 pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
     let lists = all(["holders", "queue", "history", "successes"].map(|list| {
         let path = format!("${list}");
@@ -206,18 +195,17 @@ pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
         token,
         slots,
     ]);
-    // Expressions over the entries must not be evaluated before the lists are known to be lists.
-    let shape = only_if(plain, every_entry(is_entry()));
+    // The server must check that the lists are lists before it evaluates expressions over entries.
+    let entries = doc! { "$map": { "input": everybody(), "as": "entry", "in": is_entry() } };
+    let shape = only_if(plain, doc! { "$allElementsTrue": [entries] }.into());
     let condition = only_if(shape, condition.into());
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "$expr": condition }
 }
 
-/// The list of holders, which may be absent.
 pub(super) fn holders() -> Bson {
     doc! { "$ifNull": ["$holders", []] }.into()
 }
 
-/// The queue, which may be absent.
 pub(super) fn queue() -> Bson {
     doc! { "$ifNull": ["$queue", []] }.into()
 }
@@ -240,13 +228,8 @@ fn only_if(condition: Bson, then: Bson) -> Bson {
     doc! { "$cond": [condition, then, false] }.into()
 }
 
-fn every_entry(condition: Bson) -> Bson {
-    let each = doc! { "$map": { "input": everybody(), "as": "entry", "in": condition } };
-    doc! { "$allElementsTrue": [each] }.into()
-}
-
 fn is_entry() -> Bson {
-    let modes = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot].map(EntryMode::as_str);
+    let modes = MODES.map(EntryMode::as_str);
     all([
         is("$$entry", &["object"]),
         is_uuid("$$entry.claim"),
@@ -259,31 +242,59 @@ fn is_entry() -> Bson {
     ])
 }
 
+pub(super) fn any(conditions: impl IntoIterator<Item = Bson>) -> Bson {
+    doc! { "$or": conditions.into_iter().collect::<Vec<_>>() }.into()
+}
+
+pub(super) fn not(condition: Bson) -> Bson {
+    doc! { "$not": [condition] }.into()
+}
+
+pub(super) fn is_empty(list: Bson) -> Bson {
+    doc! { "$eq": [{ "$size": list }, 0] }.into()
+}
+
+pub(super) fn is_claim(claim: Claim) -> Bson {
+    doc! { "$eq": ["$$entry.claim", uuid(claim.bytes())] }.into()
+}
+
+pub(super) fn has_token(entry: &str) -> Bson {
+    // Null and missing values sort before all numbers.
+    doc! { "$gt": [format!("{entry}.token"), null] }.into()
+}
+
+/// True if any holder is not shared.
+pub(super) fn held_alone() -> Bson {
+    let other = doc! { "$ne": ["$$entry.mode", EntryMode::Shared.as_str()] };
+    some_entry(holders(), other.into())
+}
+
+pub(super) fn has_slots() -> Document {
+    doc! { "$gt": ["$slots", 0] }
+}
+
+/// The numbers of the slots that are not in the list `taken`.
+pub(super) fn free_slots(taken: Bson) -> Document {
+    doc! { "$setDifference": [{ "$range": [0, { "$ifNull": ["$slots", 0] }] }, taken] }
+}
+
 /// Returns the document of a lock that never existed, or was deleted.
 pub(super) fn create(name: &str, seen: Token) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "token": seen.get() }
 }
 
-pub(super) fn joining(joining: &NewEntry, identity: &Identity, now: DateTime) -> Document {
-    let NewEntry {
-        claim,
-        session,
-        mode,
-        revision,
-        slots: _,
-        lease_duration,
-    } = joining;
+pub(super) fn joining(entry: &NewEntry, identity: &Identity, now: DateTime) -> Document {
     doc! {
-        "claim": uuid(claim.bytes()),
+        "claim": uuid(entry.claim.bytes()),
         "identity": identity.as_str(),
-        "session": uuid(session.bytes()),
-        "mode": mode.as_str(),
-        "revision": uuid(revision.bytes()),
-        "lease_duration_ms": lease_duration.millis,
+        "session": uuid(entry.session.bytes()),
+        "mode": entry.mode.as_str(),
+        "revision": uuid(entry.revision.bytes()),
+        "lease_duration_ms": entry.lease_duration.millis,
         "token": null,
         "acquired_at": now,
         "renewed_at": now,
-        "wake": claim.to_string(),
-        "revision_text": revision.to_string(),
+        "wake": entry.claim.to_string(),
+        "revision_text": entry.revision.to_string(),
     }
 }

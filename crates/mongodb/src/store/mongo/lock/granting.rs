@@ -3,7 +3,8 @@
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::document::uuid;
-use super::expressions::{count, free_slots, has_slots, held_alone, is_claim, is_empty, not};
+use super::document::{free_slots, has_slots, held_alone, is_claim, is_empty, not};
+use super::update::count;
 use leasehold_core::election::Token;
 use leasehold_core::lock::{EntryMode, HOLDERS_MAX, Writer};
 
@@ -11,29 +12,25 @@ use leasehold_core::lock::{EntryMode, HOLDERS_MAX, Writer};
 const HOLDERS: &str = "$holders";
 const QUEUE: &str = "$queue";
 
-/// Longer than any queue.
-const REST: i32 = i32::MAX;
-
 /// Moves the entries that may hold from the head of the queue to the holders, in order, each with
 /// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because
-/// its own write confirms the grant. The grants of the others become the text `granted`, which
-/// their change streams wait for. The previous stage has set `token` to the highest known, and both
-/// lists. A server spends more time on parsing these stages than on carrying them out, so
-/// `may_have_slots` is false where they are known to be for a lock without slots.
+/// its own write confirms the grant. The grants of the others become the text `granted`, which their
+/// change streams match. The previous stage must set `token` to the highest known, and both
+/// lists. A server spends more time on parsing these stages than on executing them, so
+/// `may_have_slots` is false if the lock is known to have none.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [QUEUE, "$$grantable"] },
-        doc! { "$slice": [QUEUE, "$$grantable", REST] },
+        doc! { "$slice": [QUEUE, "$$grantable", i32::MAX] },
     );
-    // Stores both parts in one stage, so that the grantable entries are counted once. The next
-    // stages change and separate the parts.
+    // Counts the grantable entries once, and stores both parts, which the next stages separate.
     let split = doc! { "$set": { "queue": { "$let": {
         "vars": { "grantable": grantable() },
         "in": [to_go, to_stay],
     } } } };
     let (going, staying) = (part(0), part(1));
     let count = doc! { "$size": going.clone() };
-    // The tokens that are left at the end of the range.
+    // The number of unused tokens.
     let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
     let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
     let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
@@ -95,13 +92,13 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     vec![split, give_tokens, move_on]
 }
 
-/// One part of the split queue: the entries that leave it, or the entries that stay.
+/// One part of the split queue: the entries that leave, or the entries that stay.
 fn part(number: i32) -> Document {
     doc! { "$arrayElemAt": ["$queue", number] }
 }
 
-/// The `granted` entries, each with the lowest free slot that its owner had last, otherwise with the
-/// lowest free one, and the new owners of the slots. Unchanged for a lock without slots.
+/// The `granted` entries and the owners of the slots. If the lock has slots, each entry gets the
+/// lowest free slot that its owner had last, or else the lowest free slot.
 fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
     let given = match may_have_slots {
@@ -111,7 +108,7 @@ fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     doc! { "$let": { "vars": { "granted": granted }, "in": given } }
 }
 
-/// Like the above for a lock with slots; the entries are bound to `$$granted`.
+/// Like [`with_slots`] for a lock with slots; the entries are bound to `$$granted`.
 fn numbered() -> Document {
     let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
     let owned = doc! { "$filter": {
@@ -144,7 +141,7 @@ fn numbered() -> Document {
     doc! { "$reduce": { "input": "$$granted", "initialValue": initial, "in": next } }
 }
 
-/// Number of entries at the head of the queue that may hold.
+/// The number of entries at the head of the queue that may hold.
 fn grantable() -> Bson {
     let (waiting, holding) = (doc! { "$size": QUEUE }, doc! { "$size": HOLDERS });
     let slots = doc! { "$ifNull": ["$slots", 0] };
@@ -153,7 +150,7 @@ fn grantable() -> Bson {
     let is_reader = doc! { "$map": {
         "input": QUEUE, "as": "entry", "in": { "$eq": ["$$entry.mode", EntryMode::Shared.as_str()] },
     } };
-    // The number of readers before the first other entry, or all entries.
+    // The number of shared entries before the first other entry.
     let readers = doc! { "$let": {
         "vars": { "first": { "$indexOfArray": [is_reader, false] } },
         "in": { "$cond": [{ "$eq": ["$$first", -1] }, waiting.clone(), "$$first"] },
@@ -175,10 +172,9 @@ fn grantable() -> Bson {
     .into()
 }
 
-/// The text of a grant, bound to `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
-/// Entries carry the texts of their claim and revision because a pipeline cannot derive them from
-/// the bytes. An entry of another version may lack them; its owner polls, or confirms the grant
-/// first.
+/// The text of the grant of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
+/// Entries carry their claim and revision as text because a pipeline cannot derive it from bytes.
+/// The owner of an entry without the text, of another version, polls or confirms the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];

@@ -3,42 +3,133 @@
 //! A pipeline sets named fields only, so that fields of a newer version survive. Each write that
 //! changes the holders or waiters also grants, in the same update: see [`grant`].
 
-use std::time::Duration;
-
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::document::{HISTORY_MAX, uuid, uuids};
 use super::document::{
-    MIN_HOLD, OVER, OVER_AT, all, everybody, holders, joining, milliseconds, ours, queue,
-    some_entry,
-};
-use super::expressions::{
-    any, below, count, free_slots, has_slots, has_token, held_alone, highest, is_claim, is_empty,
-    next_token, not,
+    MIN_HOLD, OVER, OVER_AT, all, any, create, everybody, free_slots, has_slots, has_token,
+    held_alone, holders, is_claim, is_empty, joining, milliseconds, not, ours, queue, some_entry,
 };
 use super::granting::grant;
-use leasehold_core::election::{Claim, Identity, Revision, Token};
+use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
 use leasehold_core::lock::{
-    Ending, EntryMode, EntryVersion, HOLDERS_MAX, NewEntry, QUEUE_MAX, SUCCESSES_MAX, WorkKey,
+    Ending, EntryMode, HOLDERS_MAX, LockOperation, NewEntry, QUEUE_MAX, SUCCESSES_MAX, WorkKey,
     Writer,
 };
 
 /// A filter, and the stages of its update.
 pub(super) type Write = (Document, Vec<Document>);
 
-/// Appends an entry and grants. With `non_blocking`, matches only if the entry can hold immediately.
-pub(super) fn join(
+/// Returns the filter and the pipeline of an operation; `None` for a read and a creation.
+pub(super) fn write(
     name: &str,
-    entry: &NewEntry,
-    seen: Token,
-    non_blocking: bool,
+    operation: &LockOperation,
     identity: &Identity,
     now: DateTime,
-) -> Write {
+) -> Option<Write> {
+    let (condition, stages) = match operation {
+        LockOperation::Read { .. } | LockOperation::Create { .. } => return None,
+        LockOperation::Join {
+            entry,
+            seen,
+            non_blocking,
+        } => {
+            let me = Writer {
+                claim: entry.claim,
+                revision: entry.revision,
+            };
+            let append = append(entry, *seen, identity, now);
+            let granting = grant(Some(me), entry.slots > 0, now);
+            (
+                can_join(entry, *non_blocking),
+                [vec![append], granting].concat(),
+            )
+        }
+        LockOperation::Renew {
+            claim,
+            revision,
+            mine,
+            seen,
+            min_hold,
+        } => {
+            let is_mine = is_mine(*claim, mine);
+            let mut renewed = stamped(*revision, now);
+            if let Some(min_hold) = min_hold {
+                renewed.insert(MIN_HOLD, milliseconds(*min_hold));
+            }
+            let renewal = renewal(is_mine.clone(), renewed, *seen);
+            (some_entry(everybody(), is_mine), vec![renewal])
+        }
+        LockOperation::Keep {
+            claim,
+            revision,
+            mine,
+            min_hold,
+            success,
+        } => {
+            let is_mine = is_mine(*claim, mine);
+            let mut fields = stamped(*revision, now);
+            fields.insert(MIN_HOLD, milliseconds(*min_hold));
+            fields.insert(OVER, true);
+            // By the clock of the server, because later readers use that clock.
+            fields.insert(OVER_AT, "$$NOW");
+            let keep = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
+            let recording = recording(*claim, success.as_ref());
+            (
+                some_entry(holders(), is_mine),
+                [recording, vec![keep]].concat(),
+            )
+        }
+        LockOperation::Leave {
+            claim,
+            mine,
+            seen,
+            success,
+            slots,
+        } => {
+            let recording = recording(*claim, success.as_ref());
+            let removal = removal(&is_claim(*claim), Ending::Released, *seen);
+            let granting = grant(None, *slots > 0, now);
+            let stages = [recording, vec![removal], granting].concat();
+            (some_entry(everybody(), is_mine(*claim, mine)), stages)
+        }
+        LockOperation::Evict {
+            entries,
+            me,
+            ending,
+            seen,
+        } => {
+            let pairs = entries.iter().map(|entry| {
+                let (claim, revision) = (entry.claim.bytes(), entry.revision.bytes());
+                doc! { "claim": uuid(claim), "revision": uuid(revision) }
+            });
+            let pairs: Vec<_> = pairs.collect();
+            let entry = doc! { "claim": "$$entry.claim", "revision": "$$entry.revision" };
+            let goes = doc! { "$in": [entry, { "$literal": pairs }] }.into();
+            let removal = removal(&goes, *ending, *seen);
+            let condition = match entries.is_empty() {
+                // Nothing to evict, only to grant.
+                true => some_entry(queue(), me.map_or(true.into(), |me| is_claim(me.claim))),
+                false => some_entry(everybody(), goes),
+            };
+            (condition, [vec![removal], grant(*me, true, now)].concat())
+        }
+        LockOperation::Break { claims, seen } => {
+            let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
+            let goes = doc! { "$in": ["$$entry.claim", claims] }.into();
+            let removal = removal(&goes, Ending::Broken, *seen);
+            let stages = [vec![removal], grant(None, true, now)].concat();
+            (some_entry(everybody(), goes), stages)
+        }
+    };
+    Some((ours(name, condition), stages))
+}
+
+/// True if an entry may join. With `non_blocking`, only if it can hold immediately.
+fn can_join(entry: &NewEntry, non_blocking: bool) -> Bson {
     let slots = i64::from(entry.slots);
-    let mine = is_claim(entry.claim);
     let mut conditions = vec![
-        not(some_entry(everybody(), mine)),
+        not(some_entry(everybody(), is_claim(entry.claim))),
         below(queue(), count(QUEUE_MAX)),
         any([
             doc! { "$eq": [{ "$ifNull": ["$slots", 0] }, slots] }.into(),
@@ -53,47 +144,34 @@ pub(super) fn join(
             EntryMode::Slot => below(holders(), slots),
         });
     }
+    all(conditions)
+}
+
+/// The stage that appends an entry to the queue.
+fn append(entry: &NewEntry, seen: Token, identity: &Identity, now: DateTime) -> Document {
+    let slots = i64::from(entry.slots);
     // Literal, because an identity may begin with a dollar sign.
     let appended = doc! { "$literal": joining(entry, identity, now) };
     // A lock that was never used, or was pruned, has no previous slots.
     let as_before = doc! { "$eq": [{ "$ifNull": ["$slots", slots] }, slots] };
-    let append = doc! { "$set": {
+    doc! { "$set": {
         "slots": slots,
         "slots_before": { "$cond": [as_before, null, "$slots"] },
         "token": highest(seen),
         "holders": holders(),
         "queue": { "$concatArrays": [queue(), [appended]] },
-    } };
-    let me = Writer {
-        claim: entry.claim,
-        revision: entry.revision,
-    };
-    (
-        ours(name, all(conditions)),
-        [vec![append], grant(Some(me), slots > 0, now)].concat(),
-    )
+    } }
 }
 
-/// Renews an entry whose revision is one of `mine`. Gives the entry a token if it was granted
+/// The stage that sets the `renewed` fields of an entry. Gives the entry a token if it was granted
 /// without a token, or with a token that its owner cannot use.
-pub(super) fn renew(
-    name: &str,
-    (claim, revision): (Claim, Revision),
-    mine: &[Revision],
-    (seen, min_hold): (Token, Option<Duration>),
-    now: DateTime,
-) -> Write {
-    let is_mine = is_mine(claim, mine);
+fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     let used = all([
         doc! { "$eq": ["$$entry.granted_revision", "$$entry.revision"] }.into(),
         doc! { "$lte": ["$$entry.token", seen.get()] }.into(),
     ]);
     let without_token = any([not(has_token("$$entry")), used]);
     let unconfirmed = all([is_mine.clone(), without_token.clone()]);
-    let mut renewed = stamped(revision, now);
-    if let Some(min_hold) = min_hold {
-        renewed.insert(MIN_HOLD, milliseconds(min_hold));
-    }
     let mut confirmed = renewed.clone();
     let token = doc! { "$cond": [without_token, next_token(highest(seen)), "$$entry.token"] };
     confirmed.insert("token", token);
@@ -101,50 +179,12 @@ pub(super) fn renew(
     let own_slot = doc! { "$or": [{ "$isNumber": "$$entry.slot" }, { "$not": has_slots() }] };
     let free = doc! { "$min": free_slots("$holders.slot".into()) };
     confirmed.insert("slot", doc! { "$cond": [own_slot, "$$entry.slot", free] });
-    let change = |list, fields| changed(list, is_mine.clone(), fields);
     let raised = doc! { "$ifNull": [next_token(highest(seen)), highest(seen)] };
-    let update = doc! { "$set": {
+    doc! { "$set": {
         "token": { "$cond": [some_entry(holders(), unconfirmed), raised, "$token"] },
-        "holders": change(holders(), confirmed),
-        "queue": change(queue(), renewed),
-    } };
-    (ours(name, some_entry(everybody(), is_mine)), vec![update])
-}
-
-/// Marks the entry of a holder whose work has ended, and whose place stays taken for `min_hold`.
-pub(super) fn keep(
-    name: &str,
-    (claim, revision): (Claim, Revision),
-    mine: &[Revision],
-    (min_hold, success): (Duration, Option<&WorkKey>),
-    now: DateTime,
-) -> Write {
-    let is_mine = is_mine(claim, mine);
-    let mut fields = stamped(revision, now);
-    fields.insert(MIN_HOLD, milliseconds(min_hold));
-    fields.insert(OVER, true);
-    // By the clock of the server, since later readers compare it with that clock.
-    fields.insert(OVER_AT, "$$NOW");
-    let update = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
-    let filter = ours(name, some_entry(holders(), is_mine));
-    (filter, [recording(claim, success), vec![update]].concat())
-}
-
-/// Removes a claim whose revision is one of `mine`, and grants.
-pub(super) fn leave(
-    name: &str,
-    (claim, mine): (Claim, &[Revision]),
-    (success, slots): (Option<&WorkKey>, u32),
-    seen: Token,
-    now: DateTime,
-) -> Write {
-    let (_, removal) = take_out(name, is_claim(claim), Ending::Released, seen);
-    let filter = ours(name, some_entry(everybody(), is_mine(claim, mine)));
-    let granting = grant(None, slots > 0, now);
-    (
-        filter,
-        [recording(claim, success), vec![removal], granting].concat(),
-    )
+        "holders": changed(holders(), is_mine.clone(), confirmed),
+        "queue": changed(queue(), is_mine, renewed),
+    } }
 }
 
 /// The stage that records the success of a claim, if any, while its entry is still there.
@@ -170,56 +210,8 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     vec![doc! { "$set": { "successes": { "$slice": [all, -most] } } }]
 }
 
-/// Evicts the entries that are unchanged since they were seen, and grants.
-pub(super) fn sweep(
-    name: &str,
-    entries: &[EntryVersion],
-    (ending, me): (Ending, Option<Writer>),
-    seen: Token,
-    now: DateTime,
-) -> Write {
-    let pair = |seen: &EntryVersion| {
-        let EntryVersion { claim, revision } = seen;
-        Bson::from(doc! { "claim": uuid(claim.bytes()), "revision": uuid(revision.bytes()) })
-    };
-    let pairs: Vec<_> = entries.iter().map(pair).collect();
-    let entry = doc! { "claim": "$$entry.claim", "revision": "$$entry.revision" };
-    let goes = doc! { "$in": [entry, { "$literal": pairs }] };
-    let (mut filter, removal) = take_out(name, goes.into(), ending, seen);
-    if entries.is_empty() {
-        // Nothing to evict, only to grant.
-        let waits = me.map_or(true.into(), |me| is_claim(me.claim));
-        filter = ours(name, some_entry(queue(), waits));
-    }
-    (filter, [vec![removal], grant(me, true, now)].concat())
-}
-
-/// Removes claims regardless of their revision, and grants.
-pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime) -> Write {
-    let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
-    let goes = doc! { "$in": ["$$entry.claim", claims] };
-    let (filter, removal) = take_out(name, goes.into(), Ending::Broken, seen);
-    (filter, [vec![removal], grant(None, true, now)].concat())
-}
-
-pub(super) fn prune(name: &str) -> Write {
-    let fields = [
-        "slots",
-        "slots_before",
-        "slot_owners",
-        "holders",
-        "queue",
-        "granted",
-        "next",
-        "history",
-        "successes",
-    ];
-    let update = doc! { "$unset": fields.to_vec() };
-    (ours(name, is_empty(everybody())), vec![update])
-}
-
-/// The filter and the first stage of a removal. The other stages grant.
-fn take_out(name: &str, goes: Bson, ending: Ending, seen: Token) -> (Document, Document) {
+/// The stage that removes each entry where `goes` is true. The next stages grant.
+fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
     };
@@ -242,19 +234,58 @@ fn take_out(name: &str, goes: Bson, ending: Ending, seen: Token) -> (Document, D
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
-        // By the server's clock, since operators compare it with that clock.
+        // By the clock of the server, because operators use that clock.
         "ended_at": { "$cond": [has_ended, over_at, "$$NOW"] },
         "reason": reason,
     };
     let ended = doc! { "$map": { "input": held, "as": "entry", "in": end } };
     let history = doc! { "$concatArrays": [{ "$ifNull": ["$history", []] }, ended] };
-    let update = doc! { "$set": {
+    doc! { "$set": {
         "token": highest(seen),
         "holders": without(holders()),
         "queue": without(queue()),
         "history": { "$slice": [history, -HISTORY_MAX] },
-    } };
-    (ours(name, some_entry(everybody(), goes)), update)
+    } }
+}
+
+pub(super) fn prune(name: &str) -> Write {
+    let update = doc! { "$unset": [
+        "slots", "slots_before", "slot_owners", "holders", "queue", "granted", "next", "history",
+        "successes",
+    ] };
+    (ours(name, is_empty(everybody())), vec![update])
+}
+
+/// Returns a lock and writes, to test if a collection accepts them: one contender acquires the lock,
+/// another waits, and the first leaves. In between, each list of the document has an entry.
+pub(in crate::store::mongo) fn contention(
+    name: &str,
+    identity: &Identity,
+    now: DateTime,
+) -> (Document, Vec<Write>) {
+    let seen = Token::ZERO;
+    let join = |number| LockOperation::Join {
+        entry: NewEntry {
+            claim: Claim::from_bytes([number; 16]),
+            session: Session::from_bytes([number; 16]),
+            mode: EntryMode::Exclusive,
+            revision: Revision::from_bytes([number; 16]),
+            slots: 0,
+            lease_duration: Declared { millis: 24_000 },
+        },
+        seen,
+        non_blocking: false,
+    };
+    let leave = LockOperation::Leave {
+        claim: Claim::from_bytes([1; 16]),
+        mine: vec![Revision::from_bytes([1; 16])],
+        seen,
+        success: None,
+        slots: 0,
+    };
+    let operations = [join(1), join(2), leave].into_iter();
+    let writes = operations.filter_map(|operation| write(name, &operation, identity, now));
+    (create(name, seen), writes.collect())
 }
 
 /// True for the entry of a claim with one of these revisions.
@@ -263,7 +294,7 @@ fn is_mine(claim: Claim, mine: &[Revision]) -> Bson {
     all([is_claim(claim), known.into()])
 }
 
-/// The fields that each write of an owner changes in its entry.
+/// The fields that every write of an owner sets in its entry.
 fn stamped(revision: Revision, now: DateTime) -> Document {
     doc! {
         "revision": uuid(revision.bytes()),
@@ -277,4 +308,23 @@ fn changed(list: Bson, is_mine: Bson, fields: Document) -> Document {
     let changed = doc! { "$mergeObjects": ["$$entry", fields] };
     let entry = doc! { "$cond": [is_mine, changed, "$$entry"] };
     doc! { "$map": { "input": list, "as": "entry", "in": entry } }
+}
+
+/// The highest known token, as an int64 whatever the stored type is.
+fn highest(seen: Token) -> Bson {
+    doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
+}
+
+/// The token after this one, or null after the last one. A grant without a token gives no authority.
+fn next_token(token: Bson) -> Bson {
+    let next = doc! { "$add": [token.clone(), 1_i64] };
+    doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()
+}
+
+fn below(list: Bson, most: i64) -> Bson {
+    doc! { "$lt": [{ "$size": list }, most] }.into()
+}
+
+pub(super) fn count(number: usize) -> i64 {
+    i64::try_from(number).expect("small")
 }

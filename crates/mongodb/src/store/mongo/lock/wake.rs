@@ -1,9 +1,8 @@
-//! The change stream of one claim: the events that wake it.
+//! The change stream of one claim. Its events are hints, except grants, which a majority has
+//! acknowledged.
 //!
-//! Events are hints, except grants, which are majority-acknowledged. The lists of the document
-//! cannot be matched, because a shift shows up as `queue.0.claim`, `queue.1.claim`, …. The stream
-//! therefore matches the texts `granted` and `next`, so that renewals of others do not wake a
-//! waiter.
+//! The stream matches the texts `granted` and `next`, so that renewals of others do not wake a
+//! waiter. It cannot match the lists, because a shift changes `queue.0.claim`, `queue.1.claim`, ….
 
 use std::sync::Arc;
 
@@ -19,7 +18,6 @@ use crate::store::StoreEvent;
 use leasehold_core::election::{Claim, Revision, Token};
 use leasehold_core::lock::{Grant, Hint};
 
-/// The consumer of the change stream of one claim.
 #[derive(Clone)]
 pub(super) struct ClaimFollower {
     pub(super) store: MongoLockStore,
@@ -39,7 +37,7 @@ impl StreamHandler for ClaimFollower {
 
     fn since(&self) -> Option<Timestamp> {
         let mut joined = lock(&self.store.shared.joined);
-        // A later stream would begin with events that are long past.
+        // Only the first stream starts at the join. Later streams would repeat old events.
         let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
         Some(since)
     }
@@ -67,8 +65,8 @@ impl StreamHandler for ClaimFollower {
     }
 }
 
-/// Selects the events that concern `claim` or end the stream. The server sends only the two texts
-/// of each event, since the lists may be long.
+/// Selects the events that concern `claim` or end the stream, and of each event only the two texts,
+/// because the lists may be long.
 fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [
@@ -77,10 +75,7 @@ fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
         { "updateDescription.updatedFields.next": &claim },
     ] };
     vec![
-        doc! { "$match": { "$or": [
-            mine,
-            follow::ends(),
-        ] } },
+        doc! { "$match": { "$or": [mine, follow::ends()] } },
         doc! { "$project": {
             "operationType": 1,
             "updateDescription.removedFields": 1,
@@ -110,8 +105,8 @@ fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     }
 }
 
-/// Reads `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`; `None` if a part is missing, as in a grant of an
-/// older version.
+/// Reads `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`; `None` if a part is missing, as in the grants of
+/// older versions.
 fn grant(text: &str) -> Option<Grant> {
     let (token, rest) = text.split_once('@')?;
     let (revision, slot) = match rest.split_once('#') {
@@ -168,10 +163,10 @@ mod tests {
                 doc! { "granted": format!("{}#x", text(me)) },
                 confirmed_first,
             ),
-            // As older versions write it.
+            // Older versions write only the claim.
             (doc! { "granted": me.to_string() }, confirmed_first),
             (doc! { "granted": format!("{other} {me}") }, confirmed_first),
-            // By a version that knows no text of the revision, or at the end of the tokens.
+            // The entry has no revision text, or the grant has no token.
             (doc! { "granted": format!("{me}=8@") }, confirmed_first),
             (
                 doc! { "granted": format!("{me}=@{}", grant.revision) },

@@ -109,7 +109,7 @@ async fn write_all(
             acquired.session(&mut *session).await?;
         }
     }
-    let (lock, contention) = lock::trial::contention(&format!("{name} lock"), identity, now);
+    let (lock, contention) = lock::contention(&format!("{name} lock"), identity, now);
     collection.insert_one(lock).session(&mut *session).await?;
     for (filter, update) in contention {
         let written = collection.update_one(filter, update);
