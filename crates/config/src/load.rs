@@ -106,6 +106,7 @@ pub struct Setting {
     pub key: &'static Key,
     /// The value; empty if not set.
     pub(super) value: String,
+    /// Origin of the value.
     pub origin: Origin,
     pub(super) valid: bool,
     /// Layer that set the value; a later layer takes precedence.
