@@ -11,8 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED};
 use leasehold_core::election::CallId;
 
-/// Maximum number of calls in the driver, including calls already reported as unknown: at the defaults,
-/// a connection that hangs for a minute holds fifteen. A call beyond the bound is refused unsent.
+/// Maximum number of calls in the driver, including calls already reported as unknown. A connection
+/// that hangs for a minute holds fifteen at the defaults. Further calls are refused unsent.
 pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and its outcome.

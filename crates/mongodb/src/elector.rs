@@ -32,13 +32,11 @@ pub struct ElectorOptions {
     /// Time from the end of leadership to the release of the lease, for a workload that does not
     /// confirm that it has stopped ([`Elector::workload_done`]); 2 s by default.
     pub handoff_delay: Duration,
-    /// True if the workload has stopped before [`Elector::stop`] is called; the stop then takes at
-    /// most one second of `handoff_delay`.
+    /// True if the workload stops before [`Elector::stop`], which then waits at most one second.
     pub workload_ends_first: bool,
     /// Priority of the candidate; a higher one is preferred as the standby.
     pub priority: u32,
-    /// If set, a leader hands over to a standby with a higher priority, this long after its
-    /// acquisition at the earliest.
+    /// Minimum time of leadership before a handoff to a standby of higher priority; `None` for none.
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
@@ -156,8 +154,7 @@ impl ElectorBuilder {
         self.store.deployment()
     }
 
-    /// Returns a receiver of the current durations, which [`Input::Reconfigure`] changes. They apply
-    /// to the next claim.
+    /// Returns a receiver of the durations of the next claim, which [`Input::Reconfigure`] changes.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.store.timings()
     }
@@ -206,8 +203,7 @@ impl Elector {
         self.candidate.send(Input::StepDown).await;
     }
 
-    /// Sets the health of the workload. While it is unhealthy, this candidate steps down and does
-    /// not contend.
+    /// Sets the health of the workload. An unhealthy candidate steps down and does not contend.
     pub async fn set_healthy(&self, healthy: bool) {
         self.candidate.send(Input::Health { healthy }).await;
     }
@@ -217,8 +213,7 @@ impl Elector {
         self.candidate.send(Input::WorkloadDone { token }).await;
     }
 
-    /// Steps down, releases the lease, and ends. Returns when the release is acknowledged, or the
-    /// error of [`Elector::wait`].
+    /// Steps down, releases the lease, and waits for the end as [`Elector::wait`] does.
     pub async fn stop(mut self) -> Result<(), ElectorError> {
         self.candidate.send(Input::Shutdown).await;
         let ended = self.wait().await;

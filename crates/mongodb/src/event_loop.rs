@@ -20,8 +20,7 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Randomness};
 use leasehold_core::trace::Kind;
 
-/// Capacity of the queue of requests: operators and one workload send fewer in one turn of the
-/// event loop.
+/// Capacity of the queue of requests: more than operators and a workload send in one turn.
 const INPUTS_MAX: usize = 16;
 /// Capacity of the queue of store events: a burst of changes of one document on one stream.
 const STORE_EVENTS_MAX: usize = 64;
@@ -141,8 +140,7 @@ pub(crate) struct EventLoop<M: Machine, W> {
 }
 
 impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
-    /// Creates a machine for a stored document. Returns also the senders of the program's requests
-    /// and of the store's events.
+    /// Creates a machine for a stored document, with the senders of requests and of store events.
     pub(crate) fn new<O: Clone + Serialize>(
         store: &StoreOptions,
         (kind, name): (Kind, &str),

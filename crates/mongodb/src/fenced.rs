@@ -37,14 +37,13 @@ impl Fence {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FencedError {
-    /// A newer holder has written the document, so the caller no longer holds the lock. `None` if
-    /// the stored fence is not a token.
+    /// A newer holder has written the document, so the caller no longer holds the lock.
     #[error("fenced write: {}", .newest.map_or_else(
         || format!("{FENCE} of the document is not a token"),
         |newest| format!("token {newest} has written since"),
     ))]
     Refused {
-        /// The token of the newer holder.
+        /// The token of the newer holder; `None` if the stored fence is not a token.
         newest: Option<Token>,
     },
     /// The document is fenced by this other lease or lock, whose tokens are not comparable.
@@ -67,8 +66,7 @@ pub enum FencedError {
     Driver(#[from] mongodb::error::Error),
 }
 
-/// Returns `filter` restricted to documents that neither a newer token nor another lease or lock has
-/// written.
+/// Restricts a filter to documents that no newer token, and no other lease or lock, has written.
 pub fn filter(filter: Document, fence: &Fence) -> Document {
     let token = doc! { "$or": [
         { FENCE: { "$exists": false } },

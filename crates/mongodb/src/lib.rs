@@ -8,8 +8,8 @@
 //! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
 //! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
 //!
-//! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types get a variant or
-//! field only in an incompatible version: a program must decide about each value of
+//! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types get a
+//! variant or field only in an incompatible version: a program must decide about each value of
 //! [`locker::LockDecision`] and of the state machines' inputs, effects and status; tests and other
 //! stores build the records for observers and the answers of a [`store::Store`]; commands show each
 //! value of [`store::mongo::operators`] and [`store::mongo::probe`] in their own way.

@@ -40,8 +40,7 @@ pub struct LockerOptions {
     pub mode: LockMode,
     /// Minimum hold of the place, even if the work ends or the process dies.
     pub min_hold: MinHold,
-    /// Ends as [`End::Skipped`] if the work succeeded recently, and records its success. For
-    /// exclusive locks only.
+    /// Skips work that succeeded recently ([`End::Skipped`]), and records success. Exclusive locks only.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
@@ -67,8 +66,7 @@ impl LockerOptions {
     }
 }
 
-/// Callbacks for the events of a contender that its status does not contain. Each does nothing by
-/// default.
+/// Callbacks for events that the status does not contain. Each does nothing by default.
 pub trait LockSurfaces: Send + 'static {
     /// The lock was acquired, with a token and slot, until a deadline, after a wait.
     fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: Duration) {}
@@ -129,22 +127,19 @@ pub enum LockError {
     /// Others held the lock during the whole wait, or filled its queue.
     #[error("lock not acquired: held by others during the whole wait")]
     TimedOut,
-    /// The wait ended because MongoDB did not answer, refused the writes, or did not acknowledge
-    /// them.
+    /// The wait ended: MongoDB did not answer, refused the writes, or did not acknowledge them.
     #[error("lock not acquired: {}", .failure.as_ref().map_or("MongoDB did not answer".into(), Failure::to_string))]
     Unreachable {
         /// The reason, if known.
         failure: Option<Failure>,
     },
-    /// MongoDB refuses the calls until its configuration, or this program's, changes: the
-    /// credentials, a missing right, another deployment.
+    /// MongoDB refuses the calls until the credentials, the rights or the deployment change.
     #[error("lock not acquired: {failure}")]
     Refused {
         /// The reason.
         failure: Failure,
     },
-    /// [`Lock::once_per`] on a shared lock or a lock with slots, where several holders could begin
-    /// before the first succeeds.
+    /// [`Lock::once_per`] without exclusion: several holders could begin before the first succeeds.
     #[error("lock not acquired: once_per requires an exclusive lock")]
     NotExclusive,
     /// The lock cannot be acquired without waiting.
@@ -177,8 +172,7 @@ pub enum LockError {
     /// The lock was held and lost.
     #[error("lock lost: {}", .0.as_str())]
     Lost(Loss),
-    /// MongoDB did not confirm the release. The entry expires by itself; a success may not be
-    /// recorded.
+    /// MongoDB did not confirm the release, or the success. The entry expires by itself.
     #[error("MongoDB did not confirm the release of the lock")]
     Unconfirmed,
     /// The contender failed.
@@ -305,15 +299,13 @@ impl Locker {
         failure.or_else(doubt).or_else(|| self.store.trouble())
     }
 
-    /// Returns true if other contenders, and not the store, keep a contender with this status from
-    /// the lock.
+    /// Returns true if others, and not the store, keep a contender with this status from the lock.
     pub fn is_kept_by_others(&self, status: &LockStatus) -> bool {
         let (now, health) = (leasehold_clock::boot_now(), self.health.borrow());
         health.is_kept_by_others(status, now, self.timings.renew_deadline())
     }
 
-    /// Returns the number of slots that the unused lock had before this contender changed it. 0
-    /// means exclusive and shared.
+    /// Returns the former number of slots if this contender changed it; 0 for exclusive and shared.
     pub fn slots_before(&self) -> Option<u32> {
         self.store.slots_before()
     }
@@ -344,22 +336,19 @@ impl Locker {
         self.contender.send(LockInput::Release).await;
     }
 
-    /// Releases the lock after work that succeeded, and records the success if the options request
-    /// it.
+    /// Releases the lock, and records that the work succeeded if the options request it.
     pub async fn succeed(&self) {
         self.contender.send(LockInput::Succeeded).await;
     }
 
-    /// Ends without releasing the lock, because the work under it may go on. The entry stays until it
-    /// expires.
+    /// Ends, and lets the entry expire instead of releasing it, because the work may go on.
     pub fn abandon(mut self) {
         if let Some(event_loop) = self.contender.task.take() {
             event_loop.abort();
         }
     }
 
-    /// Waits until the lock is held, or further waiting is useless, or [`Locker::wait`] fails.
-    /// Cancel-safe.
+    /// Waits until the lock is held, waiting is useless, or [`Locker::wait`] fails. Cancel-safe.
     pub async fn decided(&mut self) -> io::Result<LockDecision> {
         let (mut status, mut health) = (self.status(), self.health());
         loop {

@@ -18,8 +18,7 @@ pub struct KernelRandomness;
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Fails only early at boot, or if the system call is forbidden. A panic is better than an id
-        // that repeats.
+        // Fails only early at boot, or if the system call is forbidden. An id must not repeat.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }
@@ -37,8 +36,7 @@ fn moment() -> [u128; 3] {
     ]
 }
 
-/// Mixes a moment into random bits. The exclusive or preserves the entropy of the bits even if the
-/// moment is known.
+/// Mixes a moment into random bits. The exclusive or preserves all entropy of the bits.
 fn mixed(random: u128, moment: [u128; 3]) -> u128 {
     let mut hash = Sha256::new();
     for part in moment {

@@ -57,8 +57,7 @@ impl Trace {
     }
 }
 
-/// The trace of one machine, which is also the machine's source of random bits. Writes nothing
-/// without a file.
+/// The trace of one machine, if it has a file, and the machine's source of random bits.
 #[derive(Debug)]
 pub struct MachineTrace {
     file: Option<Trace>,

@@ -13,8 +13,8 @@ use leasehold_core::election::{
 };
 
 /// Callbacks of a candidate to the rest of the program. Callbacks that matter for safety have no
-/// default; the others do nothing by default. [`ElectorBuilder::status`](super::ElectorBuilder::status)
-/// has a turn's status before the first callback of that turn.
+/// default; the others do nothing by default. The status channel has a turn's status before the first
+/// callback of that turn.
 pub trait Surfaces: Send + 'static {
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
     /// file that names a deadline can be neither rewritten nor removed.

@@ -106,8 +106,7 @@ impl Lock {
         self
     }
 
-    /// Keeps the lock for at least this long after each acquisition, even if the work ends or the
-    /// process dies: for work that must not run again too soon.
+    /// Keeps the lock at least this long after each acquisition, even if the work or process ends.
     #[must_use]
     pub fn min_hold(mut self, min_hold: MinHold) -> Self {
         self.options.min_hold = min_hold;
@@ -209,8 +208,7 @@ pub struct LockGuard {
 }
 
 impl Drop for LockGuard {
-    /// Withdraws an acquisition that was dropped before it returned the guard, even if the lock was
-    /// granted meanwhile.
+    /// Withdraws an acquisition that was dropped before it returned the guard, even if granted.
     fn drop(&mut self) {
         if !self.may_have_begun {
             // The queue has room: this is the first request to the contender, or repeats the first.
@@ -225,8 +223,7 @@ impl LockGuard {
         self.locker.authority()
     }
 
-    /// Returns the number of the held slot, from 0; `None` if the lock has no slots, or was lost.
-    /// No two holders share a slot at any instant.
+    /// Returns the slot, from 0, that only this holder has; `None` without slots, or after a loss.
     pub fn slot(&self) -> Option<u32> {
         let now = leasehold_clock::boot_now();
         let status = self.locker.contender.status.borrow().at(now);
@@ -283,8 +280,7 @@ impl LockGuard {
         self.released().await
     }
 
-    /// Releases the lock as [`LockGuard::release`] does, and records that the work succeeded, for
-    /// [`Lock::once_per`].
+    /// Like [`LockGuard::release`], and records for [`Lock::once_per`] that the work succeeded.
     pub async fn succeed(self) -> Result<(), LockError> {
         self.locker.succeed().await;
         self.released().await

@@ -244,7 +244,6 @@ impl LeaseInner {
     }
 }
 
-/// Reports each invalid request once.
 #[derive(Debug, Default)]
 struct IgnoredRequest {
     /// The request as text, because a NaN does not even equal itself.
@@ -252,8 +251,7 @@ struct IgnoredRequest {
 }
 
 impl IgnoredRequest {
-    /// Returns why the request in a lease document is ignored, once for a request that a script
-    /// repeats; `None` if the request is valid.
+    /// Returns why the request in a lease document is invalid, once for each request.
     fn check(&mut self, lease: &Document) -> Option<&'static str> {
         let why = document::request(lease).err()?;
         let request = Some(format!("{:?}", lease.get("request")));

@@ -55,8 +55,7 @@ impl StreamHandler for MongoStore {
     fn interpret(&self, event: StreamEvent) -> Watch {
         match event {
             StreamEvent::Opened | StreamEvent::OpenedSince => {
-                // The stream does not report earlier changes, so no event may be applied to the
-                // document known before.
+                // An earlier document may lack changes that the stream does not report.
                 *lock(&self.shared.newest) = None;
                 match self.shared.deployment.has_late_streams() {
                     true => Watch::LateStreamOpened,
@@ -101,7 +100,7 @@ pub(super) fn apply_event(
 }
 
 /// Applies an update to the fields that the election reads. Returns false if the document must be
-/// read, as after the removal of a field, which only manual edits do.
+/// read. Only manual edits remove fields.
 pub(super) fn apply(document: &mut Document, update: &UpdateDescription) -> bool {
     let is_read = |path: &str| document::is_read(delta::top(path));
     // The election reads the type of the history, but not its entries.

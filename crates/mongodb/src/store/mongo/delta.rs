@@ -5,8 +5,7 @@
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;
 
-/// Applies an update to the wanted paths. Returns false if a path cannot be applied, so that the
-/// document must be read.
+/// Applies an update to the wanted paths. Returns false if the document must be read instead.
 pub(super) fn apply(
     document: &mut Document,
     update: &UpdateDescription,

@@ -55,8 +55,7 @@ fn lease(document: &Document) -> Result<Lease, String> {
             Some(Bson::Null) | None => false,
             Some(_) => return Err("its field paused is not a boolean".to_owned()),
         },
-        // Operators and their scripts write requests. An invalid request is ignored, so that it does
-        // not end leadership.
+        // An invalid request, perhaps of a script, is ignored, so that it does not end leadership.
         request: request(document).unwrap_or(None),
         reserved_for: inner("reserved_for").and_then(reservation),
         standby: inner("standby").and_then(standby),
@@ -153,8 +152,7 @@ pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<
     T::try_from(document.get(key).and_then(integer)?).ok()
 }
 
-/// Returns the declared lease duration of a holder or waiter. A missing duration counts as the
-/// longest, as one out of range does: see [`Declared`].
+/// Returns the declared lease duration of an entry. A missing one is out of range: see [`Declared`].
 pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: number(entry, "lease_duration_ms").unwrap_or(-1),
@@ -225,14 +223,12 @@ fn ours_with(name: &str, condition: Bson) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
 }
 
-/// Checks the type of a value: an equality also matches a double, and an array that contains the
-/// value.
+/// Checks a type, because an equality also matches a double, and an array that contains the value.
 pub(super) fn is(path: &str, types: &[&str]) -> Bson {
     doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
 }
 
-/// Checks for a UUID. The server orders binaries by length, subtype and bytes, so that a range of
-/// UUIDs contains nothing else.
+/// Checks for a UUID. The server orders binaries by length and subtype before it compares bytes.
 pub(super) fn is_uuid(path: &str) -> Bson {
     let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
     doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] }.into()

@@ -75,8 +75,7 @@ pub(super) fn ends() -> Document {
     doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
 }
 
-/// Selects the events of the documents with this `_id`, without large parts, and those that end a
-/// stream.
+/// Selects the events of documents with this `_id`, without large parts, and the ends of a stream.
 pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
@@ -105,9 +104,7 @@ enum StreamEnd {
     Refused,
     /// The deployment has no change streams.
     Lacking,
-    /// The server did not answer for too long.
     Silent,
-    /// Another stream was requested.
     Superseded,
 }
 

@@ -22,8 +22,7 @@ use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
-/// Size of the collection in bytes, for some three hundred hints. A cursor that falls further behind
-/// ends and is reopened.
+/// Size of the collection in bytes: some 300 hints. A cursor that falls further behind is reopened.
 const SIZE: i64 = 32 * 1024;
 /// Hints in one batch: more than the collection has, so that a new cursor skips all old hints.
 const BATCH_MAX: u32 = 1_000;
@@ -81,8 +80,8 @@ impl Hints {
         }
     }
 
-    /// Makes an acquisition declare whether this candidate leaves hints. Returns true or false if the
-    /// write declares this, as a renewal does after a change.
+    /// Makes an acquisition declare if this candidate leaves hints. Returns the declaration of an
+    /// acquisition, or of a renewal after a change.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -108,8 +107,7 @@ impl Hints {
         lock(&self.state).declared = leaves_hints;
     }
 
-    /// Returns true if the source should change, because the holder in this document has begun or
-    /// ceased to leave hints.
+    /// Returns true if the source should change after the holder began or ceased to leave hints.
     pub(super) fn should_change(&self, lease: &Document) -> bool {
         let mut state = lock(&self.state);
         let Ok(holder) = lease.get_document("holder") else {
@@ -253,8 +251,7 @@ impl HintsRefusal {
     }
 }
 
-/// Inserts a hint if the collection exists and is capped. An insert into a missing collection would
-/// create it uncapped.
+/// Inserts a hint if the capped collection exists. An insert alone would create it uncapped.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,
@@ -264,8 +261,7 @@ async fn insert_into_existing(
     insert(hints, hint).await
 }
 
-/// Leaves a hint for an operator, if the collection exists. Errors are ignored, because followers
-/// read anyway, only later.
+/// Leaves a hint for an operator. Ignores errors, because followers read anyway, only later.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
     let left = tokio::spawn(async move {
         let Ok(leases) = deployment.collection().await else {
@@ -288,8 +284,7 @@ pub(super) async fn probe(
     }
 }
 
-/// Checks the right to create the collection. The server refuses the request after that check,
-/// because it lacks a size.
+/// Checks the right to create the collection, with a request that fails later for lack of a size.
 pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };
@@ -356,8 +351,7 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Hint
     Ok(())
 }
 
-/// Returns a new id. The driver's ids repeat on copies of a virtual machine, and a server refuses to
-/// store an id twice.
+/// Returns a new id. The driver's ids, unlike these, repeat on copies of a virtual machine.
 fn id() -> Uuid {
     Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())
 }

@@ -92,8 +92,7 @@ impl MongoLockStore {
         }
     }
 
-    /// Follows the change stream of one claim, retrying after failures, until the future is
-    /// dropped.
+    /// Follows the change stream of one claim until the future is dropped, retrying after failures.
     pub async fn watch(self, claim: Claim) {
         let store = self;
         // To open another stream, the contender drops this future.
@@ -101,8 +100,7 @@ impl MongoLockStore {
         follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
-    /// Removes the optional fields of an empty lock but keeps its token; rejected if the lock has a
-    /// holder or waiter.
+    /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter.
     pub async fn prune(&self) -> Answer<LockOutcome> {
         let sent = self.write(update::prune(self.name())).await;
         self.shared.deployment.answer(sent).await
@@ -121,8 +119,7 @@ impl MongoLockStore {
         self.shared.deployment.trouble()
     }
 
-    /// Returns the number of slots that the unused lock had before a join of this store changed it.
-    /// 0 means exclusive and shared.
+    /// Returns the former number of slots if a join changed it; 0 for exclusive and shared.
     pub fn slots_before(&self) -> Option<u32> {
         self.shared.slots_before.get().copied()
     }
@@ -215,8 +212,7 @@ fn confirm_first(outcome: &mut LockOutcome) {
 /// connections that the change streams of waiters occupy. The length of the queue limits the waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
-/// The client that the contenders of one program share, one for each runtime that uses it. It is shut
-/// down once neither this value nor a store uses it.
+/// The shared client of a program's contenders, one for each runtime. The last user shuts it down.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LockClient {
     /// The newest client, and the runtime that runs its tasks.

@@ -62,8 +62,7 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Returns the server's reply to a login, which is the source of the driver's error, or the error
-/// itself.
+/// Returns the server's reply to a login, which the driver's error contains, or the error itself.
 pub(super) fn reply(error: &Error) -> &Error {
     let ErrorKind::Authentication { .. } = error.kind.as_ref() else {
         return error;
@@ -74,8 +73,7 @@ pub(super) fn reply(error: &Error) -> &Error {
     boxed.map(Box::as_ref).or_else(plain).unwrap_or(error)
 }
 
-/// Returns true if the server refuses the credentials. A login also fails if the server shuts down or
-/// is overloaded.
+/// Returns true if the server refuses the credentials. Logins also fail on overload or shutdown.
 pub(super) fn refuses_login(error: &Error) -> bool {
     let is_login = matches!(error.kind.as_ref(), ErrorKind::Authentication { .. });
     match reply(error).kind.as_ref() {
@@ -329,8 +327,8 @@ pub(super) fn not_primary() -> Failure {
     )
 }
 
-/// Returns the rights that a refused command needs, by the command's name in the server's text. Nothing
-/// else of the text is shown, because it contains the command's values.
+/// Returns the rights that a refused command needs, by the command's name in the server's text. The
+/// rest of the text is not shown, because it contains the command's values.
 fn lacks(message: &str) -> &'static str {
     let command = message.split_once("execute command { ");
     let name = command.and_then(|(_, command)| command.split_once(':'));

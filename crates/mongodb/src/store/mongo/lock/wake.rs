@@ -65,8 +65,7 @@ impl StreamHandler for ClaimFollower {
     }
 }
 
-/// Selects the events that concern `claim` or end the stream, and of each event only the two texts,
-/// because the lists may be long.
+/// Selects the events that concern `claim` or end the stream, without the lists, which may be long.
 fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [
@@ -105,8 +104,7 @@ fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     }
 }
 
-/// Reads `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`; `None` if a part is missing, as in the grants of
-/// older versions.
+/// Reads `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`; older versions may omit a part.
 fn grant(text: &str) -> Option<Grant> {
     let (token, rest) = text.split_once('@')?;
     let (revision, slot) = match rest.split_once('#') {

@@ -12,8 +12,7 @@ use super::name_of;
 use leasehold_core::election::{Found, Holder, Identity, Lease, Request, Token, WallMillis};
 use leasehold_core::lock::{FoundLock, LockDocument};
 
-/// Returns the projection of all reads: only fields that are shown, because documents of other
-/// programs may be large.
+/// Returns the projection of all reads: the shown fields. Documents of other programs may be large.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
@@ -162,8 +161,7 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the token of the current holder's claim. The document's token is higher if an operator
-    /// has raised it.
+    /// Returns the token of the holder's claim. An operator may have raised the document's token.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))

@@ -20,8 +20,8 @@ use leasehold_core::election::BootTime;
 
 /// Capacity of the channels between stream, view and reader. Further events stay on the server.
 const EVENTS_MAX: usize = 256;
-/// Minimum time without events of a holder before its lease is read. A stream that answers may be
-/// stale, because its member lags or is cut off from the set.
+/// Minimum time without events of a holder before its lease is read, because an open stream may be
+/// stale: its member lags, or is cut off from the set.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 /// Maximum number of leases that one check reads.
 const DOUBTED_MAX: usize = 1_000;
