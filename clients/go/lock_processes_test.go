@@ -121,7 +121,8 @@ func TestNothingKeepsALockAfterItsEnd(t *testing.T) {
 	} {
 		collected := make(chan struct{})
 		drop(t, lock, func(held *HeldLock) any {
-			// Only the context refers to this lock.
+			// Only the held lock refers to slots, so slots is collected once nothing keeps the held lock,
+			// not even its context.
 			slots := new([4]int)
 			held.holder.slot = &slots[0]
 			runtime.SetFinalizer(slots, func(*[4]int) { close(collected) })

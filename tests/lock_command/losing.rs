@@ -121,8 +121,9 @@ const TRIES: usize = 5;
 #[test]
 fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
     let place = Place::new();
-    // Provisional authority lasts an eighth of the renew deadline. With this lease, that is long
-    // enough to wait for, and much shorter than a whole lease.
+    // Provisional authority lasts an eighth of the renew deadline. With this lease duration of 60
+    // s that is about 5.6 s: time enough to freeze the grantee, and far less than the lease
+    // duration.
     let flags = ["--lease-duration=60s"];
     for attempt in 0..TRIES {
         let lock = format!("granted-{attempt}");

@@ -1,7 +1,8 @@
 //! Goal: if two processes have the same claim (a forked virtual machine), one steps down within a
 //! renew_interval and does not release its twin's lease. A copied status directory never creates a
-//! second leader. Method: renew in the database with the leader's own claim, and start a second
-//! daemon on a copy of the first daemon's status directory.
+//! second leader. Method: the test itself writes renewals with the leader's claim, as a cloned
+//! machine would; another test starts a second daemon on a copy of the first daemon's status
+//! directory.
 //!
 //! After a fork, two leaders overlap for up to a renew_interval and a round trip. No lock can
 //! prevent this, as the documentation says.

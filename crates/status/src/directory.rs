@@ -438,8 +438,8 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
     let path = directory.join(name);
     let error = cannot_write(directory, name);
     for _ in 0..OPEN_ATTEMPTS_MAX {
-        // The standard library sets O_CLOEXEC, so no hook or workload inherits the lock and
-        // outlives this process with it.
+        // The standard library sets O_CLOEXEC, so no hook or workload inherits the lock and keeps
+        // it after this process has exited.
         let file = place::open_or_create(&path).map_err(&error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

@@ -133,7 +133,8 @@ pub struct SupervisedCommand {
     stopping: StopMethod,
     /// Time between the stop signal and SIGKILL for processes that the command left.
     leftover_grace: Duration,
-    /// True if the command exited by itself. A stop after that is for the processes that it left.
+    /// True if the command exited by itself. A later stop ends only the processes that it left
+    /// behind.
     exited: bool,
     stopped_at: Option<BootTime>,
     killed_at: Option<BootTime>,

@@ -64,7 +64,7 @@ fn parse(line: &str) -> Result<Line, String> {
     read().ok_or_else(|| format!("not a line of a journal: {line:?}"))
 }
 
-/// Groups lines by token and process, sorted by the first line.
+/// Groups the lines by token and process, and sorts the groups by the time of their first line.
 pub(crate) fn works(lines: &[Line]) -> Vec<Work> {
     let mut works = BTreeMap::new();
     for line in lines {

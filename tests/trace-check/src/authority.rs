@@ -62,7 +62,7 @@ pub(crate) struct Authorities {
     claims: Vec<Claim>,
     /// The claim of each attempt to lead, by machine and token.
     attempts: BTreeMap<(String, Token), ClaimId>,
-    /// For each machine with authority, the index of its newest claim.
+    /// For each candidate or contender with authority, the index of its newest claim.
     current: BTreeMap<String, usize>,
     /// The deadlines of each machine's authority.
     deadlines: BTreeMap<String, BTreeSet<BootTime>>,

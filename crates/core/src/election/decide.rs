@@ -179,7 +179,8 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns the earliest instant of a release, unless the workload confirms before. After a
+    /// Returns the earliest instant at which a claim may be released without a confirmation of the
+    /// workload. After a
     /// rollback of the store, another candidate may still lead, and those that have not noticed the
     /// rollback would acquire a lease that is released.
     pub(super) fn release_from(&self) -> BootTime {

@@ -259,8 +259,8 @@ impl Contender {
                 self.check(RejectedClaim { claim, chain }, turn);
                 self.reads.fall_behind(turn.now);
             }
-            // The lease expires by itself. The release follows only if the workload is confirmed
-            // gone before that (I6).
+            // The lease expires by itself. The claim is released only if the workload is confirmed
+            // gone before the lease expires (I6).
             CauseOfLoss::WorkloadStuck => {
                 self.claims.add_ended(ended);
                 self.reads.fall_behind(turn.now);

@@ -99,7 +99,7 @@ const TREATMENTS: [(Treatment, &str); 25] = [
          useNewUrlParser useUnifiedTopology waitQueueMultiple waitQueueSize",
     ),
     (
-        Ignored("servers are selected until the timeout"),
+        Ignored("server selection is always retried until its timeout"),
         "serverSelectionTryOnce",
     ),
     (

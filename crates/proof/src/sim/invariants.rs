@@ -1,5 +1,5 @@
-//! A violated invariant. Each simulation has its own invariants: each file has one small pure
-//! function, with tests on handwritten facts.
+//! A violated invariant. Each simulation has a directory `invariants/`. Each of its files checks
+//! one invariant with a pure function, and tests the function on inputs written by hand.
 
 use std::fmt::Debug;
 

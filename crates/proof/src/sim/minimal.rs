@@ -7,7 +7,7 @@ use super::run::{Setup, run};
 use super::with;
 use super::world::Protocol;
 
-/// Maximum number of runs for the minimization, a few seconds.
+/// Maximum number of runs for the minimization. They take a few seconds.
 const RUNS_MAX: usize = 600;
 
 /// Describes a failing seed line by line, by the smallest run found that still fails.

@@ -12,7 +12,8 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// A candidate that loses leadership by deadline twice within this time waits, as in
+/// If its deadline ends a candidate's leadership twice within this time, the candidate does not
+/// contend for a while, as in
 /// `election/waits.rs`.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 

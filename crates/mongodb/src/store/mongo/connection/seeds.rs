@@ -241,7 +241,8 @@ impl HelloIdentity {
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();
-                // A member names the primary, unless it has not applied the newest configuration.
+                // A member of this set lists the primary once it has applied the newest
+                // configuration.
                 match has_ids || !self.is_writable && mine.members.contains(primary) {
                     true => Relation::Same,
                     false => Relation::Unclear,

@@ -257,7 +257,8 @@ pub(super) fn prune(name: &str) -> Write {
 }
 
 /// Returns a lock and writes, to test if a collection accepts them: one contender acquires the lock,
-/// another waits, and the first leaves. In between, each list of the document has an entry.
+/// another waits, and the first leaves. Before the third write, `holders` and `queue` each have an
+/// entry.
 pub(in crate::store::mongo) fn contention(
     name: &str,
     identity: &Identity,

@@ -20,8 +20,9 @@ const NAMESPACE_NOT_FOUND: i32 = 26;
 const DURATION: Declared = Declared { millis: 24_000 };
 
 impl StoreProbe {
-    /// Writes leases and a lock in a transaction and aborts it. Validators, unique indexes, collations,
-    /// views and capped collections refuse them there as they refuse a candidate.
+    /// Writes leases and a lock in a transaction and aborts it. A validator, unique index,
+    /// collation, view or capped collection that would refuse a candidate's writes refuses these
+    /// writes too.
     ///
     /// # Errors
     /// If the collection refuses the documents.
