@@ -118,20 +118,12 @@ pub enum UriProblem {
     Malformed,
 }
 
-/// A valid connection string.
+/// A valid connection string. The driver's `Debug` omits the credentials.
+#[derive(Debug)]
 pub struct ConnectionUri {
     /// With the options to apply.
     pub(crate) driver: ConnectionString,
     notices: Vec<UriNotice>,
-}
-
-impl fmt::Debug for ConnectionUri {
-    /// Without the string, which may hold a password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionUri")
-            .field("notices", &self.notices)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ConnectionUri {
@@ -225,7 +217,6 @@ impl ConnectionUri {
     }
 }
 
-/// The options of one connection string.
 #[derive(Default)]
 struct UriOptions<'a> {
     /// The names and values for the driver.

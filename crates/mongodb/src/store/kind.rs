@@ -57,7 +57,6 @@ impl StoreKind {
     }
 }
 
-/// Returns true if a router sends this reply to `hello`.
 pub(crate) fn is_router(hello: &Document) -> bool {
     hello.get_str("msg").is_ok_and(|text| text == "isdbgrid")
 }

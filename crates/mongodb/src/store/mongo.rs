@@ -176,7 +176,7 @@ impl Store for MongoStore {
     }
 
     fn set_timings(&self, timings: Timings) {
-        self.shared.deployment.set_timings(timings);
+        publish(&self.shared.deployment.timings, timings);
     }
 }
 

@@ -31,7 +31,7 @@ use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
-use super::{lock, outcome, primary, publish};
+use super::{lock, outcome, primary};
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
@@ -51,7 +51,6 @@ pub(super) struct Deployment {
     pub(super) info: watch::Sender<Option<StoreInfo>>,
     /// Created at first use, so that a name that cannot be resolved yet does not end the process.
     connection: Mutex<Option<ConnectedClient>>,
-    /// Held while a client is created.
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
     uri_files: FileReader,
@@ -127,8 +126,6 @@ impl Drop for Deployment {
 }
 
 impl Deployment {
-    /// Creates a deployment that connects at first use, with up to `connections_max` connections to
-    /// each server.
     pub(super) fn with_pool(
         options: StoreOptions,
         monitoring: Monitoring,
@@ -157,7 +154,6 @@ impl Deployment {
         })
     }
 
-    /// Adds a store that is notified of another primary.
     pub(super) fn observe(&self, observer: impl PrimaryObserver + 'static) {
         let mut observers = lock(&self.observers);
         observers.retain(|observer| !observer.is_gone());
@@ -400,15 +396,11 @@ impl Deployment {
         *self.timings.borrow()
     }
 
-    pub(super) fn set_timings(&self, timings: Timings) {
-        publish(&self.timings, timings);
-    }
-
     pub(super) fn operation_timeout(&self) -> Duration {
         self.timings().operation_timeout()
     }
 
-    /// Shuts down the client within [`SHUTDOWN_MAX`], also one that is being created.
+    /// Shuts down the client within [`SHUTDOWN_MAX`], even if it is still being created.
     pub(super) async fn shut_down(&self) {
         let ended = async {
             let _creating = self.creating.lock().await;

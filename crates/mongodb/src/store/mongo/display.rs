@@ -63,7 +63,7 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns true for a control character, an invisible one, or one that reorders text.
+/// Returns true for characters that control a terminal, are invisible, or reorder text.
 fn misleads(c: char) -> bool {
     let format = [
         '\u{200b}'..='\u{200f}',

@@ -9,8 +9,8 @@ use super::display::list;
 use super::publish;
 use crate::store::{DeploymentId, KnownHome};
 
-/// Returns the command that identifies a server. `$replData` makes a member of a replica set add the
-/// id of its set, for which no right is needed; other servers ignore the field.
+/// Returns the command that identifies a server. With `$replData`, which needs no right, a member of a
+/// replica set adds the id of its set; other servers ignore the field.
 pub(super) fn question() -> Document {
     doc! { "hello": 1, "$replData": 1 }
 }
@@ -34,7 +34,6 @@ pub(super) fn identify<'a>(
     is_writable(hello).then(|| describe(hello, seeds))
 }
 
-/// Returns the deployment that a server belongs to.
 pub(super) fn describe<'a>(
     hello: &Document,
     seeds: impl IntoIterator<Item = &'a str>,
@@ -71,7 +70,6 @@ pub(super) fn canonical(address: impl ToString) -> String {
     }
 }
 
-/// The deployment that this candidate belongs to.
 #[derive(Debug, Default)]
 pub(super) struct Home {
     pub(super) deployment: watch::Sender<Option<DeploymentId>>,

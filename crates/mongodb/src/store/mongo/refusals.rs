@@ -155,7 +155,6 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     Failure::new(kind, remedy.map_or(SEE_LOG, |(.., remedy)| *remedy))
 }
 
-/// Returns the server's name of an error.
 pub(super) fn name(error: &Error) -> Option<Box<str>> {
     let ServerError { code, name, .. } = outcome::server_error(error)?;
     let known = PASSING.iter().chain(&LASTING);

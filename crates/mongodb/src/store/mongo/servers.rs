@@ -39,7 +39,6 @@ pub(super) struct Asked {
     pub(super) files: Vec<NamedFile>,
 }
 
-/// The authentication method of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum AuthMethod {
     #[default]
@@ -144,7 +143,6 @@ impl ServerStates {
         states.collect()
     }
 
-    /// Returns the causes, each with its server.
     fn caused(&self) -> Vec<String> {
         let caused = self.causes.keys().filter_map(|address| {
             let cause = self.cause(address)?;
@@ -330,7 +328,7 @@ impl Servers {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
-        // The driver never uses such a server. If the string names no others, a retry cannot succeed.
+        // The driver never uses these servers. If the string names no others, a retry cannot succeed.
         let mut hosts = asked.hosts.iter();
         let hopeless = wrong && hosts.all(|host| known.seen.get(host).is_some_and(elsewhere));
         let retry = match hopeless {

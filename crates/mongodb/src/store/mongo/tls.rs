@@ -39,7 +39,6 @@ pub(super) type NamedFile = (&'static str, PathBuf);
 /// The certificate of this client with its chain, and the key.
 pub(super) type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Returns the files that these options name.
 pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {
     let named = [
         (AUTHORITIES, &options.ca_file_path),

@@ -43,7 +43,6 @@ pub(super) struct ConnectedClient {
 }
 
 impl ConnectedClient {
-    /// Shuts down the client, unless the program has provided it.
     pub(super) async fn close(self) {
         if self.is_own {
             self.client.shutdown().immediate(true).await;
@@ -97,7 +96,6 @@ pub(super) fn adapt_login(options: &mut ClientOptions) {
 }
 
 impl Deployment {
-    /// Creates a deployment for one store.
     pub(in crate::store::mongo) fn new(options: StoreOptions, monitoring: Monitoring) -> Arc<Self> {
         Self::with_pool(options, monitoring, CONNECTIONS_MAX)
     }

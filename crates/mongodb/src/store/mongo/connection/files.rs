@@ -120,7 +120,7 @@ impl Deployment {
     }
 }
 
-/// Creates a client, for which the driver reads the files that the options name.
+/// Creates a client. The driver then reads the files that the options name.
 pub(super) async fn made(
     mut options: ClientOptions,
     reader: &FileReader,

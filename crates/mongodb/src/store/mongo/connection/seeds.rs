@@ -132,7 +132,6 @@ impl Seeds {
         self.relation(address, (home, primary), self.set()) == Some(Relation::Unclear)
     }
 
-    /// Returns true if the monitors of the client report on a server.
     fn is_monitored(&self, address: &str, home: &DeploymentId) -> bool {
         self.monitored && home.members.contains(address)
     }

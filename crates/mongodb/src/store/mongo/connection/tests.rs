@@ -126,7 +126,7 @@ fn a_client_that_gets_no_answer_is_given_up_after_a_while() {
     *lock(&deployment.unanswered_since) = Some(five_seconds_ago);
     assert!(!deployment.is_given_up(false), "the default is 24 s");
     let short = scaled(&Timings::default(), Duration::from_secs(4)).expect("legal");
-    deployment.set_timings(short);
+    deployment.timings.send_replace(short);
     assert!(deployment.is_given_up(false), "a reload takes effect");
     assert!(!deployment.is_given_up(true));
 }

@@ -18,7 +18,7 @@ const SAMPLES_MAX: usize = 100;
 pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
 /// Maximum number of positions of a change stream that are awaited. Each one costs a log entry.
 const POSITIONS_MAX: usize = 10;
-/// Time for which the server holds a getMore without events.
+/// The server holds a getMore without events for this time.
 const AWAIT: Duration = Duration::from_millis(1);
 
 /// The measured durations of one kind of call.
@@ -140,7 +140,6 @@ impl StoreProbe {
     }
 }
 
-/// Returns the log position of an operation time.
 fn position_of(time: Timestamp) -> u64 {
     u64::from(time.time) << 32 | u64::from(time.increment)
 }
