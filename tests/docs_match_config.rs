@@ -53,7 +53,7 @@ fn the_document_has_the_defaults_and_what_a_reload_does() {
         };
         assert_eq!(*reload, expected, "{path}");
         assert_eq!(value.contains("secret"), key.secret, "{path}: {value}");
-        if let ValueType::Duration { min, max } = key.kind {
+        if let ValueType::Duration(min, max) = key.kind {
             let compact = |d| humantime::format_duration(d).to_string();
             let expected = format!("{}–{}", compact(min), compact(max));
             assert!(range.starts_with(&expected), "{path}: {range}");

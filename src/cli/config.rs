@@ -81,7 +81,7 @@ fn as_toml(settings: &[Setting]) -> String {
             let _ = writeln!(text, "[{section}]");
         }
         let value = match setting.key.kind {
-            ValueType::Flag | ValueType::Count { .. } => setting.shown().to_owned(),
+            ValueType::Flag | ValueType::Count(..) => setting.shown().to_owned(),
             ValueType::Command if setting.shown().starts_with('[') => setting.shown().to_owned(),
             _ => quoted(setting.shown()),
         };
@@ -102,9 +102,7 @@ fn as_json(settings: &[Setting]) -> String {
         .iter()
         .map(|setting| {
             let value = match (setting.key.kind, setting.shown()) {
-                (ValueType::Count { .. }, shown) => {
-                    serde_json::Value::from(shown.parse::<u32>().ok())
-                }
+                (ValueType::Count(..), shown) => serde_json::Value::from(shown.parse::<u32>().ok()),
                 (ValueType::Command, shown) if shown.starts_with('[') => {
                     serde_json::from_str(shown).unwrap_or_else(|_| shown.into())
                 }

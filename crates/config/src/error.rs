@@ -45,8 +45,9 @@ impl fmt::Debug for Origin {
 }
 
 /// A single problem, without any part of a secret.
+#[derive(Debug)]
 pub struct Problem {
-    text: String,
+    pub(super) text: String,
     /// True if a file cannot be read, so that keys may be in it.
     pub(super) hides_keys: bool,
 }
@@ -74,10 +75,8 @@ impl Problem {
             Some(near) => format!("did you mean {near}?"),
             None => format!("the sections are {}", known.join(", ")),
         };
-        let section = named(section);
-        Self::new(format!(
-            "[{section}] ({origin}): there is no such section; {instead}"
-        ))
+        let section = format!("[{}] ({origin})", named(section));
+        Self::new(format!("{section}: there is no such section; {instead}"))
     }
 
     /// The problem names the most similar key, in the notation of its origin.
@@ -101,11 +100,9 @@ impl Problem {
 
     /// The problem masks a secret, and a value that looks like one.
     pub(super) fn invalid(key: &Key, value: &str, origin: &Origin, expected: &str) -> Self {
-        let value = match key.secret {
-            true => MASK.to_owned(),
-            false => shown(value),
-        };
-        Self::unusable(&key.path(), &value, origin, expected)
+        let value = shown(value);
+        let value = if key.secret { MASK } else { &value };
+        Self::unusable(&key.path(), value, origin, expected)
     }
 
     /// The caller has masked the value of this key or section.
@@ -120,26 +117,16 @@ impl fmt::Display for Problem {
     }
 }
 
-impl fmt::Debug for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 /// Maximum number of problems shown. A file of another program can have thousands.
 pub const PROBLEMS_SHOWN_MAX: usize = 20;
 
 /// A rejected configuration with all its problems.
 #[derive(Debug)]
 pub struct ConfigError {
-    problems: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
 }
 
 impl ConfigError {
-    pub(super) fn new(problems: Vec<Problem>) -> Self {
-        Self { problems }
-    }
-
     /// Returns all problems.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -173,9 +160,8 @@ impl From<ConfigError> for CommandError {
 
 /// Masks the name of a key or section if it looks like a secret.
 fn named(name: &str) -> String {
-    if looks_secret(name) {
-        MASK.to_owned()
-    } else {
-        name.escape_debug().to_string()
+    match looks_secret(name) {
+        true => MASK.to_owned(),
+        false => name.escape_debug().to_string(),
     }
 }

@@ -32,15 +32,9 @@ pub struct Sources {
 impl Sources {
     /// Creates the sources with the environment of this process.
     pub fn of_process(files: Vec<PathBuf>, flags: Vec<(&'static Key, String)>) -> Self {
-        let of_pod = |name: &OsStr| POD.iter().any(|(_, _, variable)| name == *variable);
-        let relevant = |name: &OsStr| {
-            of_pod(name) || variable_parts(name).is_some() || misspelt(name).is_some()
-        };
         Self {
             files,
-            environment: std::env::vars_os()
-                .filter(|(name, _)| relevant(name))
-                .collect(),
+            environment: std::env::vars_os().collect(),
             flags,
             started_with: None,
         }
@@ -177,6 +171,9 @@ const FILE_BYTES_MAX: usize = 64 * 1024;
 /// thousand levels; with this limit, a file of the maximum size has fewer than 800.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
+const MISPLACED_URI: &str = "this looks like a connection string, which belongs in mongodb.uri, or \
+better in the file that mongodb.uri_file names";
+
 pub(super) fn defaults() -> &'static [Setting] {
     static DEFAULTS: OnceLock<Vec<Setting>> = OnceLock::new();
     DEFAULTS.get_or_init(|| Loader::embedded().settings)
@@ -212,17 +209,17 @@ impl Loader {
         let yaml = path
             .extension()
             .is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"));
-        let format = match yaml {
-            true => FileFormat::Yaml,
-            false => FileFormat::Toml,
+        let format = if yaml {
+            FileFormat::Yaml
+        } else {
+            FileFormat::Toml
         };
-        let text = match read_text(path, yaml) {
-            Ok(text) => text,
-            Err(why) => return self.problems.push(Problem::of_file(path, &why)),
-        };
-        if let Err(error) = self.text(&text, format, &Origin::File(path.to_owned())) {
-            self.problems.push(syntax(path, yaml, &error));
-        }
+        let read = read_text(path, yaml).map_err(|why| Problem::of_file(path, &why));
+        let loaded = read.and_then(|text| {
+            let loaded = self.text(&text, format, &Origin::File(path.to_owned()));
+            loaded.map_err(|error| syntax(path, yaml, &error))
+        });
+        self.problems.extend(loaded.err());
     }
 
     fn text(&mut self, text: &str, format: FileFormat, origin: &Origin) -> Result<(), FileError> {
@@ -249,8 +246,9 @@ impl Loader {
                 return self.problems.push(problem);
             }
             _ => {
-                let problem = Problem::unknown_section(section, origin);
-                return self.problems.push(problem);
+                return self
+                    .problems
+                    .push(Problem::unknown_section(section, origin));
             }
         };
         for (name, value) in table.into_iter().collect::<BTreeMap<_, _>>() {
@@ -267,11 +265,9 @@ impl Loader {
             match value::text_of(key.kind, &value.kind) {
                 Ok(text) => self.set(key, text, origin.clone()),
                 Err(expected) => {
-                    let value = match key.secret {
-                        true => MASK.to_owned(),
-                        false => value::shown_kind(&value.kind),
-                    };
-                    self.unusable(key, &value, origin.clone(), &expected);
+                    let value = value::shown_kind(&value.kind);
+                    let value = if key.secret { MASK } else { &value };
+                    self.unusable(key, value, origin.clone(), &expected);
                 }
             }
         }
@@ -287,12 +283,8 @@ impl Loader {
             (Some(key), Some(value)) => self.set(key, value.to_owned(), origin),
             (Some(key), None) => self.unusable(key, MASK, origin, "expected UTF-8 text"),
             (None, _) => {
-                let problem = Problem::unknown_key(
-                    &section,
-                    &key_name.to_lowercase(),
-                    &origin,
-                    Key::variable,
-                );
+                let key_name = key_name.to_lowercase();
+                let problem = Problem::unknown_key(&section, &key_name, &origin, Key::variable);
                 self.problems.push(problem);
             }
         }
@@ -305,20 +297,13 @@ impl Loader {
             // Secrets are often stored with the newline of the file that they were created from.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
-        let parsed = if !key.secret && is_misplaced_uri(&value) {
-            Err(
-                "this looks like a connection string, which belongs in mongodb.uri, or better in \
-                 the file that mongodb.uri_file names"
-                    .to_owned(),
-            )
-        } else {
-            value::parse(key.kind, &value)
+        let parsed = match !key.secret && is_misplaced_uri(&value) {
+            true => Err(MISPLACED_URI.to_owned()),
+            false => value::parse(key.kind, &value),
         };
         let valid = parsed.is_ok();
-        if let Err(expected) = parsed {
-            let problem = Problem::invalid(key, &value, &origin, &expected);
-            self.problems.push(problem);
-        }
+        let problem = parsed.map_err(|expected| Problem::invalid(key, &value, &origin, &expected));
+        self.problems.extend(problem.err());
         self.put(key, value, origin, valid);
     }
 
@@ -379,10 +364,9 @@ fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix("LEASEHOLD_")?.split_once("__")?;
     let named = |section: &str| {
-        let is_it = |known: &&Key| known.section.to_uppercase() == section;
-        KEYS.iter()
-            .find(is_it)
-            .map(|known| known.section.to_owned())
+        let mut sections = KEYS.iter().map(|key| key.section);
+        let known = sections.find(|known| known.to_uppercase() == section);
+        known.map(str::to_owned)
     };
     // A nested section takes precedence, as in LEASEHOLD_WORKLOAD__HEALTH__URL.
     if let Some((inner, key)) = key.split_once("__")
@@ -410,10 +394,7 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
         }
         yaml::check(&text)?;
     }
-    Ok(match text.strip_prefix('\u{feff}') {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    })
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
 /// Converts the error of a parser, without the line of the file that it quotes.

@@ -3,6 +3,7 @@
 use super::choice::{Choice, Profile};
 use super::error::Origin;
 use super::load::Setting;
+use super::validate::TIMINGS;
 
 /// Sets the durations of the chosen profile that no layer sets.
 pub(super) fn apply(settings: &mut [Setting]) {
@@ -13,9 +14,8 @@ pub(super) fn apply(settings: &mut [Setting]) {
     let Some(profile) = Profile::of(&word).filter(|profile| *profile != Profile::Steady) else {
         return;
     };
-    for (section, name, value) in profile.durations() {
-        let is_default =
-            |s: &&mut Setting| s.layer == 0 && (s.key.section, s.key.name) == (section, name);
+    for (path, value) in TIMINGS.iter().zip(profile.durations()) {
+        let is_default = |s: &&mut Setting| s.layer == 0 && s.key.path() == *path;
         if let Some(setting) = settings.iter_mut().find(is_default) {
             value.clone_into(&mut setting.value);
             setting.origin = Origin::Profile(word.clone());
@@ -24,22 +24,13 @@ pub(super) fn apply(settings: &mut [Setting]) {
 }
 
 impl Profile {
-    /// Returns the sections and names of the keys that a profile sets, with their values. Each set
-    /// satisfies the rules of the election's timings.
-    pub(super) const fn durations(self) -> [(&'static str, &'static str, &'static str); 6] {
-        let [lease, deadline, renewal, retry, operation, grace] = match self {
+    /// Returns the values of [`TIMINGS`], which satisfy the rules of the election.
+    const fn durations(self) -> [&'static str; 6] {
+        match self {
             Self::Steady => ["24s", "18s", "3s", "1s", "3s", "3s"],
             Self::Brisk => ["15s", "10s", "2s", "1s", "3s", "3s"],
             Self::Fast => ["8s", "5800ms", "1s", "500ms", "1500ms", "1s"],
-        };
-        [
-            ("lease", "lease_duration", lease),
-            ("lease", "renew_deadline", deadline),
-            ("lease", "renew_interval", renewal),
-            ("lease", "retry_interval", retry),
-            ("mongodb", "operation_timeout", operation),
-            ("workload", "loss_grace", grace),
-        ]
+        }
     }
 }
 
@@ -70,9 +61,9 @@ mod tests {
 
     #[test]
     fn the_steady_profile_has_the_defaults() {
-        for (section, name, value) in Profile::Steady.durations() {
-            let key = find(&format!("{section}.{name}")).expect("a key");
-            assert_eq!(key.default(), value, "{name}");
+        for (path, value) in TIMINGS.iter().zip(Profile::Steady.durations()) {
+            let key = find(path).expect("a key");
+            assert_eq!(key.default(), value, "{path}");
         }
         let steady = config(&[("lease.profile", "steady")]);
         assert_eq!(steady, config(&[]));

@@ -1,7 +1,7 @@
 //! Reads a configuration again while its daemon runs.
 
 use super::Config;
-use super::error::{ConfigError, Problem};
+use super::error::ConfigError;
 use super::load::{Loaded, Sources};
 use super::schema::{Key, Reload};
 
@@ -26,11 +26,11 @@ impl Config {
             started_with: sources.started_with.clone(),
             ..Loaded::default()
         };
-        let applied = applied.config().map_err(|error| {
-            let text = "together with the values that require a restart";
-            let problems = error.problems().iter();
-            let problems = problems.map(|problem| Problem::new(format!("{problem} ({text})")));
-            ConfigError::new(problems.collect())
+        let applied = applied.config().map_err(|mut error| {
+            for problem in &mut error.problems {
+                problem.text += " (together with the values that require a restart)";
+            }
+            error
         })?;
         Ok((applied, differences))
     }

@@ -18,23 +18,6 @@ pub struct RenderedFor {
 }
 
 impl RenderedFor {
-    /// Parses `<namespace>/<account>`.
-    pub(super) fn from_text(text: &str) -> Result<Self, String> {
-        let legal = |part: &str| {
-            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-            !part.is_empty() && part.chars().all(legal)
-        };
-        match text.split_once('/') {
-            Some((namespace, account)) if legal(namespace) && legal(account) => Ok(Self {
-                namespace: namespace.to_owned(),
-                account: account.to_owned(),
-            }),
-            _ => {
-                Err("expected <namespace>/<service account>, such as shop/orders-leasehold".into())
-            }
-        }
-    }
-
     /// Ignores an unknown namespace or account.
     fn differs(&self, namespace: Option<&str>, account: Option<&str>) -> bool {
         namespace.is_some_and(|namespace| namespace != self.namespace)
@@ -51,8 +34,21 @@ impl RenderedFor {
 impl TryFrom<String> for RenderedFor {
     type Error = String;
 
+    /// Parses `<namespace>/<account>`.
     fn try_from(text: String) -> Result<Self, String> {
-        Self::from_text(&text)
+        let legal = |part: &str| {
+            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+            !part.is_empty() && part.chars().all(legal)
+        };
+        match text.split_once('/') {
+            Some((namespace, account)) if legal(namespace) && legal(account) => Ok(Self {
+                namespace: namespace.to_owned(),
+                account: account.to_owned(),
+            }),
+            _ => {
+                Err("expected <namespace>/<service account>, such as shop/orders-leasehold".into())
+            }
+        }
     }
 }
 
@@ -118,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_pod_elsewhere_differs() {
-        let rendered = RenderedFor::from_text("shop/orders").unwrap();
+        let rendered = RenderedFor::try_from("shop/orders".to_owned()).unwrap();
         assert!(!rendered.differs(Some("shop"), Some("orders")));
         assert!(!rendered.differs(None, None));
         assert!(rendered.differs(Some("prod"), Some("orders")));
@@ -127,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_named_after_a_whole_namespace() {
-        let rendered = RenderedFor::from_text("shop/orders").unwrap();
+        let rendered = RenderedFor::try_from("shop/orders".to_owned()).unwrap();
         for (lease, named) in [
             ("shop.orders", true),
             ("shopping.orders", false),
@@ -144,7 +140,7 @@ mod tests {
     #[test]
     fn both_parts_are_required() {
         for wrong in ["shop", "/orders", "shop/", "a/b/c", "Shop/orders"] {
-            assert!(RenderedFor::from_text(wrong).is_err(), "{wrong}");
+            assert!(RenderedFor::try_from(wrong.to_owned()).is_err(), "{wrong}");
         }
     }
 }

@@ -63,13 +63,8 @@ pub enum ValueType {
     Database,
     /// The name of a MongoDB collection.
     Collection,
-    /// A duration with its unit, between two inclusive bounds.
-    Duration {
-        /// Minimum.
-        min: Duration,
-        /// Maximum.
-        max: Duration,
-    },
+    /// A duration with its unit, from a minimum to a maximum.
+    Duration(Duration, Duration),
     /// An address and port, or empty.
     Listen,
     /// The prefix of a label key.
@@ -80,13 +75,8 @@ pub enum ValueType {
     OneOf(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
-    /// A whole number, between two inclusive bounds.
-    Count {
-        /// Minimum.
-        min: u32,
-        /// Maximum.
-        max: u32,
-    },
+    /// A whole number, from a minimum to a maximum.
+    Count(u32, u32),
     /// A program and its arguments, as a list or as words separated by commas; or empty.
     Command,
     /// The URL of a health check, without TLS; or empty.
@@ -102,13 +92,13 @@ impl ValueType {
             Self::Line => "TEXT",
             Self::Uri => "URI",
             Self::Path => "PATH",
-            Self::Duration { .. } => "DURATION",
+            Self::Duration(..) => "DURATION",
             Self::Listen => "ADDRESS:PORT",
             Self::LabelPrefix => "DOMAIN",
             Self::RenderedFor => "NAMESPACE/ACCOUNT",
             Self::OneOf(_) => "WORD",
             Self::Flag => "BOOL",
-            Self::Count { .. } => "COUNT",
+            Self::Count(..) => "COUNT",
             Self::Command => "WORD,WORD",
             Self::HealthUrl => "URL",
         }
@@ -205,10 +195,6 @@ const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
-const fn between(min: Duration, max: Duration) -> ValueType {
-    ValueType::Duration { min, max }
-}
-
 /// Builds the table. Each key has its kind, the effect of a reload, and its line for `--help`. After
 /// `lock:` follows `none` or a different line for commands other than `run`.
 macro_rules! keys {
@@ -238,27 +224,27 @@ pub static KEYS: &[Key] = keys! {
         "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
             "Set of default durations: steady, brisk or fast";
         // The flag of `lock` for it, --lease-duration, scales the other durations too.
-        "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
+        "lease_duration", ValueType::Duration(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over", lock: none;
-        "renew_deadline", between(INTERVAL_MIN, LONGEST), NextClaim,
+        "renew_deadline", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,
             "How long a leader may act after it sent its last successful renewal",
             lock: "How long a holder may act after it sent its last successful renewal";
-        "renew_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
+        "renew_interval", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,
             "Interval between renewals, measured from send to send";
-        "retry_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
+        "retry_interval", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,
             "Interval between retries, and between polls without a change stream";
-        "handoff_delay", between(Duration::ZERO, LONGEST), Now,
+        "handoff_delay", ValueType::Duration(Duration::ZERO, LONGEST), Now,
             "Time given to the workload at a graceful step-down; 0s: no wait", lock: none;
         "prefer", ValueType::OneOf(Prefer::WORDS), Now,
             "Automatic handover to a standby of higher priority: none or priority", lock: none;
-        "prefer_interval", between(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
+        "prefer_interval", ValueType::Duration(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
             "Minimum time from an acquisition to a handover to a preferred standby", lock: none;
     }
     "identity" {
         "name", ValueType::Identity, Restart,
             "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
             lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
-        "priority", ValueType::Count { min: 0, max: PRIORITY_MAX }, Restart,
+        "priority", ValueType::Count(0, PRIORITY_MAX), Restart,
             "Priority of this candidate; a higher priority is preferred for the standby", lock: none;
         "address", ValueType::Line, Restart,
             "Address of this candidate, published in the lease document (informational)", lock: none;
@@ -272,9 +258,9 @@ pub static KEYS: &[Key] = keys! {
             "Database of the collection";
         "collection", ValueType::Collection, Restart,
             "Collection with one document per lease or lock";
-        "operation_timeout", between(INTERVAL_MIN, LONGEST), Restart,
+        "operation_timeout", ValueType::Duration(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a MongoDB call, after which its outcome is unknown";
-        "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
+        "heartbeat", ValueType::Duration(HEARTBEAT_MIN, LONGEST), Restart,
             "Heartbeat interval of the MongoDB driver";
         "watch", ValueType::OneOf(WatchMode::WORDS), Restart,
             "How followers of a lease learn of changes: auto, hints, stream or poll", lock: none;
@@ -306,7 +292,7 @@ pub static KEYS: &[Key] = keys! {
             "Directory with token and ca.crt of the service account";
         "label_prefix", ValueType::LabelPrefix, Restart,
             "Prefix of the pod label <label_prefix>/<lease>";
-        "label_wait", between(Duration::ZERO, LABEL_WAIT_MAX), Restart,
+        "label_wait", ValueType::Duration(Duration::ZERO, LABEL_WAIT_MAX), Restart,
             "Maximum time that a step-down waits for the label update; 0s: no wait";
         "demote_others", ValueType::Flag, Restart,
             "Remove stale leader labels from other pods on takeover (requires permission to list pods)";
@@ -320,13 +306,13 @@ pub static KEYS: &[Key] = keys! {
         "stop_scope", ValueType::OneOf(StopScope::WORDS), Restart,
             "Recipients of the stop signal: group or main (the first process only); SIGKILL goes to all",
             lock: "Recipients of the stop signal: group or main (the command's first process only); SIGKILL goes to all";
-        "stop_grace", between(Duration::ZERO, STOP_GRACE_MAX), Restart,
+        "stop_grace", ValueType::Duration(Duration::ZERO, STOP_GRACE_MAX), Restart,
             "Grace of a supervised workload before SIGKILL at a graceful step-down",
             lock: "Grace of the command before SIGKILL after a signal, while the lock is renewed";
-        "linger", between(Duration::ZERO, LONGEST), Restart,
+        "linger", ValueType::Duration(Duration::ZERO, LONGEST), Restart,
             "Time that descendants have to end by themselves after a supervised workload has exited",
             lock: "Time that descendants have to end by themselves after the command has exited, while the lock is renewed";
-        "loss_grace", between(INTERVAL_MIN, LONGEST), NextClaim,
+        "loss_grace", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,
             "Grace of a supervised workload before SIGKILL after leadership is lost",
             lock: "Grace of the command before SIGKILL after the lock is lost";
         "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
@@ -339,11 +325,11 @@ pub static KEYS: &[Key] = keys! {
             "Health check URL; healthy if it returns 2xx", lock: none;
         "command", ValueType::Command, Restart,
             "Health check command; healthy if it exits 0", lock: none;
-        "period", between(INTERVAL_MIN, LONGEST), Restart,
+        "period", ValueType::Duration(INTERVAL_MIN, LONGEST), Restart,
             "Interval between health checks", lock: none;
-        "timeout", between(INTERVAL_MIN, LONGEST), Restart,
+        "timeout", ValueType::Duration(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a single health check", lock: none;
-        "failures", ValueType::Count { min: 1, max: FAILURES_MAX }, Restart,
+        "failures", ValueType::Count(1, FAILURES_MAX), Restart,
             "Consecutive failed checks before the workload is considered unhealthy", lock: none;
     }
     "hooks" {
@@ -353,7 +339,7 @@ pub static KEYS: &[Key] = keys! {
             "Command to run when this replica has stopped leading";
         "on_step_down_stops_workload", ValueType::Flag, Restart,
             "Exit 0 of the on_step_down hook means that the workload has stopped";
-        "timeout", between(INTERVAL_MIN, LONGEST), Restart,
+        "timeout", ValueType::Duration(INTERVAL_MIN, LONGEST), Restart,
             "Timeout of a hook, after which it is killed";
     }
     "log" {

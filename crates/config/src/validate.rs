@@ -14,8 +14,8 @@ use super::schema::ValueType;
 use super::secret::{Secret, UriSource};
 use super::{Config, LockConfig, value};
 
-/// Keys of the durations in [`Timings`], with their sections.
-const TIMINGS: [&str; 6] = [
+/// Keys of the durations in [`Timings`].
+pub(super) const TIMINGS: [&str; 6] = [
     "lease.lease_duration",
     "lease.renew_deadline",
     "lease.renew_interval",
@@ -72,9 +72,10 @@ impl Loaded {
     }
 
     fn refuse(&mut self) -> Result<(), ConfigError> {
-        match self.problems.is_empty() {
+        let problems = std::mem::take(&mut self.problems);
+        match problems.is_empty() {
             true => Ok(()),
-            false => Err(ConfigError::new(std::mem::take(&mut self.problems))),
+            false => Err(ConfigError { problems }),
         }
     }
 
@@ -100,7 +101,9 @@ impl Loaded {
         sections["timings"] = timings;
         serde_json::from_value(sections).map_err(|error| {
             let text = format!("the table of keys and its types differ: {error}");
-            ConfigError::new(vec![Problem::new(text)])
+            ConfigError {
+                problems: vec![Problem::new(text)],
+            }
         })
     }
 
@@ -119,7 +122,7 @@ impl Loaded {
 
     fn duration(&self, path: &str) -> Option<Duration> {
         match self.setting(path).key.kind {
-            ValueType::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
+            ValueType::Duration(min, max) => value::duration(self.text(path)?, min, max).ok(),
             _ => None,
         }
     }
@@ -138,54 +141,35 @@ impl Loaded {
         if self.problems.iter().any(|problem| problem.hides_keys) {
             return;
         }
-        let misspelt = self.misspelt.iter();
-        let hints = misspelt.filter(|(_, meant)| key.contains(&meant.path()));
-        let hints: String = hints
-            .map(|(name, meant)| {
-                format!(
-                    "; {name} is set and ignored: write {}, with two underscores",
-                    meant.variable()
-                )
-            })
-            .collect();
-        let problem = Problem::new(format!("{key}: required; {remedy}{hints}"));
-        self.problems.push(problem);
+        let mut text = format!("{key}: required; {remedy}");
+        for (name, meant) in &self.misspelt {
+            if key.contains(&meant.path()) {
+                let variable = meant.variable();
+                text +=
+                    &format!("; {name} is set and ignored: write {variable}, with two underscores");
+            }
+        }
+        self.problems.push(Problem::new(text));
     }
 
     fn timings(&mut self) -> Option<Timings> {
-        let [
-            lease_duration,
-            renew_deadline,
-            renew_interval,
-            retry_interval,
-            operation_timeout,
-            loss_grace,
-        ] = TIMINGS.map(|path| self.duration(path));
-        let settings = TimingSettings {
-            lease_duration: lease_duration?,
-            renew_deadline: renew_deadline?,
-            renew_interval: renew_interval?,
-            retry_interval: retry_interval?,
-            operation_timeout: operation_timeout?,
-            loss_grace: loss_grace?,
-        };
-        let errors = match Timings::new(settings) {
-            Ok(timings) => return Some(timings),
-            Err(errors) => errors,
-        };
-        for error in errors {
-            let path = full_names(error.key);
-            self.reject(&path, &full_names(&error.message));
+        let mut settings = json!({});
+        for path in TIMINGS {
+            settings[self.setting(path).key.name] = json!(self.duration(path)?);
         }
-        None
+        let settings: TimingSettings = serde_json::from_value(settings).ok()?;
+        let timings = Timings::new(settings);
+        for error in timings.as_ref().err().into_iter().flatten() {
+            self.reject(&full_names(error.key), &full_names(&error.message));
+        }
+        timings.ok()
     }
 
     fn health(&mut self) {
         self.one_of("workload.health.url", "workload.health.command");
-        if let (Some(period), Some(most)) = (
-            self.duration("workload.health.period"),
-            self.duration("workload.health.timeout"),
-        ) && most > period
+        let timeout = self.duration("workload.health.timeout");
+        if let Some(period) = self.duration("workload.health.period")
+            && timeout.is_some_and(|timeout| timeout > period)
         {
             let period = humantime::format_duration(period);
             let expected =
@@ -205,11 +189,11 @@ impl Loaded {
             Ordering::Less => (one.key, other.origin.clone()),
             Ordering::Greater => (other.key, one.origin.clone()),
             Ordering::Equal => {
-                let origin = &one.origin;
-                let expected = format!(
-                    "{first} is set too ({origin}): expected one of them; set the other to \"\""
+                let set = format!("{first} is set too ({})", one.origin);
+                self.reject(
+                    second,
+                    &(set + ": expected one of them; set the other to \"\""),
                 );
-                self.reject(second, &expected);
                 return false;
             }
         };
@@ -254,13 +238,12 @@ impl Loaded {
             }
             None => UriSource::open(path),
         };
-        found
-            .map_err(|error| {
-                let origin = &self.setting("mongodb.uri_file").origin;
-                let problem = Problem::new(format!("{error} ({origin})"));
-                self.problems.push(problem);
-            })
-            .ok()
+        if let Err(error) = &found {
+            let origin = &self.setting("mongodb.uri_file").origin;
+            let problem = Problem::new(format!("{error} ({origin})"));
+            self.problems.push(problem);
+        }
+        found.ok()
     }
 }
 

@@ -40,28 +40,24 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
         ValueType::Path => text_if(path(text)),
         ValueType::Database => text_if(database(text)),
         ValueType::Collection => text_if(collection(text)),
-        ValueType::Duration { min, max } => duration(text, min, max)
+        ValueType::Duration(min, max) => duration(text, min, max)
             .map(|time| json!({"secs": time.as_secs(), "nanos": time.subsec_nanos()})),
         ValueType::Listen => listen(text).map(|address| Value::from(address.to_string())),
         ValueType::LabelPrefix => text_if(label_prefix(text)),
-        ValueType::RenderedFor => text_if(RenderedFor::from_text(text).map(drop)),
-        ValueType::OneOf(words) => text_if(match words.contains(&text) {
-            true => Ok(()),
-            false => {
-                let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
-                Err(format!("expected one of {}", words.join(", ")))
-            }
-        }),
+        ValueType::RenderedFor => text_if(RenderedFor::try_from(text.to_owned()).map(drop)),
+        ValueType::OneOf(words) if words.contains(&text) => Ok(text.into()),
+        ValueType::OneOf(words) => {
+            let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+            Err(format!("expected one of {}", words.join(", ")))
+        }
         ValueType::Flag => match text {
             "true" => Ok(true.into()),
             "false" => Ok(false.into()),
             _ => Err("expected true or false".to_owned()),
         },
-        ValueType::Count { min, max } => {
-            let count = text
-                .parse()
-                .ok()
-                .filter(|count| (min..=max).contains(count));
+        ValueType::Count(min, max) => {
+            let count = text.parse().ok();
+            let count = count.filter(|count| (min..=max).contains(count));
             let expected = || format!("expected a whole number from {min} to {max}");
             count.map(Value::from).ok_or_else(expected)
         }
@@ -192,9 +188,8 @@ pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String
     match (key, kind) {
         (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
         (ValueType::Flag, _) => Err("expected true or false, without quotes".to_owned()),
-        (ValueType::Count { .. }, ValueKind::I64(number)) => Ok(number.to_string()),
-        (ValueType::Count { .. }, ValueKind::U64(number)) => Ok(number.to_string()),
-        (ValueType::Count { min, max }, _) => Err(format!(
+        (ValueType::Count(..), ValueKind::I64(_) | ValueKind::U64(_)) => Ok(kind.to_string()),
+        (ValueType::Count(min, max), _) => Err(format!(
             "expected a whole number from {min} to {max}, without quotes"
         )),
         (ValueType::Command, ValueKind::Array(words)) => words
@@ -206,16 +201,10 @@ pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String
             .collect::<Result<Vec<_>, _>>()
             .map(|words| serde_json::Value::from(words).to_string()),
         (_, ValueKind::String(text)) => Ok(text.clone()),
-        (
-            ValueType::Duration { min, max },
-            number @ (ValueKind::I64(_)
-            | ValueKind::U64(_)
-            | ValueKind::I128(_)
-            | ValueKind::U128(_)
-            | ValueKind::Float(_)),
-        ) => Err(unit_is_missing(&number.to_string(), min, max)),
         (_, ValueKind::Table(_) | ValueKind::Array(_)) => Err("expected one text".to_owned()),
         (_, ValueKind::Nil) => Err("expected a text; \"\" means not set".to_owned()),
+        (_, ValueKind::Boolean(_)) => Err("expected a text: put it in quotes".to_owned()),
+        (ValueType::Duration(min, max), _) => Err(unit_is_missing(&kind.to_string(), min, max)),
         (_, _) => Err("expected a text: put it in quotes".to_owned()),
     }
 }
@@ -253,10 +242,7 @@ mod tests {
     }
 
     const LEAST: Duration = Duration::from_millis(50);
-    const UP_TO_AN_HOUR: ValueType = ValueType::Duration {
-        min: LEAST,
-        max: HOUR,
-    };
+    const UP_TO_AN_HOUR: ValueType = ValueType::Duration(LEAST, HOUR);
 
     fn parsed(text: &str) -> Result<Duration, String> {
         duration(text, LEAST, HOUR)
@@ -325,7 +311,7 @@ mod tests {
 
     #[test]
     fn counts_say_their_range() {
-        let kind = ValueType::Count { min: 1, max: 5 };
+        let kind = ValueType::Count(1, 5);
         assert_eq!(parse(kind, "3"), Ok(3.into()));
         for wrong in ["0", "6", "-1", "three", "", "1.0"] {
             let error = parse(kind, wrong).expect_err(wrong);

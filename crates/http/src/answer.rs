@@ -37,11 +37,8 @@ pub fn json(code: StatusCode, body: &impl Serialize) -> Answer {
 
 /// Answers with a body of this type.
 pub fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer {
-    with_body(
-        code,
-        content_type,
-        Either::Left(Full::new(Bytes::from(body))),
-    )
+    let body = Full::new(Bytes::from(body));
+    with_body(code, content_type, Either::Left(body))
 }
 
 fn with_body(
@@ -51,14 +48,16 @@ fn with_body(
 ) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // A caching proxy could repeat an answer after its deadline.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        // A caching proxy could repeat an answer after its deadline.
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        answer
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
     answer
 }
 
@@ -82,19 +81,17 @@ pub fn event_body(feed: impl Feed) -> EventBody {
 pub fn event_stream(body: EventBody) -> Answer {
     let mut answer = with_body(StatusCode::OK, EVENTS, Either::Right(body));
     // By default, nginx buffers an answer.
-    answer.headers_mut().insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    answer
+        .headers_mut()
+        .insert(buffering, HeaderValue::from_static("no"));
     answer
 }
 
 /// Answers that all places for long-lived answers are taken.
 pub fn full(code: StatusCode, max: usize) -> Answer {
-    let why = format!(
-        "all {max} places for event streams and waits are taken, or the server is stopping"
-    );
-    retry_later(text(code, &why))
+    let taken = format!("all {max} places for event streams and waits are taken");
+    retry_later(text(code, &(taken + ", or the server is stopping")))
 }
 
 /// Adds a `Retry-After` header.

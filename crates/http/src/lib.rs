@@ -31,8 +31,7 @@ pub use self::answer::{
     Answer, EventBody, Feed, HTML, event_body, event_stream, full, json, respond, retry_later, text,
 };
 pub use self::hosts::is_misdirected;
-pub use self::streams::StreamPlace;
-pub use self::streams::Streams;
+pub use self::streams::{StreamPlace, Streams};
 
 use self::places::{Activity, Lasting, Places};
 use leasehold_host::occupant::{self, named};
@@ -107,10 +106,7 @@ pub fn cannot_listen(
 ) -> CommandError {
     let AddressSetting { name, instead } = setting;
     let cause = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let by = named(&occupant::of_address(address));
-            format!("{by} listens there")
-        }
+        io::ErrorKind::AddrInUse => named(&occupant::of_address(address)) + " listens there",
         io::ErrorKind::AddrNotAvailable => "it is not an address of this machine".to_owned(),
         kind => kind.to_string(),
     };
@@ -141,20 +137,17 @@ impl Bound {
         setting: AddressSetting,
         streams_max: usize,
     ) -> Result<Self, CommandError> {
-        let listen = || {
+        let bind = || {
             let listener = std::net::TcpListener::bind(address)?;
             rustix::net::listen(&listener, BACKLOG)?;
             listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
+            Ok(Self {
+                address: listener.local_addr()?,
+                listener,
+                streams: Streams::new(streams_max),
+            })
         };
-        let (listener, address) =
-            listen().map_err(|error| cannot_listen(address, setting, &error))?;
-        Ok(Self {
-            listener,
-            address,
-            streams: Streams::new(streams_max),
-        })
+        bind().map_err(|error| cannot_listen(address, setting, &error))
     }
 
     /// Returns the bound address, with the port that the system chose for port 0.

@@ -44,7 +44,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 /// An API server and the credentials for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    server: String,
+    pub(super) server: String,
     directory: PathBuf,
 }
 
@@ -73,12 +73,10 @@ impl Access {
             }
         }
         // A URL requires brackets around an IPv6 address.
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host
+        let server = match host.contains(':') {
+            true => format!("https://[{host}]:{port}"),
+            false => format!("https://{host}:{port}"),
         };
-        let server = format!("https://{host}:{port}");
         if server.parse::<hyper::Uri>().is_err() {
             return Err(format!(
                 "{SERVICE_HOST} and {SERVICE_PORT} give no address: {server}"
@@ -88,10 +86,6 @@ impl Access {
             server,
             directory: directory.to_owned(),
         })
-    }
-
-    pub(super) fn server(&self) -> &str {
-        &self.server
     }
 
     /// Returns the namespace in the directory of the credentials, if there is one.
@@ -166,12 +160,12 @@ impl Access {
         // Unlike the shorter constructors, the builder refuses an empty set of roots. The default
         // provider may be another one, because of the driver.
         let provider = Arc::new(ring::default_provider());
-        let roots = Arc::new(roots);
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
-        let verifier = verifier.build();
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .build();
         let verifier = verifier.map_err(|_| unusable("no certificate in it"))?;
-        let config = ClientConfig::builder_with_provider(provider);
-        let config = config.with_safe_default_protocol_versions();
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|_| unusable("TLS cannot be configured"))?;
         Ok(config.with_webpki_verifier(verifier).with_no_client_auth())
     }
@@ -203,11 +197,10 @@ pub fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
             )
         })
     };
-    let namespace = config.placement.namespace.clone();
-    let namespace = namespace.or_else(|| access.namespace());
     let name = given(&config.pod_name, "name")?;
     let uid = given(&config.pod_uid, "uid")?;
-    let namespace = given(&namespace, "namespace")?;
+    let namespace = config.placement.namespace.clone();
+    let namespace = given(&namespace.or_else(|| access.namespace()), "namespace")?;
     Pod::new(&name, &namespace, &uid)
 }
 

@@ -12,7 +12,7 @@ use hyper::{HeaderMap, Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use rustls::CertificateError;
-use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::access::{Access, Unusable};
@@ -90,7 +90,7 @@ impl fmt::Display for ApiError {
 impl Api {
     /// Creates an access that opens a connection for each request.
     pub fn new(access: Access) -> Self {
-        let server = access.server().to_owned();
+        let server = access.server.clone();
         Self::over(server, move || access.client())
     }
 
@@ -152,28 +152,18 @@ impl Api {
     }
 }
 
-impl fmt::Debug for Api {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api").finish_non_exhaustive()
-    }
-}
-
 fn unanswered(error: &kube::Error) -> ApiError {
     use hyper_util::client::legacy::Error as ClientError;
 
     match error {
         kube::Error::Service(error)
-            if error
-                .downcast_ref::<ClientError>()
-                .is_some_and(ClientError::is_connect) =>
+            if error.downcast_ref().is_some_and(ClientError::is_connect) =>
         {
-            match source::<rustls::Error>(&**error) {
-                Some(error) => ApiError::unsent(untrusted(error), None),
-                None => {
-                    let why = source::<io::Error>(&**error).map(cause);
-                    ApiError::unsent("the API server cannot be reached", why)
-                }
+            if let Some(error) = source::<rustls::Error>(&**error) {
+                return ApiError::unsent(untrusted(error), None);
             }
+            let why = source::<io::Error>(&**error).map(cause);
+            ApiError::unsent("the API server cannot be reached", why)
         }
         _ => ApiError {
             what: "the connection to the API server was lost",
@@ -223,6 +213,7 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
+    let wait = retry_after.map_or(ApiRetry::Again, ApiRetry::After);
     let (what, retry) = match status {
         StatusCode::UNAUTHORIZED => ("the API server does not accept the token", ApiRetry::Again),
         StatusCode::FORBIDDEN => ("forbidden", ApiRetry::Person),
@@ -231,14 +222,8 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
         StatusCode::UNPROCESSABLE_ENTITY if names_uid(body) => {
             ("another pod has the name by now", ApiRetry::NewPod)
         }
-        StatusCode::TOO_MANY_REQUESTS => (
-            "the API server asks for fewer requests",
-            retry_after.map_or(ApiRetry::Again, ApiRetry::After),
-        ),
-        status if status.is_server_error() => (
-            "the API server failed",
-            retry_after.map_or(ApiRetry::Again, ApiRetry::After),
-        ),
+        StatusCode::TOO_MANY_REQUESTS => ("the API server asks for fewer requests", wait),
+        status if status.is_server_error() => ("the API server failed", wait),
         _ => (
             "refused, most likely by an admission policy",
             ApiRetry::Person,
@@ -256,25 +241,9 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
 
 /// Returns true if the answer rejects `metadata.uid`.
 fn names_uid(body: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Answer {
-        details: Option<Details>,
-    }
-    #[derive(Deserialize)]
-    struct Details {
-        causes: Option<Vec<Cause>>,
-    }
-    #[derive(Deserialize)]
-    struct Cause {
-        field: Option<String>,
-    }
-    let answer = serde_json::from_slice::<Answer>(body).ok();
-    let details = answer.and_then(|answer| answer.details);
-    let causes = details.and_then(|details| details.causes);
-    causes
-        .unwrap_or_default()
-        .iter()
-        .any(|cause| cause.field.as_deref() == Some("metadata.uid"))
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let causes = answer["details"]["causes"].as_array();
+    causes.is_some_and(|causes| causes.iter().any(|cause| cause["field"] == "metadata.uid"))
 }
 
 #[cfg(test)]

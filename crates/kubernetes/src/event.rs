@@ -78,16 +78,7 @@ impl PodEvent {
                 );
                 ("WorkloadStuck", "StepDown", note)
             }
-            Notice::Succeeded { .. }
-            | Notice::Duplicate { .. }
-            | Notice::Foreign { .. }
-            | Notice::InvalidLeaseDuration { .. }
-            | Notice::BackingOff { .. }
-            | Notice::NotDemoted { .. }
-            | Notice::LeftToExpire
-            | Notice::RequestForAnotherToken { .. }
-            | Notice::TokensExhausted
-            | Notice::GivingWay { .. } => return None,
+            _ => return None,
         };
         Some(Self {
             reason,

@@ -1,7 +1,5 @@
 //! Examines the rights of this pod's token, with access reviews and dry runs.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::access::Access;
@@ -84,12 +82,9 @@ impl Examiner {
 
     /// Returns the user that the token belongs to.
     pub async fn user(&self) -> Result<TokenUser, Refusal> {
-        #[derive(Deserialize)]
-        struct Status {
-            #[serde(rename = "userInfo")]
-            user: Value,
-        }
-        let Status { user } = self.review(self.requests.token_review()).await?;
+        let user = self
+            .review(self.requests.token_review(), "userInfo")
+            .await?;
         let pod = &user["extra"]["authentication.kubernetes.io/pod-name"][0];
         Ok(TokenUser {
             name: user["username"].as_str().unwrap_or_default().to_owned(),
@@ -99,13 +94,9 @@ impl Examiner {
 
     /// Returns true if the token grants a right in the namespace of the pod.
     pub async fn grants(&self, right: Right) -> Result<bool, Refusal> {
-        #[derive(Deserialize)]
-        struct Status {
-            allowed: bool,
-        }
         let request = self.requests.access_review(right.attributes());
-        let Status { allowed } = self.review(request).await?;
-        Ok(allowed)
+        let allowed = self.review(request, "allowed").await?;
+        allowed.as_bool().ok_or_else(unknown)
     }
 
     /// Tries to patch the pod's label, as a dry run.
@@ -122,19 +113,20 @@ impl Examiner {
         self.api.send(request).await.map(drop).map_err(refusal)
     }
 
-    async fn review<S: DeserializeOwned>(
+    /// Returns a field of the status of a review.
+    async fn review(
         &self,
         request: hyper::Request<Vec<u8>>,
-    ) -> Result<S, Refusal> {
-        #[derive(Deserialize)]
-        struct Review<S> {
-            status: S,
-        }
+        field: &str,
+    ) -> Result<Value, Refusal> {
         let answer = self.api.send(request).await.map_err(refusal)?;
-        let review: Result<Review<S>, _> = serde_json::from_slice(&answer);
-        let unknown = |_| Refusal::Failed("the answer is not from an API server".to_owned());
-        Ok(review.map_err(unknown)?.status)
+        let review: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        review["status"].get(field).cloned().ok_or_else(unknown)
     }
+}
+
+fn unknown() -> Refusal {
+    Refusal::Failed("the answer is not from an API server".to_owned())
 }
 
 fn refusal(error: ApiError) -> Refusal {

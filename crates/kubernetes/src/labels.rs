@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGauge, Opts};
 use tokio::sync::watch;
 
 use super::api::{Api, ApiError};
@@ -14,7 +17,7 @@ use super::error_log::RequestErrorLog;
 use super::reconciler::{Label, LabelState, LabelStep, Reconciler};
 use super::request::Requests;
 use leasehold_clock::{BootTimer, boot_now};
-use leasehold_core::election::{BootTime, Randomness, Status};
+use leasehold_core::election::{BootTime, Randomness, ResourceName, Status};
 use leasehold_metrics::Metrics;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_status::Surface;
@@ -41,7 +44,7 @@ impl Labels {
     ) -> io::Result<(Self, watch::Receiver<LabelState>)> {
         let reconciler = Reconciler::new(repair_interval);
         let (state, receiver) = watch::channel(reconciler.state());
-        let subject = format!("label {} of pod {}", requests.label_key(), requests.pod());
+        let subject = format!("label {} of pod {}", requests.label_key, requests.pod);
         let right = "patch pods/status";
         let errors = RequestErrorLog::new(Surface::Label, subject, right, &api, metrics);
         let labels = Self {
@@ -137,4 +140,47 @@ fn deadline(status: &Status, now: BootTime) -> BootTime {
 
 pub(super) fn random() -> u8 {
     KernelRandomness.bits().to_be_bytes()[0]
+}
+
+/// The gauge `leasehold_label_in_sync`, computed at each scrape; absent if labels are disabled.
+#[derive(Debug)]
+pub struct LabelInSync {
+    status: watch::Receiver<Status>,
+    state: watch::Receiver<LabelState>,
+    gauge: IntGauge,
+}
+
+impl LabelInSync {
+    /// Creates the gauge for the label of one lease.
+    pub fn new(
+        lease: &ResourceName,
+        status: watch::Receiver<Status>,
+        state: watch::Receiver<LabelState>,
+    ) -> Result<Self, prometheus::Error> {
+        let opts = Opts::new(
+            "leasehold_label_in_sync",
+            "1 if the last write of the pod's label was acknowledged and is correct at the time of the scrape, else 0; absent if labels are off.",
+        );
+        let gauge = IntGauge::with_opts(opts.const_label("lease", lease.as_str()))?;
+        Ok(Self {
+            status,
+            state,
+            gauge,
+        })
+    }
+}
+
+impl Collector for LabelInSync {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let wanted = Label::wanted(&self.status.borrow(), boot_now());
+        // The label task drops the sender when it ends.
+        let kept = self.state.has_changed().is_ok();
+        let in_sync = kept && *self.state.borrow() == LabelState::Acknowledged(wanted);
+        self.gauge.set(i64::from(in_sync));
+        self.gauge.collect()
+    }
 }

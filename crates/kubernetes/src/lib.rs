@@ -9,7 +9,6 @@ mod api;
 mod error_log;
 mod event;
 mod examination;
-mod in_sync;
 mod labels;
 mod queue;
 mod reconciler;
@@ -32,7 +31,7 @@ pub use self::access::{
 };
 pub use self::api::Api;
 pub use self::examination::{Examiner, Refusal, Right, TokenUser};
-pub use self::in_sync::LabelInSync;
+pub use self::labels::LabelInSync;
 pub use self::reconciler::{Label, LabelState};
 pub use self::request::Pod;
 
@@ -97,22 +96,14 @@ impl Kubernetes {
         status: &watch::Receiver<Status>,
         metrics: &Metrics,
     ) -> io::Result<(Self, Tasks)> {
-        let KubernetesOptions {
-            pod,
-            label_prefix,
-            label_wait,
-            demote_others,
-            events,
-            repair_interval,
-        } = options;
         let api = Arc::new(api);
-        let requests = Arc::new(Requests::new(pod, &label_prefix, who));
+        let requests = Arc::new(Requests::new(options.pod, &options.label_prefix, who));
         let (labels, state) = Labels::new(
             Arc::clone(&api),
             Arc::clone(&requests),
             status.clone(),
             metrics.clone(),
-            repair_interval,
+            options.repair_interval,
         )?;
         let in_sync = LabelInSync::new(&who.lease, status.clone(), state.clone());
         in_sync
@@ -120,7 +111,7 @@ impl Kubernetes {
             .map_err(io::Error::other)?;
         let mut tasks = Tasks::default();
         tasks.spawn("label", labels.run());
-        if demote_others {
+        if options.demote_others {
             let stale_labels = StaleLabels::new(
                 Arc::clone(&api),
                 Arc::clone(&requests),
@@ -129,7 +120,7 @@ impl Kubernetes {
             )?;
             tasks.spawn("labels of other pods", stale_labels.run());
         }
-        let events = events.then(|| {
+        let events = options.events.then(|| {
             let (queue, reporter) = EventReporter::new(api, requests, metrics.clone());
             tasks.spawn("events", reporter.run());
             queue
@@ -138,7 +129,7 @@ impl Kubernetes {
             lease: who.lease.clone(),
             state,
             events,
-            label_wait,
+            label_wait: options.label_wait,
         };
         Ok((this, tasks))
     }
@@ -173,12 +164,7 @@ impl Kubernetes {
         let label_wait = self.label_wait;
         async move {
             // Fails if the label task has ended; then there is nothing to wait for.
-            let demoted = async {
-                state
-                    .wait_for(|state| !state.may_say_leader())
-                    .await
-                    .is_ok()
-            };
+            let demoted = async { drop(state.wait_for(|state| !state.may_say_leader()).await) };
             let _ = tokio::time::timeout(label_wait, demoted).await;
         }
     }

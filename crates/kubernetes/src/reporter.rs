@@ -37,7 +37,7 @@ impl EventReporter {
         metrics: Metrics,
     ) -> (EventQueue, Self) {
         let queue = EventQueue::new(metrics.clone());
-        let subject = format!("Events on pod {}", requests.pod());
+        let subject = format!("Events on pod {}", requests.pod);
         let right = "create and patch events (events.k8s.io)";
         let errors = RequestErrorLog::new(Surface::Event, subject, right, &api, metrics);
         let reporter = Self {
@@ -106,12 +106,8 @@ impl Drop for EventReporter {
 }
 
 fn object(requests: &Requests, event: &PodEvent, wall: SystemTime, random: u64) -> Value {
-    let instance: String = requests
-        .identity()
-        .chars()
-        .filter(char::is_ascii)
-        .take(INSTANCE_LENGTH_MAX)
-        .collect();
+    let identity = requests.identity.chars().filter(char::is_ascii);
+    let instance: String = identity.take(INSTANCE_LENGTH_MAX).collect();
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::{Method, Request};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::reconciler::Label;
@@ -16,6 +16,7 @@ pub(super) const PODS_MAX: usize = 20;
 /// Maximum length of a pod's name.
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";
+const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The query option of a dry run: the server evaluates the request and stores nothing.
 const DRY_RUN: &str = "&dryRun=All";
@@ -24,7 +25,7 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// A valid name of the API, which is safe as a part of a URL.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
 
@@ -33,21 +34,19 @@ impl TryFrom<String> for Name {
 
     fn try_from(text: String) -> Result<Self, String> {
         let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        let legal = (1..=NAME_LENGTH_MAX).contains(&text.len())
-            && text
-                .chars()
-                .all(|c| alphanumeric(c) || c == '-' || c == '.')
+        let legal = |c: char| alphanumeric(c) || "-.".contains(c);
+        if (1..=NAME_LENGTH_MAX).contains(&text.len())
+            && text.chars().all(legal)
             && text.starts_with(alphanumeric)
-            && text.ends_with(alphanumeric);
-        if legal {
-            Ok(Self(text))
-        } else {
-            let text: String = text.chars().take(NAME_LENGTH_MAX).collect();
-            Err(format!(
-                "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" \
-                 and \".\", with a letter or digit at both ends"
-            ))
+            && text.ends_with(alphanumeric)
+        {
+            return Ok(Self(text));
         }
+        let text: String = text.chars().take(NAME_LENGTH_MAX).collect();
+        Err(format!(
+            "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" \
+        and \".\", with a letter or digit at both ends"
+        ))
     }
 }
 
@@ -64,7 +63,7 @@ impl fmt::Display for Name {
 }
 
 /// A pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pod {
     name: Name,
     namespace: Name,
@@ -102,9 +101,9 @@ pub(super) struct OtherPod {
 
 #[derive(Debug)]
 pub(super) struct Requests {
-    pod: Pod,
-    label_key: String,
-    identity: String,
+    pub(super) pod: Pod,
+    pub(super) label_key: String,
+    pub(super) identity: String,
 }
 
 impl Requests {
@@ -114,18 +113,6 @@ impl Requests {
             label_key: format!("{label_prefix}/{}", who.lease),
             identity: who.identity.to_string(),
         }
-    }
-
-    pub(super) fn pod(&self) -> &Pod {
-        &self.pod
-    }
-
-    pub(super) fn label_key(&self) -> &str {
-        &self.label_key
-    }
-
-    pub(super) fn identity(&self) -> &str {
-        &self.identity
     }
 
     pub(super) fn label(&self, label: Label) -> Request<Vec<u8>> {
@@ -170,44 +157,36 @@ impl Requests {
         }
         let list: List = serde_json::from_slice(list).ok()?;
         let items = list.items.unwrap_or_default();
-        let pods = items.into_iter().map(|item| item.metadata);
-        Some(
-            pods.filter(|pod| pod.uid != self.pod.uid.as_str())
-                .collect(),
-        )
+        let mut pods: Vec<_> = items.into_iter().map(|item| item.metadata).collect();
+        pods.retain(|pod| pod.uid != self.pod.uid.as_str());
+        Some(pods)
     }
 
     pub(super) fn event(&self, object: &Value) -> Request<Vec<u8>> {
-        with_body(Method::POST, &self.events(""), "application/json", object)
+        let uri = self.events("");
+        with_body(Method::POST, &uri, [METADATA_ONLY, JSON], object)
     }
 
     pub(super) fn event_again(&self, name: &str, series: &Value) -> Request<Vec<u8>> {
         let body = json!({ "series": series });
         let uri = self.events(&format!("/{name}"));
-        with_body(Method::PATCH, &uri, MERGE_PATCH, &body)
+        with_body(Method::PATCH, &uri, [METADATA_ONLY, MERGE_PATCH], &body)
     }
 
     pub(super) fn regarding(&self) -> Value {
-        let Pod {
-            name,
-            namespace,
-            uid,
-        } = &self.pod;
-        json!({ "apiVersion": "v1", "kind": "Pod", "name": name.as_str(), "namespace": namespace.as_str(), "uid": uid.as_str() })
+        let mut reference = json!(self.pod);
+        reference["apiVersion"] = "v1".into();
+        reference["kind"] = "Pod".into();
+        reference
     }
 
     pub(super) fn event_metadata(&self, random: u64) -> Value {
         // A dot and 16 digits follow.
-        let name: String = self
-            .pod
-            .name
-            .as_str()
-            .chars()
-            .take(NAME_LENGTH_MAX - 17)
-            .collect();
+        let name = self.pod.name.as_str().chars();
+        let name: String = name.take(NAME_LENGTH_MAX - 17).collect();
         // Each part between dots must end with a letter or a digit.
         let name = name.trim_end_matches(['.', '-']);
-        json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace.as_str() })
+        json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace })
     }
 
     pub(super) fn token_review(&self) -> Request<Vec<u8>> {
@@ -216,7 +195,7 @@ impl Requests {
     }
 
     pub(super) fn access_review(&self, mut access: Value) -> Request<Vec<u8>> {
-        access["namespace"] = self.pod.namespace.as_str().into();
+        access["namespace"] = json!(self.pod.namespace);
         let uri = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         review(uri, &json!({ "spec": { "resourceAttributes": access } }))
     }
@@ -256,31 +235,28 @@ impl Requests {
         let uri = format!(
             "/api/v1/namespaces/{namespace}/pods/{name}/status?fieldManager={FIELD_MANAGER}{option}"
         );
-        with_body(
-            Method::PATCH,
-            &uri,
-            MERGE_PATCH,
-            &json!({ "metadata": metadata }),
-        )
+        let body = json!({ "metadata": metadata });
+        with_body(Method::PATCH, &uri, [METADATA_ONLY, MERGE_PATCH], &body)
     }
 }
 
-fn with_body(method: Method, uri: &str, content_type: &str, body: &Value) -> Request<Vec<u8>> {
+fn with_body(
+    method: Method,
+    uri: &str,
+    [accept, content_type]: [&str; 2],
+    body: &Value,
+) -> Request<Vec<u8>> {
     Request::builder()
         .method(method)
         .uri(uri)
-        .header(ACCEPT, METADATA_ONLY)
+        .header(ACCEPT, accept)
         .header(CONTENT_TYPE, content_type)
         .body(body.to_string().into_bytes())
         .expect("names were checked")
 }
 
 fn review(uri: &str, body: &Value) -> Request<Vec<u8>> {
-    Request::post(uri)
-        .header(ACCEPT, "application/json")
-        .header(CONTENT_TYPE, "application/json")
-        .body(body.to_string().into_bytes())
-        .expect("the paths are constant")
+    with_body(Method::POST, uri, [JSON, JSON], body)
 }
 
 #[cfg(test)]

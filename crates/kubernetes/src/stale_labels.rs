@@ -73,7 +73,7 @@ impl StaleLabels {
         status: watch::Receiver<Status>,
         metrics: Metrics,
     ) -> io::Result<Self> {
-        let subject = format!("label {} of other pods", requests.label_key());
+        let subject = format!("label {} of other pods", requests.label_key);
         let right = "list pods and patch pods/status";
         let errors = RequestErrorLog::new(Surface::Label, subject, right, &api, metrics);
         Ok(Self {
@@ -140,7 +140,7 @@ impl StaleLabels {
                 match self.api.send_in_time(self.requests.demotion(&other)).await {
                     Ok(_) => tracing::info!(
                         pod = other.name.as_str(),
-                        label = self.requests.label_key(),
+                        label = self.requests.label_key,
                         "removed a stale leader label from another pod"
                     ),
                     // Changed or deleted since the list. The next list decides.

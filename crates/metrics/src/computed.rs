@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use leasehold_clock::boot_now;
 use leasehold_core::election::{Authority, BootTime, Role, Status};
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::render::{ClockPair, Identification, authority_at, leader_name_at};
@@ -13,26 +12,13 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, Opts};
 use tokio::sync::watch;
 
-/// Time of the last write of the status files, on the boot clock.
-#[derive(Debug, Clone)]
-pub(super) struct LastWrite(pub(super) Arc<AtomicU64>);
-
-impl LastWrite {
-    pub(super) fn now() -> Self {
-        Self(Arc::new(AtomicU64::new(boot_now().as_nanos())))
-    }
-
-    pub(super) fn age(&self, now: BootTime) -> Duration {
-        now.since(BootTime::from_nanos(self.0.load(Ordering::Relaxed)))
-    }
-}
-
 #[derive(Debug, Clone)]
 pub(super) struct ComputedGauges {
     who: Identification,
     status: watch::Receiver<Status>,
     store: watch::Receiver<Option<StoreInfo>>,
-    status_files: LastWrite,
+    /// Time of the last write of the status files, in nanoseconds of the boot clock.
+    status_files: Arc<AtomicU64>,
     /// In the order of [`GAUGES`].
     numbers: Vec<Gauge>,
     holder_info: GaugeVec,
@@ -74,10 +60,8 @@ const GAUGES: [NumberGauge; 7] = [
         "lease",
         "How long the authority of this candidate still lasts, 0 without any.",
         |scrape| {
-            let left = scrape
-                .authority
-                .map(|a| a.valid_until.since(scrape.clocks.boot));
-            left.unwrap_or_default().as_secs_f64()
+            let until = scrape.authority.map(|a| a.valid_until);
+            until.map_or(0.0, |until| until.since(scrape.clocks.boot).as_secs_f64())
         },
     ),
     (
@@ -114,7 +98,7 @@ impl ComputedGauges {
         who: &Identification,
         status: watch::Receiver<Status>,
         store: watch::Receiver<Option<StoreInfo>>,
-        status_files: LastWrite,
+        status_files: Arc<AtomicU64>,
     ) -> Result<Self, prometheus::Error> {
         let lease = who.lease.as_str();
         let info = |name: &str, help: &str, labels: &[&str]| {
@@ -144,11 +128,12 @@ impl ComputedGauges {
 
     fn compute(&self, clocks: ClockPair) {
         let status = self.status.borrow().clone();
+        let written = BootTime::from_nanos(self.status_files.load(Ordering::Relaxed));
         let scrape = Scrape {
             authority: authority_at(&status, clocks.boot),
             status,
             clocks,
-            status_file_age: self.status_files.age(clocks.boot),
+            status_file_age: clocks.boot.since(written),
         };
         for (gauge, (.., value)) in self.numbers.iter().zip(GAUGES) {
             gauge.set(value(&scrape));
@@ -183,7 +168,6 @@ impl Collector for ComputedGauges {
 }
 
 fn timestamp_seconds(at: BootTime, clocks: ClockPair) -> f64 {
-    let wall: SystemTime = clocks.wall;
-    let now = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = clocks.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(clocks.boot.since(at)).as_secs_f64()
 }

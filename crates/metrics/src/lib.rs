@@ -9,7 +9,8 @@ pub mod fixture;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus::core::Collector;
@@ -26,7 +27,7 @@ use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::Surface;
 use leasehold_status::render::Identification;
 
-use self::computed::{ComputedGauges, LastWrite};
+use self::computed::ComputedGauges;
 
 /// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -107,7 +108,7 @@ pub struct Metrics {
     log_lines_lost: IntCounter,
     http_evictions: IntCounter,
     http_streams_refused: IntCounter,
-    status_files: LastWrite,
+    status_files: Arc<AtomicU64>,
 }
 
 impl Metrics {
@@ -128,7 +129,7 @@ impl Metrics {
         let histogram = |name, help, buckets: &[f64]| {
             HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec())
         };
-        let status_files = LastWrite::now();
+        let status_files = Arc::new(AtomicU64::new(boot_now().as_nanos()));
         let computed = ComputedGauges::new(who, status, store, status_files.clone());
         registered(&registry, computed)?;
         registry.register(Box::new(ProcessCollector::for_self()))?;
@@ -264,7 +265,7 @@ impl Metrics {
     /// Records that both status files were written.
     pub fn status_files_written(&self) {
         let now = boot_now().as_nanos();
-        self.status_files.0.store(now, Ordering::Relaxed);
+        self.status_files.store(now, Ordering::Relaxed);
     }
 
     /// Adds the revision of the running program.

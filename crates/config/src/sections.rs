@@ -1,0 +1,197 @@
+//! The configuration by section. Each section of the table of keys is deserialized into the field of
+//! its name.
+#![allow(
+    missing_docs,
+    reason = "a field without a comment is a key, which the table describes"
+)]
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use tracing::level_filters::LevelFilter;
+
+use super::choice::{
+    KubernetesEnabled, LogFormat, OnExit, Prefer, ReadyWhen, SignalNumber, choice,
+};
+use super::load::Setting;
+use super::rendered_for::Placement;
+use super::secret::UriSource;
+use leasehold_core::election::{Identity, ResourceName, Timings};
+use leasehold_guard::StopScope;
+use leasehold_mongodb::store::mongo::WatchMode;
+
+/// The validated configuration of a daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Config {
+    pub lease: LeaseConfig,
+    pub identity: IdentityConfig,
+    pub mongodb: MongoConfig,
+    pub status: StatusConfig,
+    pub http: HttpConfig,
+    pub kubernetes: KubernetesConfig,
+    pub workload: WorkloadConfig,
+    pub hooks: HooksConfig,
+    pub log: LogConfig,
+    /// The values of all keys.
+    #[serde(skip)]
+    pub(super) settings: Vec<Setting>,
+}
+
+/// Configuration of commands that use the store but are not a daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LockConfig {
+    pub identity: IdentityConfig,
+    pub timings: Timings,
+    pub mongodb: MongoConfig,
+    pub workload: WorkloadConfig,
+    #[serde(rename = "kubernetes")]
+    pub placement: Placement,
+    pub log: LogConfig,
+}
+
+/// Section `[lease]`, and the durations of other sections that belong to a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LeaseConfig {
+    #[serde(deserialize_with = "lease_name")]
+    pub name: ResourceName,
+    pub timings: Timings,
+    pub handoff_delay: Duration,
+    #[serde(deserialize_with = "choice")]
+    pub prefer: Prefer,
+    pub prefer_interval: Duration,
+}
+
+fn lease_name<'de, D: Deserializer<'de>>(name: D) -> Result<ResourceName, D::Error> {
+    let name = ResourceName::new(String::deserialize(name)?);
+    name.map_err(|error| D::Error::custom(error.expected))
+}
+
+/// Section `[identity]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct IdentityConfig {
+    pub name: Identity,
+    pub priority: u32,
+    pub address: Option<String>,
+}
+
+/// Section `[mongodb]`; its `operation_timeout` is one of the [`Timings`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct MongoConfig {
+    /// From `uri` or `uri_file`.
+    #[serde(skip)]
+    pub uri: UriSource,
+    pub database: String,
+    pub collection: String,
+    pub heartbeat: Duration,
+    #[serde(deserialize_with = "choice")]
+    pub watch: WatchMode,
+}
+
+/// Section `[status]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StatusConfig {
+    /// `None` for the default directory of the lease.
+    pub directory: Option<PathBuf>,
+}
+
+/// Section `[http]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HttpConfig {
+    /// `None` if the endpoints are disabled.
+    pub listen: Option<SocketAddr>,
+    #[serde(deserialize_with = "choice")]
+    pub ready_when: ReadyWhen,
+}
+
+/// Section `[kubernetes]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KubernetesConfig {
+    #[serde(deserialize_with = "choice")]
+    pub enabled: KubernetesEnabled,
+    pub pod_name: Option<String>,
+    pub pod_uid: Option<String>,
+    #[serde(flatten)]
+    pub placement: Placement,
+    /// Empty if not set; an empty path contains no credentials.
+    #[serde(default)]
+    pub credentials: PathBuf,
+    pub label_prefix: String,
+    pub label_wait: Duration,
+    pub demote_others: bool,
+    pub events: bool,
+}
+
+/// Section `[log]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LogConfig {
+    #[serde(deserialize_with = "choice")]
+    pub level: LevelFilter,
+    #[serde(deserialize_with = "choice")]
+    pub format: LogFormat,
+}
+
+/// Section `[workload]`; its `loss_grace` is one of the [`Timings`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WorkloadConfig {
+    #[serde(deserialize_with = "choice")]
+    pub stop_signal: SignalNumber,
+    #[serde(deserialize_with = "choice")]
+    pub stop_scope: StopScope,
+    pub stop_grace: Duration,
+    pub linger: Duration,
+    #[serde(deserialize_with = "choice")]
+    pub on_exit: OnExit,
+    pub ends_first: bool,
+    pub health: HealthConfig,
+}
+
+/// Section `[workload.health]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HealthConfig {
+    url: Option<String>,
+    #[serde(deserialize_with = "words")]
+    command: Vec<OsString>,
+    pub period: Duration,
+    pub timeout: Duration,
+    pub failures: u32,
+}
+
+/// The kind of health check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// Healthy if a GET of this URL returns 2xx.
+    Url(String),
+    /// Healthy if this program with its arguments exits 0.
+    Command(Vec<OsString>),
+}
+
+impl HealthConfig {
+    /// Returns the health check, if one is configured.
+    pub fn check(&self) -> Option<HealthCheck> {
+        match &self.url {
+            Some(url) => Some(HealthCheck::Url(url.clone())),
+            None if self.command.is_empty() => None,
+            None => Some(HealthCheck::Command(self.command.clone())),
+        }
+    }
+}
+
+/// Section `[hooks]`. An empty command is not set.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HooksConfig {
+    #[serde(deserialize_with = "words")]
+    pub on_lead: Vec<OsString>,
+    #[serde(deserialize_with = "words")]
+    pub on_step_down: Vec<OsString>,
+    pub on_step_down_stops_workload: bool,
+    pub timeout: Duration,
+}
+
+fn words<'de, D: Deserializer<'de>>(words: D) -> Result<Vec<OsString>, D::Error> {
+    let words = Vec::<String>::deserialize(words)?;
+    Ok(words.into_iter().map(OsString::from).collect())
+}
