@@ -69,7 +69,6 @@ pub enum Outcome<F = Found> {
     Unknown,
 }
 
-/// Context of one call of a state machine's `handle`.
 pub(crate) struct Turn<'a, E = Effect> {
     pub(crate) now: BootTime,
     pub(crate) random: &'a mut dyn Randomness,
@@ -128,8 +127,7 @@ pub(crate) enum WriteState {
     Awaited,
     /// Applied, possibly applied, or possibly applied later.
     Open,
-    /// The filter did not match. The revision is kept, because a write that the network delivers
-    /// twice could match the second time.
+    /// The filter did not match. The network may deliver the write again, which could then match.
     Rejected,
 }
 

@@ -37,8 +37,7 @@ impl Terms {
         }
     }
 
-    /// Returns the latest instant for the kill after a loss at `now`. Another process may already have
-    /// the authority, so the workload gets no more than its grace from now.
+    /// Returns the latest instant for the kill after a loss at `now`, at most one grace from now.
     pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
         self.kill_at.min(now + timings.loss_grace())
     }

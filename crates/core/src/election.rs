@@ -86,8 +86,7 @@ impl Election {
 
     /// Processes one input at `now` and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may pass an earlier instant than
-        // before.
+        // A caller that reads the clock and then waits for a mutex may pass an earlier instant.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {
@@ -150,7 +149,7 @@ impl Election {
                 shown,
                 label_pending,
             } => self.with_stopping(|it| it.demoted(shown, label_pending, turn.now)),
-            Input::LabelDemoted => self.with_stopping(Stopping::label_demoted),
+            Input::LabelDemoted => self.with_stopping(|it| it.label_until = None),
             Input::WorkloadDone { token } => {
                 self.contender.workload.done(token);
                 self.with_stopping(|it| it.workload_done(token));
@@ -183,11 +182,12 @@ impl Election {
         let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
         let leads = self.state.tenure().is_some();
+        let reading = contender.reads.schedule.in_flight;
         if contender.registration_reply(call, &outcome)
             || contender.preference_reply(call, &outcome, leads, turn.now)
         {
             // Nothing else waits for it.
-        } else if contender.reads.awaits(call) {
+        } else if reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
         } else if leads {
             self.renewal_reply(call, outcome, turn);
@@ -416,7 +416,8 @@ impl Election {
                 turn.effects
                     .extend(self.contender.workload.start(&tenure, turn.now));
                 self.state = CandidateState::Leading(tenure);
-                self.publication.begin_to_lead(reason);
+                self.publication.request_reported = None;
+                self.publication.reason = Some(reason);
                 // An acquisition does not match a paused lease; an adoption can.
                 if let Some(lease) = self.contender.view.lease().cloned() {
                     self.carry_out_request(&lease, turn);

@@ -2,9 +2,9 @@
 //!
 //! [`Election`](election::Election) is a candidate for a lease, [`lock`] has a contender for a lock,
 //! and [`deadline_policy`] decides when the guard of a supervised command ends the command. Each
-//! receives the time and an input, and returns effects. None has a clock, a network, a thread or a
-//! dependency; the feature `serde` records inputs and effects. `docs/protocol.md` has the rules and
-//! the reasons why they are safe. `crates/proof` checks them with simulations, exhaustive models and
+//! receives the time and an input, and returns effects. None has a clock, a network or a thread, and
+//! without the feature `serde` none has a dependency. `docs/protocol.md` has the rules and the
+//! reasons why they are safe. `crates/proof` checks them with simulations, exhaustive models and
 //! an executable specification of the writes.
 //!
 //! The enums of the rules are exhaustive, because a host must decide about each new case; a new case

@@ -78,7 +78,7 @@ fn at_the_deadline_cmd_is_asked_to_end_and_after_the_grace_it_is_killed() {
     assert_eq!(decide(&mut guard, 12), None);
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
     assert!(guard.killed());
-    assert_eq!(guard.next_wakeup(), None, "the rounds are the executor's");
+    assert_eq!(guard.next_wakeup(), None, "the executor repeats the kill");
 }
 
 #[test]
@@ -240,7 +240,11 @@ fn the_stop_signal_may_go_to_the_leader_alone() {
     assert_eq!(decide(&mut guard, 5), None, "one signal is enough");
     guard.handle(at(6), PolicyInput::LeaderEnded);
     let rest = decide(&mut guard, 6);
-    assert_eq!(rest, Some(Action::Signal(INT)), "those it has left behind");
+    assert_eq!(
+        rest,
+        Some(Action::Signal(INT)),
+        "the descendants left behind"
+    );
     assert_eq!(decide(&mut guard, 7), None);
     assert_eq!(decide(&mut guard, 30), Some(Action::Kill));
 }
@@ -339,7 +343,7 @@ proptest! {
                 }
                 Some(Action::Refuse) => prop_assert!(!started),
                 Some(Action::SignalMain(_)) => asked += 1,
-                // The second one is for the descendants.
+                // The second signal is for the descendants.
                 Some(Action::Signal(_)) if asked == 1 && scope == StopScope::Main => {}
                 Some(Action::Signal(_)) => asked += 1,
                 Some(Action::Kill) => kills += 1,

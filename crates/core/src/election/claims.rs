@@ -8,17 +8,16 @@ use super::{
     Timings, Token,
 };
 
-/// Maximum length of each list of open items: acquisitions of unknown outcome, ended claims, and
-/// revisions of one adoption. Each failed attempt adds one and each successful read settles them,
-/// so more than a few are never needed. The candidate waits for the expiry of a claim dropped
-/// beyond the limit, as for another candidate's.
+/// Maximum number of acquisitions of unknown outcome, of ended claims, and of revisions of one
+/// adoption. Each successful read settles them. The candidate waits for the expiry of a claim that
+/// is dropped beyond the limit.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
     pub(super) predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. The one that holds the lease is adopted or released.
+    /// Acquisitions of unknown outcome. A candidate adopts or releases the one in the document.
     pending: Vec<Attempt>,
     ended: Vec<EndedClaim>,
 }
@@ -60,8 +59,7 @@ impl OpenClaims {
     pub(super) fn new(predecessor: Option<Claim>) -> Self {
         Self {
             predecessor,
-            pending: Vec::new(),
-            ended: Vec::new(),
+            ..Self::default()
         }
     }
 

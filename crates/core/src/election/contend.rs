@@ -5,7 +5,6 @@
 use super::candidate::{Candidate, Participant};
 use super::claims::{OpenClaims, RejectedClaim};
 use super::decide::Decision;
-use super::leadership::CandidateState;
 use super::prefer::Preference;
 use super::publication::DirectoryRecord;
 use super::reading::LeaseReads;
@@ -15,7 +14,7 @@ use super::supervise::WorkloadState;
 use super::view::LeaseView;
 use super::waits::Waits;
 use super::write::WriteInFlight;
-use super::{BootTime, Effect, Found, Lease, Notice, Outcome, Session, Token};
+use super::{BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Session, Token};
 use crate::claim::{Rollback, Turn, earliest};
 
 /// A candidate without the claim that leads: its knowledge of the store, and its workload.
@@ -60,12 +59,8 @@ impl Contender {
         }
     }
 
-    pub(super) fn is_checking(&self) -> bool {
-        self.checking.is_some()
-    }
-
     pub(super) fn is_busy(&self) -> bool {
-        self.write.is_some() || self.is_checking()
+        self.write.is_some() || self.checking.is_some()
     }
 
     /// Records what any reply or event proves, even a late one: the token was used, its holder may
@@ -158,13 +153,6 @@ impl Contender {
         self.checking = None;
     }
 
-    /// Checks by a read why a claim was rejected. A process on a cloned directory may lead with the
-    /// claim, so the record no longer proves anything to the next process.
-    pub(super) fn check(&mut self, rejected: RejectedClaim, turn: &mut Turn<'_>) {
-        turn.effects.push(self.record.set(None, &self.view));
-        self.checking = Some(rejected);
-    }
-
     /// Applies a read, which ends the check of a rejected claim. Returns true if another process
     /// renews this process's claim: a forked machine, or an edit by hand.
     pub(super) fn observe_read(&mut self, found: Found, turn: &mut Turn<'_>) -> bool {
@@ -210,7 +198,9 @@ impl Contender {
             }
             Some(Decision::Adopt(attempt)) => self.adopt(attempt, turn),
             Some(Decision::Release(ended)) => {
-                self.reads.replace_due(turn.now);
+                // The reply to the release shows more than a read that is due.
+                let schedule = &mut self.reads.schedule;
+                schedule.due = schedule.due.filter(|due| *due > turn.now);
                 self.release(&ended, turn);
             }
         }

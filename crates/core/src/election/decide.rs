@@ -2,9 +2,8 @@
 //! follower begins with one of these decisions, which enforces I8. Nothing here changes the state.
 
 use super::claims::{Attempt, EndedClaim};
-use super::contend::Contender;
 use super::view::Document;
-use super::{BootTime, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
+use super::{BootTime, Contender, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Predecessor {
@@ -104,9 +103,8 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // A claim counts as this process's own only with a revision that it sent. Otherwise a
-        // forked machine renews the claim, and this process waits for its expiry as for another
-        // candidate's.
+        // A claim is this process's own only with a revision that it sent. Otherwise a forked
+        // machine renews the claim, and this process waits for its expiry.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -121,8 +119,7 @@ impl Contender {
             if planted!(RenewedAfterRelease) {
                 return Decision::Adopt(super::mutation::revived(ended, self.me.timings(), now));
             }
-            // If the release to a preferred standby was lost, the candidate does not take the lease
-            // back.
+            // A lease whose release to a preferred standby was lost is not taken back.
             return if closed || self.preference.gave_way {
                 self.release_of(ended.clone(), now)
             } else {
@@ -143,8 +140,8 @@ impl Contender {
         let expires = if dead {
             BootTime::default()
         } else {
-            // The wait is the holder's own declared duration, counted on this candidate's clock
-            // from when it first saw the revision.
+            // The wait is the holder's declared duration, on this candidate's clock, from when this
+            // candidate first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
@@ -180,9 +177,8 @@ impl Contender {
     }
 
     /// Returns the earliest instant at which a claim may be released without a confirmation of the
-    /// workload. After a
-    /// rollback of the store, another candidate may still lead, and those that have not noticed the
-    /// rollback would acquire a lease that is released.
+    /// workload. After a rollback of the store, another candidate may still lead, and candidates that
+    /// have not noticed the rollback would acquire a released lease.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()

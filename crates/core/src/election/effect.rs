@@ -112,8 +112,7 @@ pub enum Operation {
         /// The last acknowledged revision, and the unresolved ones sent since.
         chain: Vec<Revision>,
     },
-    /// Free the lease. Has the filter of a renewal, so that it does not depose a process on a forked
-    /// machine that renews this claim.
+    /// Free the lease. The filter of a renewal protects a process on a forked machine.
     Release {
         /// The ended claim.
         claim: Claim,

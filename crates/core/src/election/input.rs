@@ -78,8 +78,7 @@ pub struct Tunables {
     pub handoff_delay: Duration,
     /// True if the workload normally ends before a shutdown, which then waits at most one second.
     pub workload_ends_first: bool,
-    /// Minimum time from an acquisition to the handover to a standby with a higher priority; `None` if
-    /// a leader never hands over by itself.
+    /// Minimum time from an acquisition to a handover to a standby with a higher priority, if any.
     pub prefer_interval: Option<Duration>,
 }
 

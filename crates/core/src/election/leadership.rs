@@ -2,17 +2,14 @@
 //! whose release is sent, never leads again.
 
 use super::claims::{EndedClaim, Overtaken, RejectedClaim};
-use super::contend::Contender;
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
-use super::stopping::Stopping;
-use super::tenure::Tenure;
 use super::write::Acquired;
 use super::{
-    BootTime, Effect, Found, HistoryEntry, Identity, Lease, Notice, Reason, RequestKind,
-    Reservation,
+    BootTime, Contender, Effect, Found, HistoryEntry, Identity, Lease, Notice, Reason, RequestKind,
+    Reservation, Stopping, Tenure,
 };
-use crate::claim::{Rollback, Turn};
+use crate::claim::{ReadSchedule, Rollback, Turn};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CandidateState {
@@ -123,8 +120,7 @@ pub(super) enum AfterWrite {
 }
 
 impl Contender {
-    /// Begins a claim after an acknowledged write, unless something bars it from leading; it is then
-    /// freed like any other ended claim.
+    /// Begins a claim after an acknowledged write, or ends it if something bars it from leading.
     pub(super) fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
         let Acquired {
             mut attempt,
@@ -142,8 +138,7 @@ impl Contender {
         };
         // Every other pending or ended claim waited for a revision that is gone now.
         self.claims.clear();
-        // If the token was lowered since, other candidates do not know this token and would use it
-        // again.
+        // If the token was lowered since, other candidates would use this token again.
         self.view.marks.note_used(attempt.token);
         let another_history = attempt.overtaken == Some(Overtaken::InAnotherHistory);
         if lease.token < attempt.token || another_history {
@@ -176,10 +171,12 @@ impl Contender {
         let (reason, notice) = from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
         self.claims.predecessor = None;
-        self.registration.end();
+        // A registration in flight no longer matches.
+        (self.registration.vacancy, self.registration.call) = (None, None);
         self.preference = Preference::default();
         self.waits.begin_to_lead();
-        self.reads.begin_to_lead();
+        // A read in flight is older than the claim, and the reply to the write showed the document.
+        self.reads.schedule = ReadSchedule::none();
         AfterWrite::Leads(tenure, reason)
     }
 
@@ -190,8 +187,8 @@ impl Contender {
         now: BootTime,
     ) -> EndedClaim {
         let (tenure, reason) = (stopped.tenure, stopped.reason);
-        // After a step-down for its workload's health, a candidate stays out only until the workload
-        // is healthy again. A leader that gave way to a preferred standby contends again after the
+        // After a step-down for its workload's health, a candidate stays out until the workload is
+        // healthy. A leader that gave way to a preferred standby contends again after the
         // reservation.
         let asked = matches!(reason, Reason::Requested | Reason::Transferred);
         if asked && !self.preference.gave_way {
@@ -252,11 +249,13 @@ impl Contender {
                     self.release(&ended, turn);
                 }
             }
-            // No release: a forked machine may lead with the same claim, and the release would
-            // depose it.
+            // No release, because it would depose a forked machine that leads with this claim.
             CauseOfLoss::Rejected => {
                 let EndedClaim { claim, chain, .. } = ended;
-                self.check(RejectedClaim { claim, chain }, turn);
+                // A process on a cloned directory may lead with the claim, so the record no longer
+                // proves anything to the next process. A read shows why the claim was rejected.
+                turn.effects.push(self.record.set(None, &self.view));
+                self.checking = Some(RejectedClaim { claim, chain });
                 self.reads.fall_behind(turn.now);
             }
             // The lease expires by itself. The claim is released only if the workload is confirmed

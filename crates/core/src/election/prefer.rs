@@ -5,18 +5,15 @@
 use std::time::Duration;
 
 use super::candidate::Participant;
-use super::contend::Contender;
-use super::tenure::Tenure;
 use super::view::LeaseView;
 use super::{
-    BootTime, CallId, Notice, Operation, Outcome, RESERVATION_DEFAULT, Reservation, Session,
-    Standby,
+    BootTime, CallId, Contender, Notice, Operation, Outcome, RESERVATION_DEFAULT, Reservation,
+    Session, Standby, Tenure,
 };
 use crate::claim::Turn;
 
 /// Minimum time that a standby has to register again: two polls and two random delays, because a
-/// follower with a lower priority may be first and is then replaced. Two renewals must fit as well;
-/// the second shows the result.
+/// follower with a lower priority may be first; and two renewals, whose second shows the result.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

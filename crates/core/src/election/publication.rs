@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use super::contend::Contender;
-use super::leadership::CandidateState;
 use super::view::{Document, LeaseView};
 use super::{
-    Authority, BootTime, Claim, Effect, HolderView, Lease, Notice, Reason, Request, Role, Status,
-    Token, Transition,
+    Authority, BootTime, CandidateState, Claim, Contender, Effect, HolderView, Lease, Notice,
+    Reason, Request, Role, Status, Token, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,7 +14,7 @@ pub(super) struct Publication {
     pub(super) status: Status,
     pub(super) reason: Option<Reason>,
     /// The last reported request that named another token than the leader's.
-    request_reported: Option<Request>,
+    pub(super) request_reported: Option<Request>,
 }
 
 /// The values last recorded in the status directory, for the next process.
@@ -39,13 +37,8 @@ impl Publication {
         }
     }
 
-    pub(super) fn begin_to_lead(&mut self, reason: Reason) {
-        self.request_reported = None;
-        self.reason = Some(reason);
-    }
-
-    /// Reports, once, a request that the leader with the token `leading` ignores because the request
-    /// names another token: an earlier leader's, or one that was raised by hand.
+    /// Reports, once, a request that the leader with the token `leading` ignores because the
+    /// request names another token: an earlier leader's, or a token that was raised by hand.
     pub(super) fn report_request(&mut self, lease: &Lease, leading: Token) -> Option<Notice> {
         let other = lease.request.as_ref().filter(|r| r.token != leading);
         let notice = other
@@ -127,7 +120,7 @@ impl Publication {
             CandidateState::Exited => self.status.role,
             CandidateState::Contending => {
                 let stopped = self.status.role == Role::Stopping;
-                if contender.is_checking() || (contender.shutdown.requested && stopped) {
+                if contender.checking.is_some() || (contender.shutdown.requested && stopped) {
                     Role::Stopping
                 } else if matches!(contender.view.document, Document::NotRead)
                     || answers_until.is_none_or(|at| at <= now)
@@ -162,8 +155,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored, or `None` if a recorded claim no longer proves that its
-    /// process has exited.
+    /// Records a claim that may be stored, or that the recorded claim no longer proves an exit.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {
@@ -173,8 +165,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records new values of `view`. Without the longest duration, the next process would wait too
-    /// briefly after a rollback of the store.
+    /// Records new values of `view`, for the wait of the next process after a rollback.
     pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
         let newer = view.marks.token_highest() > self.token
             || view.marks.lease_longest() > self.lease_longest;

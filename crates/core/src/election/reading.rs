@@ -1,10 +1,9 @@
 //! Reads of the document: when to read, and whether to trust a reply. A reply that shows a
 //! rolled-back store is not trusted before a linearizable read confirms it.
 
-use super::contend::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
 use super::view::{Document, LeaseView};
-use super::{BootTime, CallId, Effect, Found, Lease, Operation, Outcome, Watch};
+use super::{BootTime, Contender, Effect, Found, Lease, Operation, Outcome, Watch};
 use crate::claim::{ReadSchedule, Rollback, Turn, earliest};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,11 +77,6 @@ impl LeaseReads {
         self.schedule.behind || self.schedule.suspicious
     }
 
-    pub(super) fn awaits(&self, call: CallId) -> bool {
-        let reading = self.schedule.in_flight;
-        reading.is_some_and(|reading| reading.call == call)
-    }
-
     pub(super) fn is_late(&self) -> bool {
         matches!(self.following, Following::LateStream(_))
     }
@@ -109,18 +103,6 @@ impl LeaseReads {
         if self.schedule.in_flight.is_none() {
             self.schedule.read_at(now);
         }
-    }
-
-    /// Drops the reads that are due, because the reply to a release shows more than a read that may
-    /// be answered from before the release.
-    pub(super) fn replace_due(&mut self, now: BootTime) {
-        self.schedule.due = self.schedule.due.filter(|due| *due > now);
-    }
-
-    /// Drops all reads, because a claim begins to lead: a read in flight is older than the claim,
-    /// and the reply that granted the claim showed the document.
-    pub(super) fn begin_to_lead(&mut self) {
-        self.schedule = ReadSchedule::none();
     }
 
     pub(super) fn overtake(&mut self) {
@@ -206,9 +188,8 @@ impl Contender {
         self.reads.schedule.send(&self.view.marks, note, read);
     }
 
-    /// Reads in addition to an open stream, which may be stale although it answers: once per lease
-    /// duration, and more often while the holder appears not to renew. With hints or a late stream,
-    /// only these reads show renewals in time. Returns the instant of the next read.
+    /// Reads in addition to an open stream, which may be stale: once per lease duration, and more
+    /// often while the holder appears not to renew. Returns the instant of the next read.
     pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
@@ -240,8 +221,7 @@ impl Contender {
     }
 
     /// Schedules a poll if there is no change stream, or the view is behind. Otherwise a candidate
-    /// that released would see its successor only when it may contend again, and would wait a whole
-    /// lease duration from then on.
+    /// that released would see its successor only when it may contend again.
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {

@@ -1,11 +1,9 @@
 //! The last phase of a candidate that was asked to shut down and no longer leads.
 
-use super::contend::Contender;
 use super::supervise::DrainAfterLoss;
-use super::{BootTime, Notice};
+use super::{BootTime, Contender, Notice};
 use crate::claim::{Turn, earliest};
 
-/// Progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Shutdown {
     pub(super) requested: bool,

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use super::contend::Contender;
 use super::view::LeaseView;
 use super::waits::SPREAD_MAX;
 use super::{
-    BootTime, CallId, Claim, HEAD_START, HEAD_STARTS_MAX, Lease, Operation, Outcome,
+    BootTime, CallId, Claim, Contender, HEAD_START, HEAD_STARTS_MAX, Lease, Operation, Outcome,
     RESERVATION_MAX, Reservation, Session, Standby,
 };
 use crate::claim::Turn;
@@ -20,15 +19,15 @@ const DELAY_MAX: u32 = 50;
 /// Maximum wait of a process that exits for its withdrawal, which spares others a head start.
 const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
     /// The place to take, and when to register. After a rejection there is no instant until the view
     /// shows another standby or another holder.
-    vacancy: Option<(Vacancy, Option<BootTime>)>,
+    pub(super) vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The last registration, with its place, or withdrawal, until the answer.
-    call: Option<(CallId, Option<Vacancy>)>,
+    pub(super) call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, in case the standby has exited.
     jitter: Duration,
@@ -45,10 +44,7 @@ impl Registration {
     pub(super) fn new(wanted: bool) -> Self {
         Self {
             wanted,
-            vacancy: None,
-            call: None,
-            exit_by: None,
-            jitter: Duration::ZERO,
+            ..Self::default()
         }
     }
 
@@ -57,17 +53,11 @@ impl Registration {
             self.jitter = turn.up_to(SPREAD_MAX);
         }
     }
-
-    /// Ends the registration of a candidate that leads. A registration in flight no longer matches.
-    pub(super) fn end(&mut self) {
-        (self.vacancy, self.call) = (None, None);
-    }
 }
 
 impl Contender {
-    /// Returns the time that this candidate leaves to the standby after the holder expired. A
-    /// candidate with a lower priority waits longer, so that candidates with a higher priority go
-    /// first if the standby has exited.
+    /// Returns the time that this candidate leaves to the standby after the holder expired, longer
+    /// with a lower priority, so that others go first if the standby has exited.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
@@ -142,8 +132,7 @@ impl Contender {
         if withdraws {
             let call = turn.effects.send(Operation::Withdraw { session });
             self.registration.call = Some((call, None));
-            // Assumes success, so that the withdrawal is sent once. If it failed, the next read shows
-            // the registration.
+            // Assumes success. If the withdrawal failed, the next read shows the registration.
             self.view.note_standby(None);
         }
         withdraws
@@ -192,7 +181,6 @@ impl Contender {
     }
 }
 
-/// Returns the reservation in a release that gives the standby its head start.
 pub(super) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {
     let standby = view.lease()?.standby.as_ref()?;
     Some(Reservation {

@@ -21,16 +21,14 @@ named! {
 }
 
 named! {
-    /// Reason for the state of a candidate: one closed list for file, log, history, Event and
-    /// metric.
+    /// Reason for the state of a candidate, in files, logs, history, Events and metrics.
     #[non_exhaustive]
     pub enum Reason {
         /// The candidate acquired a free lease.
         Acquired = "acquired",
         /// The candidate took over from an expired or exited holder, or from its own ended claim.
         TookOver = "took_over",
-        /// The candidate renewed its lease. Never the reason for a role, because a leader keeps the
-        /// reason for its acquisition.
+        /// The candidate renewed its lease, which is never the reason for a role.
         Renewed = "renewed",
         /// The candidate could not renew before its deadline.
         Deadline = "deadline",

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use super::tenure::Tenure;
-use super::{BootTime, Notice, Reason, Reservation, Token};
+use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum time that a step-down waits for the files, which then count as stuck, and for the pod's
-/// label. This wait and the release fit into the 1.5 s that a terminating pod may have.
+/// Maximum time that a step-down waits for the files and the pod's label. With the release, it fits
+/// into the 1.5 s that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +16,7 @@ pub(super) struct Stopping {
     pub(super) reserved_for: Option<Reservation>,
     files: Files,
     /// Latest instant to wait for the pod's label, which may still say leader.
-    label_until: Option<BootTime>,
+    pub(super) label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
@@ -73,10 +72,6 @@ impl Stopping {
             Files::Asked { .. } | Files::Stuck if shown => Files::Demoted,
             unchanged @ (Files::Asked { .. } | Files::Stuck | Files::Demoted) => unchanged,
         };
-    }
-
-    pub(super) fn label_demoted(&mut self) {
-        self.label_until = None;
     }
 
     pub(super) fn workload_done(&mut self, token: Token) {

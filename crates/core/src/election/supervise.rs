@@ -4,10 +4,8 @@
 
 use std::time::Duration;
 
-use super::contend::Contender;
 use super::leadership::{CandidateState, LostClaim};
-use super::tenure::Tenure;
-use super::{BootTime, Effect, Order, OrderKind, Timings, Token};
+use super::{BootTime, Contender, Effect, Order, OrderKind, Tenure, Timings, Token};
 use crate::deadline_policy::Terms;
 
 /// Maximum wait at a shutdown with `workload.ends_first`. A kubelet that restarts only the sidecar
@@ -15,14 +13,13 @@ use crate::deadline_policy::Terms;
 /// and the release fit into the two seconds that a terminating pod may leave the sidecar.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct WorkloadState {
     supervises: bool,
     running: Option<Running>,
     /// Cooldown after the last exit; doubles with each exit soon after a start.
     back_off: Duration,
-    /// The leadership that was lost last, kept until an unsupervised workload has had its time to
-    /// notice.
+    /// The last lost leadership, until an unsupervised workload has had its time to notice.
     pub(super) drain: Option<DrainAfterLoss>,
 }
 
@@ -38,9 +35,7 @@ impl WorkloadState {
     pub(super) fn new(supervises: bool) -> Self {
         Self {
             supervises,
-            running: None,
-            back_off: Duration::ZERO,
-            drain: None,
+            ..Self::default()
         }
     }
 
@@ -175,8 +170,8 @@ pub(super) struct DrainAfterLoss {
     pub(super) token: Token,
     /// End of the time that the workload has to notice.
     pub(super) until: BootTime,
-    /// Deadline in a status file that could not be replaced. This process must not lead again before
-    /// it (I1).
+    /// Deadline in a status file that could not be replaced, before which this process must not
+    /// lead (I1).
     pub(super) shown_until: BootTime,
     /// Instant at which the claim has expired, so that other candidates no longer need a release.
     expired_at: BootTime,

@@ -37,8 +37,7 @@ pub(super) enum RenewalReply {
 }
 
 impl Tenure {
-    /// Creates a tenure from an acknowledged write that was sent at `sent`; `None` if its reply
-    /// shows no holder.
+    /// Begins with an acknowledged write; `None` if its reply shows no holder.
     pub(super) fn begin(
         attempt: &Attempt,
         revision: Revision,
@@ -121,8 +120,7 @@ impl Tenure {
         self.urgent = false;
     }
 
-    /// Handles the reply to a renewal, possibly late or out of order. After a failure, the next
-    /// attempt is at `retry_at`.
+    /// Handles the reply to a renewal, possibly late. A failed renewal is repeated at `retry_at`.
     pub(super) fn reply(
         &mut self,
         call: CallId,

@@ -118,7 +118,10 @@ impl Timings {
             let message = format!("{:?} is not between 1s and 1h", s.lease_duration);
             broken("lease_duration", message);
         }
-        let needed = renewal_budget(&s);
+        // Worst-case time until a renewal and its first retry are resolved.
+        let attempts = s.renew_interval.saturating_add(s.retry_interval);
+        let needed = (attempts.saturating_mul(100 + JITTER_PERCENT) / 100)
+            .saturating_add(s.operation_timeout.saturating_mul(2));
         if needed > s.renew_deadline {
             let message = format!(
                 "{:?} leaves no room for a second attempt: 1.2 × (renew_interval {:?} + \
@@ -145,8 +148,7 @@ impl Timings {
         }
     }
 
-    /// Returns the shortest `renew_deadline` that lets a leader survive a store without writes for
-    /// `gap`: a renewal sent just before the gap ends times out, and its retry is acknowledged.
+    /// Returns the shortest `renew_deadline` of a leader that survives `gap` without writes.
     pub fn renew_deadline_for(&self, gap: Duration) -> Duration {
         let s = &self.0;
         let retry = s.retry_interval.saturating_mul(100 + JITTER_PERCENT) / 100;
@@ -179,13 +181,6 @@ getters! {
 /// primary was killed. After a freeze, the catch-up of the next primary is added.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
-}
-
-/// Returns the worst-case time until a renewal and its first retry are resolved.
-fn renewal_budget(s: &TimingSettings) -> Duration {
-    let attempts = s.renew_interval.saturating_add(s.retry_interval);
-    (attempts.saturating_mul(100 + JITTER_PERCENT) / 100)
-        .saturating_add(s.operation_timeout.saturating_mul(2))
 }
 
 #[cfg(all(test, not(proof)))]

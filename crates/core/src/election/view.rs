@@ -105,10 +105,9 @@ impl LeaseView {
         }
     }
 
-    /// Stores the found document; returns true if its revision differs from the last one. An
-    /// unchanged revision, with unchanged claim and token, keeps the instant at which it was first
-    /// seen; any other revision gets `now`. Ids are random, but the ids of a forked machine or of an
-    /// edited document may repeat.
+    /// Stores the found document; returns true if its revision differs. A revision with unchanged
+    /// claim and token keeps the instant at which it was first seen. Revisions are random, but may
+    /// repeat on a forked machine or in an edited document.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
         let document = match found {

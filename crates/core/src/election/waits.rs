@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::{BootTime, Lease, Session, Token};
 use crate::claim::Turn;
 
-/// Spread (maximum random delay) after the first lost race, and the largest spread. If one event
-/// wakes fifty candidates, one of fifty writes succeeds; the losers spread out at the next release.
+/// Maximum random delay after the first lost race, and its limit. If one event wakes fifty
+/// candidates, one of fifty writes succeeds; the losers spread out at the next release.
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
 /// Two losses by deadline within this window make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Waits {
     /// True if the workload is unhealthy. The candidate then leaves the lease to others indefinitely.
     pub(super) unhealthy: bool,
@@ -33,20 +33,15 @@ struct Cooldown {
     until: BootTime,
     /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// Session of this process. A late reply may show its ended claim with a token that an operator
-    /// raised, and this claim must not count as a successor's.
+    /// Session of this process, whose late ended claim must not count as a successor's.
     session: Session,
 }
 
 impl Waits {
     pub(super) fn new(now: BootTime) -> Self {
         Self {
-            unhealthy: false,
-            cooldown: None,
-            quarantine: None,
-            deadline_loss: None,
-            jitter_max: Duration::ZERO,
             acquire_not_before: now,
+            ..Self::default()
         }
     }
 

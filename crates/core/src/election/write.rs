@@ -2,12 +2,10 @@
 //! their replies.
 
 use super::claims::{Attempt, EndedClaim};
-use super::contend::Contender;
 use super::decide::Predecessor;
-use super::leadership::AfterWrite;
 use super::{
-    Acquisition, BootTime, CallId, Claim, Declared, Found, HistoryEntry, Lease, Operation, Outcome,
-    Revision, Token,
+    Acquisition, AfterWrite, BootTime, CallId, Claim, Contender, Declared, Found, HistoryEntry,
+    Lease, Operation, Outcome, Revision, Token,
 };
 use crate::claim::{Rollback, Turn};
 
@@ -209,8 +207,7 @@ impl Contender {
                 match from {
                     // Another candidate was faster to acquire the free lease.
                     Predecessor::Nobody => self.waits.race_lost(),
-                    // The holder renewed, or another candidate was faster, and the stream reported
-                    // neither.
+                    // The stream did not report a renewal or a faster candidate.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
                         turn.effects.extend(self.reads.reopen());
                     }
@@ -231,8 +228,7 @@ impl Contender {
                 },
                 Outcome::Applied(Found::Lease(lease)),
             ) if attempt.holds(&lease) => {
-                // Authority counts from the renewal, because the reply to the acquisition never
-                // came.
+                // Authority counts from the renewal: the acquisition was never answered.
                 attempt.chain.push(revision);
                 let acquired = Acquired {
                     attempt,
@@ -277,9 +273,8 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. If another document was seen while the insert was in flight, the
-    /// insert proves that the other document is gone. Its holder may still lead, even if both
-    /// documents have one token.
+    /// Handles a created document. If another document was seen during the insert, it is gone, but
+    /// its holder may still lead, even if both documents have one token.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,

@@ -71,8 +71,7 @@ impl LockContender {
 
     /// Applies one input at `now` and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may pass an earlier instant than
-        // before.
+        // A caller that reads the clock and then waits for a mutex may pass an earlier instant.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -176,7 +175,7 @@ impl LockContender {
                 }
             }
             (Hint::Lost, state) => {
-                exchange.stream.lost();
+                exchange.stream.open = false;
                 if let Some(joining) = state.joining() {
                     joining.stream_settled();
                 } else if state.is_waiting() {
@@ -185,8 +184,7 @@ impl LockContender {
             }
             (Hint::Granted(grant), _) => {
                 if !grant.is_some_and(|grant| self.hold_by(grant, turn)) {
-                    let calls = turn.effects.calls();
-                    self.exchange.stream.reported_grant(calls);
+                    self.exchange.stream.granted_after = Some(turn.effects.calls());
                 }
             }
             (Hint::Next, State::Waiting(waiting)) => waiting.at_the_head(exchange, turn),
@@ -232,7 +230,7 @@ impl LockContender {
                 let verdict = contending::eviction_reply(exchange, call, outcome, turn);
                 self.conclude(verdict, turn);
             }
-            (State::Joining(joining), None) if joining.creates(call) => {
+            (State::Joining(joining), None) if joining.creating == Some(call) => {
                 joining.created(&outcome, exchange, turn);
             }
             (State::Joining(_) | State::Waiting(_), None) => {
@@ -379,8 +377,13 @@ impl LockContender {
     }
 
     fn begin(&mut self, holding: Holding, turn: &mut LockTurn<'_>) {
-        let acquired = holding.report(self.began, turn.now);
-        turn.effects.push(acquired);
+        let Authority { token, valid_until } = holding.authority();
+        turn.effects.push(LockEffect::Acquired {
+            token,
+            slot: holding.slot,
+            valid_until,
+            waited: turn.now.since(self.began),
+        });
         let min_hold = self.exchange.options.min_hold;
         self.exchange.work.begin(min_hold, turn.now);
         self.enter(State::Holding(holding), turn.now);
@@ -445,7 +448,6 @@ impl LockContender {
         self.since = now;
     }
 
-    /// Panics in states that only a bug can cause.
     fn check_invariants(&self) {
         self.exchange.check_invariants();
         if let Some(holding) = self.state.holding() {

@@ -171,18 +171,3 @@ pub struct OncePer {
     /// Key of the work.
     pub key: WorkKey,
 }
-
-impl OncePer {
-    /// Returns how long ago the work succeeded, if that is less than the period.
-    pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
-        let mut successes = lock.successes.iter();
-        let success = successes.find(|success| success.key == self.key)?;
-        let known = lock.store_now != WallMillis::default();
-        let ago = lock.store_now.0.saturating_sub(success.at.0);
-        // The clock of the store may have been set back since. A success with a date in the future
-        // counts only within one period, because its true age is not known.
-        let recent = Duration::from_millis(ago.unsigned_abs()) < self.period;
-        let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
-        (known && recent).then_some(ago)
-    }
-}

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
-/// Divisor of the lease duration after which others evict an unconfirmed entry, and of the renew
-/// deadline for which provisional authority lasts. One divisor serves both, because the ratio of the
-/// two durations bounds the difference of clock rates (I1).
+/// Divisor of both the lease duration, for the eviction of an unconfirmed entry, and the renew
+/// deadline, for provisional authority. The ratio of the two durations bounds the difference of
+/// clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
 /// Delay of the confirmation. Shorter work needs no confirmation: its release follows the grant.
@@ -59,7 +59,7 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
 }
 
 /// Returns the time that a grant must leave for its confirmation. With less, the work waits for the
-/// confirmation, because losing a lock costs more than acquiring it a round trip later.
+/// confirmation, because losing a lock costs more than a round trip.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

@@ -6,7 +6,7 @@ use super::{
     EntryMode, Grant, Hint, LockDocument, LockOutcome, MIN_HOLD_MAX, Observations, OncePer,
     SLOTS_MAX,
 };
-use crate::election::{CallId, Identity, Timings, Token};
+use crate::election::{CallId, Identity, Timings, Token, WallMillis};
 
 /// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,7 +123,16 @@ impl Options {
 
     /// Returns how long ago the work succeeded, if it must not be repeated yet.
     pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
-        self.once_per.as_ref()?.done_ago(lock)
+        let once_per = self.once_per.as_ref()?;
+        let mut successes = lock.successes.iter();
+        let success = successes.find(|success| success.key == once_per.key)?;
+        let known = lock.store_now != WallMillis::default();
+        let ago = lock.store_now.0.saturating_sub(success.at.0);
+        // The clock of the store may have been set back since. A success with a date in the future
+        // counts only within one period, because its true age is not known.
+        let recent = Duration::from_millis(ago.unsigned_abs()) < once_per.period;
+        let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
+        (known && recent).then_some(ago)
     }
 }
 

@@ -155,8 +155,8 @@ impl Observation {
         }
     }
 
-    /// Adds what another contender of the same boot has observed of the same entry: the earlier
-    /// instant if both saw the same revision and state, otherwise the later observation.
+    /// Adds another contender's observation of this boot: the earlier instant for one revision and
+    /// state, otherwise the later observation.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {

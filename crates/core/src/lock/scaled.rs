@@ -1,4 +1,4 @@
-//! Durations of a lock of which only the lease duration was chosen.
+//! Durations of a lock with a chosen lease duration.
 
 use std::time::Duration;
 

@@ -232,7 +232,6 @@ pub enum LockNotice {
     TokensExhausted,
 }
 
-/// Context of one input of a contender.
 pub(super) type LockTurn<'a> = Turn<'a, LockEffect>;
 
 impl Outbox<LockEffect> {

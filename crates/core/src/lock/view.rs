@@ -118,8 +118,8 @@ impl LockView {
         absurd
     }
 
-    /// Resets the view after the document lost acknowledged writes. `found` is its current token.
-    /// Returns its previous token, and the longest lease duration seen.
+    /// Resets the view after a rollback to the token `found`. Returns the previous token, and the
+    /// wait.
     pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
         let seen = self.token();
         self.marks.set_document(found);
@@ -146,7 +146,6 @@ impl LockView {
         })
     }
 
-    /// Returns the holders, and the waiters before `claim`; the first few of each.
     pub(super) fn ahead(&self, claim: Claim) -> Vec<Ahead> {
         let Some(lock) = &self.lock else {
             return Vec::new();

@@ -56,7 +56,7 @@ fn i4_at_its_deadline_a_leader_has_stepped_down() {
 fn i7_a_renewal_of_unknown_outcome_extends_nothing() {
     let (mut a, _) = leader("a", at(0));
     a.run_cut_off(at(17), &Outcome::Unknown);
-    assert!(a.count("renew") > 3, "it goes on trying");
+    assert!(a.count("renew") > 3, "it keeps retrying");
     assert_eq!(a.valid_until(), at(18));
     a.tick(at(18));
     assert_eq!(a.role(), Role::Follower);
@@ -112,8 +112,8 @@ fn i4_an_acknowledgement_that_waited_in_a_frozen_process_does_not_revive_a_claim
     let (mut a, mut stored) = leader("a", at(0));
     a.tick(at(15));
     let (renew, applied) = a.perform(&mut stored);
-    // The process is frozen past its deadline. The reply is the first input after that, although
-    // 15 s + 18 s lies ahead.
+    // The process is frozen past its deadline, and the reply is the next input. From when the
+    // renewal was sent, 15 s + 18 s would lie ahead.
     a.reply(at(20), renew, applied);
     assert!(!a.leads(at(20)));
     assert_eq!(a.reason(), Some(Reason::Deadline));
@@ -151,7 +151,7 @@ fn renewals_acknowledged_out_of_order_never_shorten_authority() {
     a.reply(at(5), first, first_outcome);
     assert_eq!(a.valid_until(), at(4) + seconds(18));
     a.run(at(12), &mut stored);
-    assert!(a.leads(at(12)), "the chain goes on from the second");
+    assert!(a.leads(at(12)), "the chain continues from the second");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
     let late = stored.apply(&a.identity, &operation);
     assert_eq!(late, Outcome::Rejected, "a late renewal is a no-op");
     a.reply(at(5), first, late);
-    assert!(a.leads(at(5)), "the second may have overtaken it");
+    assert!(a.leads(at(5)), "the second renewal may have overtaken it");
     a.reply(at(5), second, second_outcome);
     assert!(a.leads(at(5)));
     a.run(at(30), &mut stored);
@@ -190,7 +190,7 @@ fn timings_belong_to_a_claim() {
     });
     a.input(at(1), Input::Reconfigure(longer));
     a.run(at(4), &mut stored);
-    // Others wait 24 s, as was declared.
+    // Others wait the declared 24 s.
     assert_eq!(a.valid_until(), at(3) + seconds(18));
     a.release(at(5), Input::StepDown, &mut stored);
     a.run(at(5) + seconds(240), &mut stored);

@@ -57,7 +57,7 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
         };
         assert_eq!(b.notices, [notice]);
         b.open_stream(at(0), &mut stored);
-        assert_eq!(b.notices.len(), 1, "said once of a claim");
+        assert_eq!(b.notices.len(), 1, "reported once per claim");
         b.sends_nth(1, "take_over", at(3600), &mut stored);
         assert_eq!(b.role(), Role::Leader);
     }
@@ -203,7 +203,7 @@ fn i10_a_candidate_that_was_cut_off_leads_again_when_the_store_is_back() {
     a.run_cut_off(at(100), &Outcome::Unknown);
     assert_eq!(a.role(), Role::Unknown, "not read for a lease duration");
     a.run(at(100) + seconds(8), &mut stored);
-    // Its own ended claim need not be waited out.
+    // A candidate does not wait for the expiry of its own ended claim.
     assert!(a.leads(at(108)));
     assert_eq!(a.token(), token(2));
 }
@@ -255,7 +255,7 @@ fn an_event_older_than_the_last_read_is_not_applied() {
     old.lease_mut().token = token(4);
     old.vacate();
     b.event(at(1), &old);
-    assert_eq!(b.waiting(), ["read"], "it looks, and acquires nothing");
+    assert_eq!(b.waiting(), ["read"], "it reads, and acquires nothing");
     let holder = b.election.status().holder.clone().expect("a leads");
     assert_eq!((holder.identity, holder.token), (identity("a"), token(5)));
 }

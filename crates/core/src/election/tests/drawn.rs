@@ -61,7 +61,7 @@ fn a_spread_is_between_nothing_and_the_most_both_included() {
     assert_eq!(up_to(u128::MAX, Duration::ZERO), Duration::ZERO);
 }
 
-/// Returns a follower that has sent an acquisition after races that left it this spread.
+/// Returns a follower with this spread that has sent an acquisition.
 fn acquiring_with(spread: Duration) -> (Node, Stored) {
     let (mut b, stored) = acquiring();
     *b.election.contender.waits.jitter_max() = spread;

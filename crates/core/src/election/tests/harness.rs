@@ -249,19 +249,19 @@ impl Node {
         operation
     }
 
-    /// Gives a leader an input that ends its leadership. The files say so immediately.
+    /// Gives a leader an input that ends its leadership; the files are demoted immediately.
     pub(super) fn demote(&mut self, now: BootTime, input: Input) {
         self.input(now, input);
         self.input(now, FILES_DEMOTED);
     }
 
-    /// Reports that all files say so, and answers the calls that follow.
+    /// Reports that all files are demoted, and answers the next calls.
     pub(super) fn demoted(&mut self, now: BootTime, stored: &mut Stored) {
         self.input(now, FILES_DEMOTED);
         self.serve(now, stored);
     }
 
-    /// Ends leadership by this input, up to the release.
+    /// Ends leadership with this input, up to the release.
     pub(super) fn release(&mut self, now: BootTime, input: Input, stored: &mut Stored) {
         self.input(now, input);
         self.demoted(now, stored);

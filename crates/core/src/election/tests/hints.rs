@@ -6,7 +6,7 @@ use crate::election::*;
 
 /// The interval of renewals in these tests.
 pub(super) const INTERVAL: u64 = 3;
-/// How late a renewal may be seen.
+/// Maximum delay after which a renewal is seen.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(60);
 
 use std::time::Duration;

@@ -25,7 +25,7 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     a.reply(due, acquire, late);
     a.reply(due, adopt, adopted);
     assert_eq!(a.role(), Role::Leader);
-    a.calls.clear(); // The read in flight: its reply has no effect.
+    a.calls.clear(); // The reply to the read in flight has no effect.
     a.run(at(60), &mut stored);
     assert_eq!(a.role(), Role::Leader);
     let now = a.now();
@@ -43,7 +43,7 @@ fn a_requested_step_down_that_meets_its_deadline_stays_out() {
     assert_eq!(a.role(), Role::Stopping);
     a.run_cut_off(at(20), &Outcome::Failed);
     a.run(at(24), &mut stored);
-    assert_ne!(a.role(), Role::Leader, "it was asked to stay out at 17 s");
+    assert_ne!(a.role(), Role::Leader, "its cooldown began at 17 s");
 }
 
 #[test]

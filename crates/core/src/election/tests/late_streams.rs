@@ -5,7 +5,7 @@ use super::harness::*;
 use super::hints::{INTERVAL, LATE_MAX, together};
 use crate::election::*;
 
-/// How late the stream is.
+/// Delay of the stream.
 const LAG: u64 = 10;
 
 /// Returns a leader `a` since second 0, a follower `b` of a late stream since 1.234 s, and the

@@ -21,7 +21,7 @@ fn no_renewal_after_release(node: &Node) -> bool {
     })
 }
 
-/// Returns a handoff delay that ends with the workload, which stops before the daemon.
+/// Returns a handoff delay for a workload that stops before the daemon.
 fn ends_first(delay: std::time::Duration) -> Tunables {
     Tunables {
         workload_ends_first: true,
@@ -73,7 +73,7 @@ fn a_file_that_cannot_be_rewritten_holds_the_release_back_to_its_deadline() {
     a.run(at(3), &mut stored);
     a.input(at(4), Input::StepDown);
     a.input(at(4), FILES_STUCK);
-    // A reader of the file believes it until 21 s.
+    // A reader trusts the file until 21 s.
     a.sends_nth(1, "release", at(21), &mut stored);
 }
 
@@ -98,7 +98,7 @@ fn an_exit_is_released_once_the_release_is_acknowledged() {
     a.serve(at(1), &mut stored);
     assert!(a.exited && !a.election.is_left_to_expire());
 
-    // The release is applied, and nothing says so.
+    // The release is applied, and its reply is lost.
     let (b, stored) = (&mut unanswered.0, &mut unanswered.1);
     b.demote(at(1), Input::Shutdown);
     b.lose_reply(at(4), stored);
@@ -277,7 +277,7 @@ fn i6_the_wait_begins_when_the_file_says_so_or_with_the_deadline_in_it() {
     let (b, stored) = (&mut stuck.0, &mut stuck.1);
     b.input(at(1), Input::StepDown);
     b.input(at(1), FILES_STUCK);
-    // A reader believes it until 18 s.
+    // A reader trusts the file until 18 s.
     b.sends_nth(1, "release", at(20), stored);
 }
 
@@ -373,7 +373,7 @@ fn after_two_losses_by_deadline_others_go_first() {
     assert_eq!(a.times_leader(), 2);
     a.run(lost_from + seconds(23), &mut stored);
     assert_ne!(a.role(), Role::Leader);
-    // It leads within the declared duration all the same (I10).
+    // It still leads within the declared duration (I10).
     a.run(lost_from + seconds(34), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }
@@ -421,10 +421,10 @@ fn i6_a_file_that_is_reported_stuck_twice_is_still_stuck() {
     a.input(at(1), FILES_STUCK);
     a.input(at(2), FILES_STUCK);
     a.run(at(18) - millis(1), &mut stored);
-    assert_eq!(a.count("release"), 0, "a reader believes it until 18 s");
+    assert_eq!(a.count("release"), 0, "a reader trusts the file until 18 s");
 }
 
-/// Returns a leader that was asked to step down, whose files say so while its label does not.
+/// Returns a leader that steps down. Its files are demoted, and its label is not.
 fn labelled() -> (Node, Stored) {
     let (mut a, stored) = leader("a", at(0));
     a.input(at(1), Input::StepDown);
@@ -454,7 +454,7 @@ fn a_label_that_is_not_changed_in_time_delays_a_release_and_does_not_prevent_it(
     assert_eq!(a.notices, [], "the files are not stuck");
 }
 
-/// The files said so long before, so they are not stuck.
+/// The files were demoted in time, so they are not stuck.
 #[test]
 fn a_shutdown_releases_in_spite_of_a_label_that_is_never_changed() {
     let (mut a, mut stored) = labelled();

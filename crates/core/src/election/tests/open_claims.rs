@@ -26,7 +26,11 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
     assert_eq!(c.token(), token(2));
     b.event(at(1), &stored);
     b.run(at(3), &mut stored);
-    assert_eq!(recorded(&b), None, "no proof of a death any more");
+    assert_eq!(
+        recorded(&b),
+        None,
+        "the predecessor's exit is no longer proven"
+    );
     // A restored document contains the landed acquisition, and c may still lead.
     let mut restored = before;
     restored.apply(&b.identity, &operation);
@@ -155,7 +159,7 @@ fn i7_the_late_acknowledgement_of_an_acquisition_is_a_hint_to_read() {
 
 #[test]
 fn i7_an_acknowledgement_that_shows_another_holder_grants_nothing() {
-    // A store that applies its filters never replies this.
+    // A store that applies its filters never sends this reply.
     let (_, stored) = leader("c", at(0));
     let strange = Outcome::Applied(Found::Lease(stored.lease().clone()));
 

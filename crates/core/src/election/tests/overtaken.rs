@@ -84,8 +84,8 @@ fn i1_a_candidate_waits_if_an_event_showed_its_token_with_another_claim() {
     assert_eq!(b.notices, []);
 }
 
-/// The candidate knows a higher token than the document's, so its own one is higher than that of
-/// the claim that it was shown.
+/// The candidate knows a higher token than the document's, so its own token exceeds the other
+/// claim's.
 #[test]
 fn i1_a_claim_between_the_replaced_one_and_an_acquisition_overtakes_it() {
     for is_reply in [true, false] {

@@ -1,5 +1,5 @@
-//! A candidate recognizes its own claims and revisions in every state. Each test covers a mutant
-//! that no other test noticed.
+//! A candidate recognizes its own claims and revisions in every state. Each test kills a mutant
+//! that survived all others.
 
 use super::harness::*;
 use crate::election::*;
@@ -24,7 +24,7 @@ fn an_event_with_the_revision_of_an_unanswered_renewal_is_not_reported() {
     assert_eq!(a.waiting(), ["renew"]);
     let (renewal, outcome) = a.perform(&mut stored);
     a.event(at(3), &stored);
-    assert_eq!(a.waiting(), [""; 0], "the answer will tell");
+    assert_eq!(a.waiting(), [""; 0], "the answer will decide");
     a.reply(at(4), renewal, outcome);
     assert_eq!(a.valid_until(), at(21));
 }
@@ -64,7 +64,7 @@ fn a_twin_with_the_claim_of_a_step_down_is_not_another_leader() {
     stored.vacate();
     a.event(at(4), &stored);
     a.run(at(26), &mut stored);
-    assert_eq!(a.count("acquire"), 1, "it was asked to stay out");
+    assert_eq!(a.count("acquire"), 1, "its cooldown continues");
     a.run(at(28), &mut stored);
     assert_eq!(a.token(), token(2));
 }

@@ -1,4 +1,4 @@
-//! Candidates without a change stream, which see only by reads what others do.
+//! Candidates without a change stream, which only poll.
 
 use super::harness::*;
 use crate::election::*;

@@ -5,7 +5,7 @@ use crate::election::*;
 
 const HEAD_START: u64 = 50;
 const SPREAD: u64 = 40;
-/// The interval of a leader that prefers, and the wait for an answer.
+/// The minimum interval between handovers, and the wait for an answer.
 const INTERVAL: u64 = 300;
 const ANSWER: u64 = 8;
 
@@ -62,7 +62,7 @@ fn a_higher_follower_replaces_the_standby_and_an_equal_one_does_not() {
     higher.run(at(9), &mut stored);
     assert_eq!(standby(&stored), Some(("d", 2)));
     assert_eq!(stored.lease().revision, revision);
-    // The one that was replaced does not fight.
+    // The replaced standby does not register again.
     b.observe(at(9), &mut stored);
     b.run(at(30), &mut stored);
     assert_eq!((b.count("register"), standby(&stored)), (1, Some(("d", 2))));
@@ -110,7 +110,10 @@ fn a_lower_candidate_leaves_a_longer_head_start_after_a_release() {
         let latest = at(4) + millis(steps * HEAD_START + SPREAD);
         assert!(due <= latest, "{own}: {due:?}");
         c.run(latest, &mut stored);
-        assert!(c.leads(at(5)), "a standby that has exited costs that once");
+        assert!(
+            c.leads(at(5)),
+            "a standby that has exited delays the others once"
+        );
         assert_eq!(standby(&stored), None);
     }
 }
@@ -196,7 +199,7 @@ fn a_leader_does_not_hand_over_to_a_standby_that_has_exited_and_asks_once_in_its
         (a.count("withdraw"), a.leads(at(INTERVAL + ANSWER))),
         (1, true)
     );
-    // Another one registers, and is asked an interval later.
+    // Another standby registers; the leader withdraws it an interval later.
     let mut c = ranked("c", 3, at(INTERVAL + ANSWER), &mut stored);
     c.run(at(INTERVAL + ANSWER + 3), &mut stored);
     a.event(at(INTERVAL + ANSWER + 3), &stored);

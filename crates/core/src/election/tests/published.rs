@@ -1,4 +1,4 @@
-//! The published status of a candidate, for itself and for the holder.
+//! The published status of a candidate and of the holder.
 
 use super::harness::*;
 use crate::election::*;

@@ -58,8 +58,7 @@ pub(super) fn follower_of_vanished() -> (Node, Stored) {
     (b, stored)
 }
 
-/// Returns a follower `b` that has just sent an acquisition of a lease freed by another one, and
-/// the store.
+/// Returns a follower `b` that has just sent an acquisition of a free lease, and the store.
 pub(super) fn acquiring() -> (Node, Stored) {
     let (mut b, mut stored) = follower_of_vanished();
     stored.vacate();

@@ -58,9 +58,9 @@ fn a_registration_changes_neither_the_revision_nor_the_wait_for_it() {
     b.run(at(2), &mut stored);
     b.event(at(2), &stored);
     assert_eq!(stored.lease().revision, revision);
-    // The standby itself takes over at the lease duration, counted from the first sight.
+    // The standby itself takes over one lease duration after it first saw the revision.
     b.sends_nth(1, "take_over", at(24), &mut stored);
-    assert_eq!(standby(&stored), None, "cleared by whoever acquires");
+    assert_eq!(standby(&stored), None, "cleared by each acquisition");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_standby_that_has_gone_costs_the_others_one_head_start() {
 #[test]
 fn others_leave_an_expired_lease_to_the_standby_first() {
     let (_, _, mut c, mut stored) = with_standby();
-    // c saw the revision first at 2 s.
+    // c first saw the revision at 2 s.
     c.run(at(26) + millis(HEAD_START - 1), &mut stored);
     assert_eq!(c.count("take_over"), 0);
     c.run(at(26) + millis(HEAD_START + SPREAD), &mut stored);

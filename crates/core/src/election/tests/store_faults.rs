@@ -14,7 +14,7 @@ pub(super) fn rolled_back(seen: i64, found: Option<i64>) -> Notice {
 }
 
 /// Asserts that the candidate noticed the rollback, sends no further `operation` before `due`, and
-/// leads with the next token once another read shows the same.
+/// leads with the next token once another read shows the rollback.
 #[track_caller]
 fn waits_out_a_rollback(node: &mut Node, operation: &str, due: BootTime, stored: &mut Stored) {
     let sent = node.count(operation);
@@ -190,7 +190,7 @@ fn an_idle_stream_is_contact_enough() {
     assert_eq!(a.role(), Role::Unknown);
 }
 
-/// The stream still reports at the pace of the durations before.
+/// The stream still reports at the pace of the old durations.
 #[test]
 fn a_shorter_lease_duration_does_not_make_the_last_answer_old() {
     let (mut a, mut stored) = leader("a", at(0));

@@ -92,7 +92,11 @@ fn an_unresponsive_holder_is_read_every_two_renewal_intervals_until_it_expires()
     assert_eq!(b.streams_reopened, 0, "there was nothing to report");
     deaf(&mut b, 24, 24, &mut stored);
     assert!(b.leads(at(24)));
-    assert_eq!(b.count("read") - reads, 3, "not beside the take-over");
+    assert_eq!(
+        b.count("read") - reads,
+        3,
+        "not in addition to the takeover"
+    );
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn i1_no_leadership_begins_while_a_file_that_hangs_names_the_lost_one() {
     a.run(at(2), &mut stored);
     a.input(at(2), stuck(1));
     a.input(at(3), gone(1));
-    // A reader of the file believes it until 18 s.
+    // A reader trusts the file until 18 s.
     a.run(at(18) - millis(1), &mut stored);
     assert_eq!(a.times_leader(), 1);
     a.run(at(30), &mut stored);
@@ -194,7 +194,7 @@ fn its_own_end_gives_the_lease_to_others_first() {
     a.serve(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::WorkloadExit);
     assert_eq!(stored.lease().holder, None);
-    // Alone, it tries again.
+    // Without other candidates, it leads again.
     a.sends_nth(2, "acquire", at(2), &mut stored);
 }
 

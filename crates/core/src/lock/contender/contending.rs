@@ -4,11 +4,8 @@
 #[path = "../../../../proof/src/planted/lock/contending.rs"]
 mod planted;
 
-use super::State;
-use super::exchange::Exchange;
-use super::holding::Holding;
 use super::reads::Proof;
-use super::waiting::WaitingPlace;
+use super::{Exchange, Holding, State, WaitingPlace};
 use crate::claim::ReadInFlight;
 use crate::election::{CallId, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
@@ -135,7 +132,7 @@ pub(super) fn write_reply(
             WritePurpose::Join => {
                 // A read shows the reason.
                 if let Some(joining) = state.joining() {
-                    joining.refused();
+                    joining.refused += 1;
                     exchange.reads.fall_behind(turn.now);
                 }
             }
@@ -144,7 +141,7 @@ pub(super) fn write_reply(
                 retry_later(state, exchange, turn);
             }
             WritePurpose::Renew if exchange.writes.sent.is_newest(write.call) => {
-                exchange.stream.forget_grant();
+                exchange.stream.granted_after = None;
                 exchange.reads.doubt(turn.now);
             }
             // A later renewal may have overtaken this renewal, and its reply will decide.
@@ -166,7 +163,7 @@ pub(super) fn write_reply(
 fn retry_later(state: &mut State, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
     exchange.pause_writes(turn);
     if let State::Waiting(waiting) = state {
-        waiting.renew_at(turn.now);
+        waiting.renew_due = turn.now;
     }
 }
 

@@ -77,7 +77,7 @@ impl Exchange {
 
     /// Returns true if no contending write may be sent before a reply.
     pub(super) fn is_busy(&self) -> bool {
-        self.writes.sent.in_flight() > 0 || self.evictions.is_in_flight() || self.reads.behind
+        self.writes.sent.in_flight() > 0 || self.evictions.in_flight.is_some() || self.reads.behind
     }
 
     pub(super) fn retry(&self, turn: &mut LockTurn<'_>) -> BootTime {
@@ -208,7 +208,7 @@ impl Exchange {
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
-        if !self.evictions.is_in_flight() && !expired.is_empty() {
+        if self.evictions.in_flight.is_none() && !expired.is_empty() {
             // A holder needs no grant, so this write carries no revision of its claim.
             self.evict(expired, false, turn);
         }
@@ -223,8 +223,7 @@ impl Exchange {
         self.next_expiry(0).is_some_and(|at| at <= now)
     }
 
-    /// Records what any reply proves, even a late one: the tokens in it were used, and entries were
-    /// evicted. Returns true for the eviction in flight. A contender that has ended reports nothing.
+    /// Records what any reply proves, even a late one. Returns true for the eviction in flight.
     pub(super) fn note(
         &mut self,
         call: CallId,
@@ -279,13 +278,13 @@ impl Exchange {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Evictions {
-    in_flight: Option<Eviction>,
+    pub(super) in_flight: Option<Eviction>,
     /// Evictions of unknown outcome, oldest first. A late reply may still show the evicted entries.
     unanswered: VecDeque<Eviction>,
 }
 
 #[derive(Debug, Clone, Hash)]
-struct Eviction {
+pub(super) struct Eviction {
     call: CallId,
     /// The entries to evict, as observed when the eviction was sent.
     entries: Vec<(Claim, Observation)>,
@@ -300,10 +299,6 @@ fn patience(timings: &Timings, position: usize) -> Patience {
 }
 
 impl Evictions {
-    pub(super) fn is_in_flight(&self) -> bool {
-        self.in_flight.is_some()
-    }
-
     /// Records a reply. Returns true for the eviction in flight, and the entries that were evicted.
     fn reply(
         &mut self,

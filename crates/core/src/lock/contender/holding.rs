@@ -2,13 +2,13 @@
 //! authority, counted from before the write was sent (I2). A grant gives provisional authority
 //! before, see `grant.rs`.
 
-use super::exchange::Exchange;
+use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
 use crate::lock::view::EntryPlace;
-use crate::lock::{FoundLock, LockDocument, LockEffect, LockOutcome, LockTurn, Loss};
+use crate::lock::{FoundLock, LockDocument, LockOutcome, LockTurn, Loss};
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
@@ -89,15 +89,6 @@ impl Holding {
         }
     }
 
-    pub(super) fn report(&self, began: BootTime, now: BootTime) -> LockEffect {
-        LockEffect::Acquired {
-            token: self.token,
-            slot: self.slot,
-            valid_until: self.valid_until,
-            waited: now.since(began),
-        }
-    }
-
     pub(super) fn hurry(&mut self) {
         self.hurry = true;
     }
@@ -174,8 +165,7 @@ impl Holding {
         None
     }
 
-    /// Applies the document that a current write of this claim left behind. Returns false if the
-    /// document is older than the grant, or the loss that the document proves.
+    /// Applies the document of a current write. Returns false if it is older than the grant.
     fn acknowledged(
         &mut self,
         write: &SentWrite,

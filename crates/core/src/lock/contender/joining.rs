@@ -1,7 +1,7 @@
 //! Joining: adding the claim to the document. The join is repeated with one claim, and with a new
 //! revision each, until the claim is known to be in the document.
 
-use super::exchange::Exchange;
+use super::Exchange;
 use super::reads::Proof;
 use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
@@ -14,10 +14,10 @@ const REFUSED_MAX: u32 = 2;
 pub(super) struct Joining {
     next: Next,
     at: BootTime,
-    creating: Option<CallId>,
+    pub(super) creating: Option<CallId>,
     /// Latest instant to wait for the change stream before joining.
     stream_awaited: Option<BootTime>,
-    refused: u32,
+    pub(super) refused: u32,
     full_reported: bool,
 }
 
@@ -82,10 +82,6 @@ impl Joining {
         self.next(Next::Create, now);
     }
 
-    pub(super) fn creates(&self, call: CallId) -> bool {
-        self.creating == Some(call)
-    }
-
     pub(super) fn created(
         &mut self,
         outcome: &LockOutcome,
@@ -102,10 +98,6 @@ impl Joining {
                 exchange.reads.fall_behind(exchange.retry(turn));
             }
         }
-    }
-
-    pub(super) fn refused(&mut self) {
-        self.refused += 1;
     }
 
     /// Handles a reply without the claim. Returns the end of a contender that cannot join.

@@ -2,7 +2,7 @@
 //! again. If the place must stay taken for a minimum hold, the entry is marked, and others remove it
 //! later.
 
-use super::exchange::Exchange;
+use super::Exchange;
 use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
 use crate::lock::{End, FoundLock, LockOutcome, LockTurn, Loss};
@@ -16,7 +16,7 @@ pub(super) struct Leaving {
     /// True if an earlier leave may have been applied.
     unanswered: bool,
     due: BootTime,
-    /// Instant from which every contender considers the entry expired, so that no leave is needed.
+    /// When every contender considers the entry expired, so that no leave is needed.
     until: BootTime,
 }
 

@@ -1,6 +1,6 @@
 //! Reads of the document, and the change stream of the claim. A deposed primary still answers
 //! majority reads, so a write or a linearizable read must confirm a reply that shows an older
-//! document, or an own entry that is gone or was changed by another process.
+//! document, or shows that this contender's entry is gone or was changed by another process.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
@@ -74,8 +74,7 @@ impl LockReads {
 }
 
 impl ReadInFlight<()> {
-    /// Returns true if the reply proves a rollback that it shows. Documents seen after the read was
-    /// sent may be newer than the reply.
+    /// Returns true if the reply proves a rollback. It may be older than documents seen since.
     pub(super) fn proves_rollback(self, view: &LockView) -> bool {
         self.confirm && self.token_known.unwrap_or_default() == view.token()
     }
@@ -96,7 +95,7 @@ pub(super) struct ClaimStream {
     /// Number of calls sent when the stream was opened. Their replies may be older than its events.
     opened_after: u64,
     /// Number of calls sent when the stream reported that the claim was granted, if it did.
-    granted_after: Option<u64>,
+    pub(super) granted_after: Option<u64>,
 }
 
 impl ClaimStream {
@@ -120,26 +119,9 @@ impl ClaimStream {
         self.opened_after = if since_join { 0 } else { calls };
     }
 
-    pub(super) fn lost(&mut self) {
-        self.open = false;
-    }
-
     /// Returns true if the reply to `call` may be older than the events of the stream.
     pub(super) fn may_postdate(&self, call: CallId) -> bool {
         self.open && call.0 <= self.opened_after
-    }
-
-    pub(super) fn reported_grant(&mut self, calls: u64) {
-        self.granted_after = Some(calls);
-    }
-
-    /// Returns true if the stream reported a grant that no later reply has shown or refuted.
-    pub(super) fn reports_grant(&self) -> bool {
-        self.granted_after.is_some()
-    }
-
-    pub(super) fn forget_grant(&mut self) {
-        self.granted_after = None;
     }
 
     /// Records if the reply to `call` showed a grant. The reply includes everything that the stream

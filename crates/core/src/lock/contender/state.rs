@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use super::exchange::Exchange;
-use super::holding::Holding;
-use super::joining::Joining;
-use super::leaving::Leaving;
-use super::waiting::Waiting;
+use super::{Exchange, Holding, Joining, Leaving, Waiting};
 use crate::election::BootTime;
 use crate::lock::{End, Loss, MinHold, Standing};
 

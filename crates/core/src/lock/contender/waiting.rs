@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::exchange::Exchange;
+use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::{LockTurn, MinHold};
@@ -11,7 +11,7 @@ use crate::lock::{LockTurn, MinHold};
 pub(super) struct Waiting {
     pub(super) position: usize,
     granted: bool,
-    renew_due: BootTime,
+    pub(super) renew_due: BootTime,
     /// True if this contender is the head of the queue and there is a place for it.
     overlooked: bool,
     /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
@@ -69,12 +69,8 @@ impl Waiting {
         self.hurry = self.is_granted(exchange);
     }
 
-    pub(super) fn renew_at(&mut self, at: BootTime) {
-        self.renew_due = at;
-    }
-
     fn is_granted(&self, exchange: &Exchange) -> bool {
-        self.granted || exchange.stream.reports_grant()
+        self.granted || exchange.stream.granted_after.is_some()
     }
 
     pub(super) fn advance(
@@ -101,7 +97,7 @@ impl Waiting {
         let in_flight = exchange.writes.sent.in_flight();
         let granted = self.is_granted(exchange);
         let in_addition = self.hurry && granted && in_flight < IN_FLIGHT_MAX;
-        let free = in_flight == 0 && !exchange.evictions.is_in_flight();
+        let free = in_flight == 0 && exchange.evictions.in_flight.is_none();
         let blocked = exchange.reads.behind || exchange.retry_at > turn.now;
         if blocked || !(free || in_addition) {
             return;

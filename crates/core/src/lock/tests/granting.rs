@@ -12,7 +12,7 @@ use crate::lock::{
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
 const PROVISIONAL: Duration = Duration::from_millis(2_250);
 
-/// Returns the holder `a` and the waiter `b`, whose events are not delivered by themselves.
+/// Returns the holder `a` and the waiter `b`. The test delivers their events.
 fn contended() -> (Fixture, [usize; 2]) {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
@@ -99,7 +99,7 @@ fn a_token_that_was_known_before_is_replaced_by_the_confirmation() {
         token_remembered: Token::new(40).expect("legal"),
         ..options("b", LockMode::Exclusive)
     });
-    // A restored document has forgotten that higher tokens were used.
+    // A restored document does not show the higher tokens that were used.
     if let FoundLock::Lock(lock) = &mut fixture.stored {
         lock.token = Token::new(7).expect("legal");
     }
@@ -134,7 +134,7 @@ fn replies_that_are_older_than_the_grant_end_nothing() {
     assert_eq!(fixture.token(b), Some(2));
     fixture.reply(b, call, outcome);
     assert_eq!(fixture.token(b), Some(2));
-    // The confirmation is not held up by a renewal of before.
+    // The confirmation does not wait for an earlier renewal.
     fixture.tick_after(b, millis(250));
     fixture.settle_one(b);
     assert!(!fixture.ones[b].contender.status().provisional);

@@ -136,7 +136,10 @@ fn the_next_contender_of_the_machine_knows_the_place_that_the_last_one_kept() {
         observations,
         ..options("a", LockMode::Exclusive)
     });
-    assert!(fixture.token(again).is_some(), "it does not observe anew");
+    assert!(
+        fixture.token(again).is_some(),
+        "it does not restart its observation"
+    );
 }
 
 #[test]

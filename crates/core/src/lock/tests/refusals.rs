@@ -69,7 +69,7 @@ fn a_document_of_another_kind_ends_it() {
     assert_eq!(fixture.end(a), Some(End::Foreign { why }));
 }
 
-/// Returns a lock with a full queue behind a holder, none of which will renew.
+/// Returns a lock with a holder and a full queue, whose entries are not renewed.
 fn full() -> LockDocument {
     let mut fixture = Fixture::empty();
     fixture.come("dead", LockMode::Exclusive);
@@ -140,7 +140,7 @@ fn an_operator_breaks_expired_entries() {
     assert_eq!(observer.next_expiry(), Some(fixture.now + seconds(24)));
     fixture.pass_for(seconds(24), &[a]);
     let Some(operation @ LockOperation::Evict { .. }) = observer.break_expired(fixture.now) else {
-        panic!("they are silent as far as he saw");
+        panic!("the operator saw no renewals");
     };
     // The holder has renewed since, so only the waiter is removed.
     assert!(matches!(

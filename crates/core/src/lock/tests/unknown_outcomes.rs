@@ -58,7 +58,7 @@ fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
     fixture.input(b, LockInput::Hint(Hint::Granted(None)));
     assert_eq!(fixture.token(b), None);
     fixture.settle();
-    // It renews once, because the hint was a false one.
+    // It renews once, because the hint was false.
     assert_eq!(fixture.ones[b].sent, ["join", "renew"]);
     assert_eq!((fixture.token(a), fixture.token(b)), (Some(1), None));
 }
