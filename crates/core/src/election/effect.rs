@@ -278,7 +278,7 @@ pub enum Notice {
         /// Time until the lease expires for other candidates; zero if it has expired.
         wait: Duration,
     },
-    /// A request in the document has no effect, because it names another leader's token.
+    /// A request in the document has no effect, because it does not name this leader's token.
     RequestForAnotherToken {
         /// The token that the request names.
         requested: Token,

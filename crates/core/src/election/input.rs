@@ -55,7 +55,8 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload. A candidate with an unhealthy workload does not lead or contend.
+    /// Health of the workload, which counts as healthy until the first input. A candidate with an
+    /// unhealthy workload neither leads nor contends.
     Health {
         /// False if another replica should lead.
         healthy: bool,

@@ -23,9 +23,9 @@ enum Following {
     Nothing,
     /// A change stream, which reports every change of the document.
     Stream,
-    /// A change stream that may report a change seconds later; expected renewals are read.
+    /// A change stream that reports changes seconds late, so an event is only a reason to read.
     LateStream(RenewalPhase),
-    /// Hints, which do not report renewals; expected renewals are read.
+    /// Hints, which report no renewals. The candidate reads after each expected renewal.
     Hints(RenewalPhase),
 }
 
