@@ -1,8 +1,5 @@
-//! The visitors who may see the page: all that reach it, or only visitors with the token of a file.
-//!
-//! A visitor sends the token as a bearer token, or exchanges it for a session cookie. Both end when
-//! the file has another token. The file is read outside the event loop, because a hanging file
-//! system would block it.
+//! Decides who may see the page: without a token file every visitor; else visitors who send the file's
+//! token as a bearer token, or log in with it and get a session cookie. A new token ends all sessions.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -23,30 +20,20 @@ use super::super::render::short;
 use super::guesses::Guesses;
 use super::page::nonce;
 use leasehold_clock::boot_now;
+use leasehold_config::Secret;
 use leasehold_core::election::BootTime;
 use leasehold_host::bounded_file::open_without_waiting;
 
-/// Maximum size of the token. Tokens of secret stores are shorter.
+/// Maximum size of the token file.
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;
-/// Maximum number of sessions. The oldest one ends for a new one.
+/// Maximum number of sessions. A further session ends the oldest one.
 const SESSIONS_MAX: usize = 256;
-/// Time after which a visitor logs in again: a working day.
+/// Lifetime of a session: a working day.
 const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
-/// Timeout of a read of the file. It is shorter than the time after which the page gives up an event
-/// stream.
+/// Timeout of a read of the file, shorter than the page's timeout of an event stream.
 const READ_MAX: Duration = Duration::from_secs(3);
-/// Permissions of others to a file.
-const OTHERS: u32 = 0o007;
+const PERMISSIONS_OF_OTHERS: u32 = 0o007;
 
-/// The visitors' token cannot be used, which is a configuration error (exit 78).
-#[derive(Debug, thiserror::Error)]
-#[error("--token-file {}: {why}", path.display())]
-pub(super) struct TokenError {
-    path: PathBuf,
-    why: String,
-}
-
-/// The check of visitors. Without a file, all are permitted.
 #[derive(Debug)]
 pub(super) struct VisitorAccess {
     file: Option<TokenFile>,
@@ -55,26 +42,25 @@ pub(super) struct VisitorAccess {
     guesses: Guesses,
 }
 
-/// The reason why a visitor is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The token is missing or wrong, or the file is not usable.
     Wrong,
-    /// The visitor's address gives too many wrong tokens.
+    /// The visitor's address sends too many wrong tokens.
     Busy,
 }
 
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
-    /// Locked during a read, so that a hanging file system blocks one thread.
+    /// Locked during a read, so that a hanging file system blocks only one thread.
     newest: Arc<tokio::sync::Mutex<Option<StoredToken>>>,
 }
 
-/// A token, and the state of the file when it was read.
 #[derive(Debug)]
 struct StoredToken {
-    token: String,
+    token: Secret,
+    /// The state of the file when it was read.
     state: FileState,
 }
 
@@ -82,15 +68,15 @@ type FileState = (u64, u64, i64, i64);
 
 #[derive(Debug)]
 struct VisitorSession {
-    id: String,
-    token: String,
+    id: Secret,
+    token: Secret,
     until: BootTime,
 }
 
 impl VisitorAccess {
     /// Reads the file, if there is one. The cookie's name contains the port, because browsers share
     /// cookies between the ports of a machine.
-    pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, TokenError> {
+    pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, String> {
         let file = file.map(|path| TokenFile {
             path,
             newest: Arc::default(),
@@ -106,7 +92,6 @@ impl VisitorAccess {
         })
     }
 
-    /// Returns true if visitors need a token.
     pub(super) fn needs_token(&self) -> bool {
         self.file.is_some()
     }
@@ -117,49 +102,43 @@ impl VisitorAccess {
             return Ok(());
         };
         match bearer_token(headers) {
-            Some(given) => self.compare(given, &token, peer).await,
+            Some(given) => self.guesses.check(peer, || is_secret(given, &token)).await,
             None if self.has_session(headers, &token) => Ok(()),
             None => Err(Refused::Wrong),
         }
     }
 
-    /// Returns true if a request that was permitted still would be. It does not wait for wrong tokens
-    /// of others, because only a replaced token can differ here.
+    /// Returns false once the token of a permitted request has been replaced, or its session has ended.
+    /// This is not a guess, so it does not wait for other visitors' wrong tokens.
     pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
         match (self.token().await, bearer_token(headers)) {
             (Err(_), _) => false,
             (Ok(None), _) => true,
-            (Ok(Some(token)), Some(given)) => is_same(given, token.as_bytes()),
+            (Ok(Some(token)), Some(given)) => is_secret(given, &token),
             (Ok(Some(token)), None) => self.has_session(headers, &token),
         }
     }
 
-    fn has_session(&self, headers: &HeaderMap, token: &str) -> bool {
-        let (now, id) = (boot_now(), self.session_id(headers));
-        let sessions = locked(&self.sessions);
-        id.is_some_and(|id| {
-            sessions.iter().any(|session| {
-                let is_valid =
-                    session.until > now && is_same(session.token.as_bytes(), token.as_bytes());
-                is_same(id, session.id.as_bytes()) && is_valid
-            })
+    fn has_session(&self, headers: &HeaderMap, token: &Secret) -> bool {
+        let Some(id) = self.session_id(headers) else {
+            return false;
+        };
+        let now = boot_now();
+        locked(&self.sessions).iter().any(|session| {
+            let is_valid = is_secret(token.expose().as_bytes(), &session.token);
+            is_secret(id, &session.id) && session.until > now && is_valid
         })
     }
 
-    /// Compares the token of a visitor. A wrong token is answered after a delay.
-    async fn compare(&self, given: &[u8], token: &str, peer: IpAddr) -> Result<(), Refused> {
-        let is_right = || is_same(given, token.as_bytes());
-        self.guesses.check(peer, is_right).await
-    }
-
-    /// Returns the cookie of a new session; `None` if the browser cannot be sent one.
+    /// Returns the cookie of a new session.
     pub(super) async fn log_in(
         &self,
         given: &str,
         peer: IpAddr,
     ) -> Result<Option<HeaderValue>, Refused> {
         let token = self.token().await?.ok_or(Refused::Wrong)?;
-        self.compare(given.as_bytes(), &token, peer).await?;
+        let is_right = || is_secret(given.as_bytes(), &token);
+        self.guesses.check(peer, is_right).await?;
         let id = nonce();
         let cookie = self.set_cookie(&id, SESSION_TIME);
         let mut sessions = locked(&self.sessions);
@@ -167,7 +146,7 @@ impl VisitorAccess {
             sessions.pop_front();
         }
         sessions.push_back(VisitorSession {
-            id,
+            id: Secret::new(id),
             token,
             until: boot_now() + SESSION_TIME,
         });
@@ -177,13 +156,12 @@ impl VisitorAccess {
     /// Ends the session of a request, and returns the cookie that removes it from the browser.
     pub(super) fn log_out(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let id = self.session_id(headers).unwrap_or_default();
-        locked(&self.sessions).retain(|session| !is_same(id, session.id.as_bytes()));
+        locked(&self.sessions).retain(|session| !is_secret(id, &session.id));
         self.set_cookie("", Duration::ZERO)
     }
 
-    /// Returns the current token; `None` if visitors need no token. No visitor is permitted while
-    /// the file is not usable.
-    async fn token(&self) -> Result<Option<String>, Refused> {
+    /// Returns `None` if visitors need no token. An unusable file refuses all visitors.
+    async fn token(&self) -> Result<Option<Secret>, Refused> {
         let Some(file) = &self.file else {
             return Ok(None);
         };
@@ -212,7 +190,6 @@ impl VisitorAccess {
     }
 }
 
-/// Returns the bearer token of a request.
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?;
     value.as_bytes().strip_prefix(b"Bearer ")
@@ -223,8 +200,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TokenFile {
-    /// Returns the token, read again if the file has changed.
-    async fn token(&self) -> Result<String, TokenError> {
+    /// Returns the token. A changed file is read outside of the event loop, because a hanging file
+    /// system would block it.
+    async fn token(&self) -> Result<Secret, String> {
         let (path, newest) = (self.path.clone(), Arc::clone(&self.newest));
         let newest = async {
             let mut known = newest.lock_owned().await;
@@ -232,14 +210,15 @@ impl TokenFile {
             let read = tokio::task::spawn_blocking(move || refreshed(&path, &mut known));
             read.await
         };
-        match timeout(READ_MAX, newest).await {
+        let token = match timeout(READ_MAX, newest).await {
             Ok(Ok(token)) => token,
             // The file system hangs, or the process exits.
-            Ok(Err(_)) | Err(_) => Err(TokenError {
-                path: self.path.clone(),
-                why: format!("its file system did not answer within {}", short(READ_MAX)),
-            }),
-        }
+            Ok(Err(_)) | Err(_) => {
+                let limit = short(READ_MAX);
+                Err(format!("its file system did not answer within {limit}"))
+            }
+        };
+        token.map_err(|why| format!("--token-file {}: {why}", self.path.display()))
     }
 }
 
@@ -249,7 +228,7 @@ fn state(found: &fs::Metadata) -> FileState {
 }
 
 /// Returns the token of the file, which is read unless its state is the known one.
-fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<String, TokenError> {
+fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<Secret, String> {
     let found = fs::metadata(path).ok();
     match known {
         Some(known) if found.is_some_and(|found| known.state == state(&found)) => {
@@ -259,32 +238,32 @@ fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<String, Tok
     }
 }
 
-fn read(path: &Path) -> Result<StoredToken, TokenError> {
-    let error = |why: String| TokenError {
-        path: path.to_owned(),
-        why,
-    };
-    let failed = |failed: io::Error| error(leasehold_host::cause::cause(&failed));
+fn read(path: &Path) -> Result<StoredToken, String> {
+    let failed = |error: io::Error| leasehold_host::cause::cause(&error);
     let file = open_without_waiting(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
-    if found.mode() & OTHERS != 0 {
-        return Err(error("other users may access it: chmod o= it".to_owned()));
+    if found.mode() & PERMISSIONS_OF_OTHERS != 0 {
+        return Err("other users may access it: chmod o= it".to_owned());
     }
     if !found.is_file() || found.len() > TOKEN_BYTES_MAX {
-        let why = format!("expected a file of at most {TOKEN_BYTES_MAX} bytes");
-        return Err(error(why));
+        return Err(format!(
+            "expected a file of at most {TOKEN_BYTES_MAX} bytes"
+        ));
     }
     let mut text = String::new();
     let mut file = file.take(TOKEN_BYTES_MAX);
     file.read_to_string(&mut text).map_err(failed)?;
-    let token = text.trim();
-    if token.is_empty() {
-        return Err(error("it is empty".to_owned()));
+    match text.trim() {
+        "" => Err("it is empty".to_owned()),
+        token => Ok(StoredToken {
+            token: Secret::new(token),
+            state: state(&found),
+        }),
     }
-    Ok(StoredToken {
-        token: token.to_owned(),
-        state: state(&found),
-    })
+}
+
+fn is_secret(given: &[u8], secret: &Secret) -> bool {
+    is_same(given, secret.expose().as_bytes())
 }
 
 /// Compares two secrets in constant time.
@@ -301,7 +280,7 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Returns true if a new request is permitted, which one that was permitted before then is too.
+    /// Returns true if a new request is permitted, and checks that a permitted request then still is.
     async fn permits(access: &VisitorAccess, headers: &HeaderMap) -> bool {
         let permitted = access.permit(headers, PEER).await.is_ok();
         assert_eq!(access.still_permits(headers).await, permitted);
@@ -363,6 +342,10 @@ mod tests {
         let (pair, _) = cookie.split_once(';').expect("attributes");
         let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
         assert!(permits(&access, &sent).await);
+        let shown = format!("{access:?}");
+        assert!(shown.contains("TokenFile"), "{shown}");
+        let (_, id) = pair.split_once('=').expect("a value");
+        assert!(!shown.contains("first") && !shown.contains(id), "{shown}");
         file(directory.path(), "second", 0o600);
         assert!(!permits(&access, &sent).await, "the token was replaced");
         assert!(permits(&access, &bearer("second")).await);
