@@ -49,7 +49,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("crates/cli/src/values.rs", &["TIMEOUT_MAX"]),
     ("crates/operate/src/check.rs", &["TIMEOUT_MAX"]),
     ("crates/job/src/arguments.rs", &["PERIOD_MAX", "WAIT_MAX"]),
-    ("crates/operate/src/locks/arguments.rs", &["UNUSED_MAX"]),
+    ("crates/operate/src/locks.rs", &["UNUSED_MAX"]),
     (
         "crates/operate/src/operators/arguments.rs",
         &["OBSERVE_MAX"],
@@ -65,7 +65,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         "crates/mongodb/src/store/mongo/connection/client.rs",
         &["LOGIN_INTERVAL_MAX"],
     ),
-    ("crates/operate/src/operators/live.rs", &["FRAME_MAX"]),
+    ("crates/operate/src/operators/leases.rs", &["FRAME_MAX"]),
     ("crates/host/src/log/throttle.rs", &["REPEAT_MAX"]),
     (
         "crates/kubernetes/src/retry.rs",

@@ -55,7 +55,7 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
         output,
     } = args;
     let json = output == ConfigFormat::Json;
-    let mut settings = configuration.load().settings()?;
+    let mut settings = configuration.sources.load().settings()?;
     settings.retain(|setting| key.is_none_or(|key| setting.key == key));
     let text = if let (Some(_), [only], false) = (key, &settings[..], json) {
         format!("{}\n", on_one_line(only.shown()))

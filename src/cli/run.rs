@@ -67,7 +67,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
         configuration,
         command,
     } = args;
-    let mut sources = configuration.into_sources();
+    let mut sources = configuration.sources;
     let config = sources.load().config()?;
     let trace = trace::from_environment()?;
     let log = log::start(config.log.level, config.log.format.json);

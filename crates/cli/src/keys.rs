@@ -1,8 +1,6 @@
-//! The flags of the configuration: `--config`, and one for each key. They are generated from the
-//! table of keys, so that every key has a flag.
+//! The flags of the configuration: `--config`, and a flag for each key of the table of keys.
 
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use clap::error::Error;
@@ -27,50 +25,45 @@ const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
-/// Returns the help of a command, after the order of the layers.
+/// Returns the help of a command, below the order of the layers.
 pub fn with_layers(help: &str) -> String {
     format!("{LAYERS}\n\n{help}")
 }
 
-/// The keys that have an effect on a command. The command rejects the flags of other keys. In files
-/// and in the environment they are accepted, because other commands may need them.
+/// The keys that have an effect on a command. The command rejects the flags of other keys, but accepts
+/// all keys in files and in the environment, which other commands share.
 pub trait Selection {
-    /// The sections of a command that uses locks, or shows leases; `None` for a daemon, which has
-    /// all keys.
+    /// The sections of the keys; `None` for a daemon, which has all keys.
     const SECTIONS: Option<&'static [&'static str]>;
 }
 
-/// All keys.
-#[derive(Debug, Clone, Copy)]
-pub struct AllKeys;
+macro_rules! selection {
+    ($(#[$doc:meta])* $name:ident: $sections:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
 
-impl Selection for AllKeys {
-    const SECTIONS: Option<&'static [&'static str]> = None;
+        impl Selection for $name {
+            const SECTIONS: Option<&'static [&'static str]> = $sections;
+        }
+    };
 }
 
-/// The keys of a process that holds a lock.
-#[derive(Debug, Clone, Copy)]
-pub struct HolderKeys;
-
-impl Selection for HolderKeys {
-    const SECTIONS: Option<&'static [&'static str]> =
-        Some(&["lease", "identity", "mongodb", "workload", "log"]);
+selection! {
+    /// All keys.
+    AllKeys: None
 }
-
-/// The keys of a command that shows or changes locks.
-#[derive(Debug, Clone, Copy)]
-pub struct LocksKeys;
-
-impl Selection for LocksKeys {
-    const SECTIONS: Option<&'static [&'static str]> = Some(&["identity", "mongodb", "log"]);
+selection! {
+    /// The keys of a process that holds a lock.
+    HolderKeys: Some(&["lease", "identity", "mongodb", "workload", "log"])
 }
-
-/// The keys of a command that shows or changes leases, but does not contend for one.
-#[derive(Debug, Clone, Copy)]
-pub struct LeasesKeys;
-
-impl Selection for LeasesKeys {
-    const SECTIONS: Option<&'static [&'static str]> = Some(&["mongodb", "log"]);
+selection! {
+    /// The keys of a command that shows or changes locks.
+    LocksKeys: Some(&["identity", "mongodb", "log"])
+}
+selection! {
+    /// The keys of a command that shows or changes leases, but does not contend for a lease.
+    LeasesKeys: Some(&["mongodb", "log"])
 }
 
 /// Returns the help of a key's flag, or `None` if the command rejects the flag.
@@ -84,29 +77,9 @@ fn help<S: Selection>(key: &Key) -> Option<&'static str> {
 /// The configuration of a command, from flags, files and the environment.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
-    sources: Sources,
+    /// The layers.
+    pub sources: Sources,
     selection: PhantomData<S>,
-}
-
-impl<S> Configuration<S> {
-    /// Returns the sources.
-    pub fn into_sources(self) -> Sources {
-        self.sources
-    }
-}
-
-impl<S> Deref for Configuration<S> {
-    type Target = Sources;
-
-    fn deref(&self) -> &Sources {
-        &self.sources
-    }
-}
-
-impl<S> DerefMut for Configuration<S> {
-    fn deref_mut(&mut self) -> &mut Sources {
-        &mut self.sources
-    }
 }
 
 impl<S: Selection> Args for Configuration<S> {
@@ -118,7 +91,7 @@ impl<S: Selection> Args for Configuration<S> {
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
-        // A build without Kubernetes accepts its keys in files only, which other builds may share.
+        // A build without Kubernetes accepts the keys in files, which it may share with other builds.
         let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
         let keys = KEYS.iter().filter(known);
         command
@@ -135,7 +108,7 @@ impl<S: Selection> FromArgMatches for Configuration<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let files = matches.get_many("config").into_iter().flatten();
         let flags = KEYS.iter().filter_map(|key| {
-            // Not every command has the flags of all keys.
+            // Fails for a flag that this command does not have.
             let given = matches.try_get_one::<String>(&key.path()).ok()??;
             Some((key, given.clone()))
         });
@@ -158,7 +131,7 @@ pub fn given(keys: &[&str], sources: &Sources) -> Option<String> {
     Some(key.flag())
 }
 
-/// Returns the error for a flag of one of these keys, which apply to a command only.
+/// Returns the error for a flag of one of these keys, which have an effect only on a supervised command.
 pub fn useless_without_command(keys: &[&str], sources: &Sources) -> Option<String> {
     let flag = given(keys, sources)?;
     Some(format!(
@@ -166,7 +139,6 @@ pub fn useless_without_command(keys: &[&str], sources: &Sources) -> Option<Strin
     ))
 }
 
-/// Returns the heading above the flags of a section.
 fn heading(section: &str) -> String {
     let words = match section {
         "http" => "HTTP".to_owned(),
@@ -181,8 +153,8 @@ fn heading(section: &str) -> String {
     words + " options"
 }
 
-/// Defines the flag of a key. Values are passed on unparsed, because they are validated together
-/// with all other values, so that all errors are reported together.
+/// Defines the flag of a key. Its value stays unparsed here, so that the errors of all values are
+/// reported together.
 fn flag(key: &'static Key, help: &str) -> Arg {
     let default = match key.default() {
         "" => String::new(),

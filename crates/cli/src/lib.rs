@@ -1,7 +1,5 @@
-//! Parts of all commands: flags, the event loop of one thread, output, and the options of the
-//! library from the configuration.
-//!
-//! No command is implemented here, and none is known by name except in messages.
+//! Parts of all commands: flags, the event loop, output, and the options of the library from the
+//! configuration. No command is implemented here.
 
 #![forbid(unsafe_code)]
 
@@ -12,26 +10,20 @@ pub mod trace;
 pub mod uri_notices;
 pub mod values;
 
-use std::io;
+use std::io::{self, Write};
 
 use leasehold_host::{CommandError, exit};
 
-/// Message about a server that is not MongoDB; the product is a field of the log line.
+/// Log message about a server that is not MongoDB.
 pub const UNSUPPORTED: &str = "unsupported server: MongoDB-compatible but not MongoDB; acknowledged \
                            writes may not be on a majority, so exclusion is not promised";
 
 /// Runs a command on one thread.
-///
-/// # Errors
-/// If the event loop cannot be started, with this exit code.
 pub fn run_to_end<T>(exit: u8, command: impl Future<Output = T>) -> Result<T, CommandError> {
     run_with(exit, tokio::runtime::Builder::new_current_thread(), command)
 }
 
 /// Runs a command on a custom event loop.
-///
-/// # Errors
-/// If the event loop cannot be started, with this exit code.
 pub fn run_with<T>(
     exit: u8,
     mut runtime: tokio::runtime::Builder,
@@ -40,25 +32,18 @@ pub fn run_with<T>(
     let runtime = runtime.enable_all().build();
     let runtime = runtime.map_err(CommandError::failed(exit, "start the event loop"))?;
     let ended = runtime.block_on(command);
-    // A driver call that hangs must not delay the exit.
+    // A hanging driver call must not delay the exit.
     runtime.shutdown_background();
     Ok(ended)
 }
 
 /// Prints a line to standard error, for the operator; the answer goes to standard output.
 pub fn say(line: &str) {
-    use std::io::Write;
-
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.
-///
-/// # Errors
-/// If standard output does not take it.
+/// Writes the output. A broken pipe is not an error: its reader needs no more.
 pub fn answer(text: &[u8]) -> Result<(), CommandError> {
-    use std::io::Write;
-
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,5 +1,5 @@
-//! Compares the time that an election of the store takes with `renew_deadline`, and shows the
-//! arithmetic: for `check`, and for the log of a daemon that starts.
+//! Compares the duration of MongoDB's elections with `renew_deadline`, for `check` and for the log of
+//! a daemon that starts.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use leasehold_core::election::{Timings, election_gap};
 use leasehold_host::duration::shown;
 use leasehold_mongodb::store::FailoverSettings;
 
-/// The needed `renew_deadline`, with the terms of its sum.
+/// The `renew_deadline` that a leader needs to survive an election.
 pub struct Needed {
-    /// Time without writes that an election causes.
+    /// Time without writes during an election.
     pub gap: Duration,
     /// The needed `renew_deadline`.
     pub sum: Duration,
-    /// The sum with its terms, for humans.
+    /// The sum with its terms.
     pub arithmetic: String,
-    /// True if an election does not cost the leadership.
+    /// True if the configured `renew_deadline` is long enough.
     pub suffices: bool,
 }
 
 impl Needed {
-    /// Computes it for these durations and settings of a replica set.
+    /// Computes the sum for these timings and settings of a replica set.
     pub fn of(timings: &Timings, settings: &FailoverSettings) -> Self {
         let noticed = settings.noticed_after();
         let gap = election_gap(noticed);
@@ -46,7 +46,7 @@ impl Needed {
         }
     }
 
-    /// Returns what to change if it does not suffice.
+    /// Returns what to change if `suffices` is false.
     pub fn remedy(&self) -> String {
         format!(
             "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",

@@ -8,7 +8,7 @@ use leasehold_core::election::{Identity, Timings};
 use leasehold_mongodb::store::mongo::{StoreOptions, UriProvider};
 use leasehold_supervisor::StopMethod;
 
-/// The collection that is configured.
+/// Returns the options of the configured collection.
 pub fn store_options(
     mongodb: &MongoConfig,
     uri: UriProvider,
@@ -26,7 +26,8 @@ pub fn store_options(
     options
 }
 
-/// The collection of `lock` and `locks`, whose connection string is read again from its source.
+/// Returns the options of a short-lived command. The connection string is read from its source again
+/// whenever the library asks for it.
 pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || {
@@ -45,7 +46,7 @@ pub fn name(source: &UriSource) -> Option<String> {
     }
 }
 
-/// How a command is asked to stop.
+/// Returns how a supervised command is stopped.
 pub fn stopping(workload: &WorkloadConfig) -> StopMethod {
     StopMethod {
         signal: workload.stop_signal.0,
@@ -55,10 +56,7 @@ pub fn stopping(workload: &WorkloadConfig) -> StopMethod {
     }
 }
 
-/// Reads the connection string for the library; an error has no part of it.
-///
-/// # Errors
-/// If the source cannot be read.
+/// Reads the connection string for the library. An error contains no part of it.
 pub fn read(source: &UriSource) -> Result<String, String> {
     Ok(source.read()?.expose().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The trace that the environment variable LEASEHOLD_TRACE asks for.
+//! The trace that the environment variable LEASEHOLD_TRACE enables.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,10 +17,7 @@ use leasehold_mongodb::trace::{GuardOptions, Guarded, Kind, MachineTrace, Trace}
 
 const VARIABLE: &str = "LEASEHOLD_TRACE";
 
-/// Opens the trace, if one is asked for.
-///
-/// # Errors
-/// If the file cannot be opened, which is a configuration error.
+/// Opens the trace, if the variable is set.
 pub fn from_environment() -> Result<Option<Trace>, CommandError> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let Some(path) = path.map(PathBuf::from) else {
@@ -37,8 +34,8 @@ pub fn from_environment() -> Result<Option<Trace>, CommandError> {
     }
 }
 
-/// Opens a file, and creates it for this user alone if it is missing. A link may have been planted
-/// by another user, and a pipe would block each turn until a process reads it: both are refused.
+/// Opens or creates a file that only this user can read. Refuses links, which another user may have
+/// planted, and pipes, which block each turn until a process reads them.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
@@ -57,7 +54,6 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The trace of a guard.
 struct GuardTrace(MachineTrace);
 
 impl PolicyObserver for GuardTrace {
@@ -66,25 +62,18 @@ impl PolicyObserver for GuardTrace {
     }
 }
 
-/// Opens the trace of a guard, if one is asked for. Its daemon has reported a file that cannot be
-/// opened.
+/// Opens the trace of a guard, if the variable is set. The daemon reports a file that cannot be opened.
 pub fn of_guard(watched: &Watched) -> Option<Box<dyn PolicyObserver>> {
     let trace = from_environment().ok()??;
-    let Watched {
-        policy,
-        place,
-        daemon,
-    } = *watched;
-    let guarded = match place {
-        Some(ClaimPlace::Command) => Guarded::Command,
-        Some(ClaimPlace::OnLead) => Guarded::OnLead,
-        Some(ClaimPlace::OnStepDown) => Guarded::OnStepDown,
-        None => Guarded::Other,
-    };
     let options = GuardOptions {
-        policy,
-        daemon,
-        guarded,
+        policy: watched.policy,
+        daemon: watched.daemon,
+        guarded: match watched.place {
+            Some(ClaimPlace::Command) => Guarded::Command,
+            Some(ClaimPlace::OnLead) => Guarded::OnLead,
+            Some(ClaimPlace::OnStepDown) => Guarded::OnStepDown,
+            None => Guarded::Other,
+        },
     };
     let mut trace = MachineTrace::new(Some(trace));
     trace.started((Kind::Guard, String::new()), clock::boot_now(), &options);

@@ -1,4 +1,4 @@
-//! Log lines about options of the connection string that are not applied as written.
+//! Log lines about options of the connection string that are ignored, overridden or insecure.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tracing::{debug, info, warn};
 use leasehold_core::election::ResourceName;
 use leasehold_mongodb::uri::{ConnectionUri, Treatment, UriNotice};
 
-/// The notices that this process has logged.
+/// Logs each notice once.
 pub struct UriNotices {
     lease: ResourceName,
     logged: Mutex<BTreeSet<UriNotice>>,
@@ -56,8 +56,7 @@ impl UriNotices {
     }
 }
 
-/// Logs the notices of a job's connection string. At a higher level, cron would mail them after each
-/// job.
+/// Logs the notices of a job's connection string at a low level, because cron mails each job's output.
 pub fn log_for_job(uri: &str) {
     let Ok(uri) = ConnectionUri::parse(uri) else {
         return;

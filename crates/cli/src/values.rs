@@ -14,7 +14,7 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 /// Maximum of `--timeout`: a workload may take a day to end.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// `--output`.
+/// The flag `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct Output {
@@ -64,25 +64,16 @@ pub fn whole<T: FromStr + PartialOrd + Display + Copy + Send + Sync + 'static>(
 }
 
 /// Parses `--timeout` of a command that waits for MongoDB.
-///
-/// # Errors
-/// A description of the accepted values.
 pub fn timeout(text: &str) -> Result<Duration, String> {
     duration(text, TIMEOUT_MIN, TIMEOUT_MAX)
 }
 
 /// Parses the name of a lease or a lock.
-///
-/// # Errors
-/// A description of the accepted names.
 pub fn name(text: &str) -> Result<ResourceName, String> {
     ResourceName::new(text).map_err(expected)
 }
 
 /// Parses the name of a candidate or a person.
-///
-/// # Errors
-/// A description of the accepted names.
 pub fn identity(text: &str) -> Result<Identity, String> {
     Identity::new(text).map_err(expected)
 }

@@ -137,7 +137,7 @@ impl LockArgs {
     /// Returns the error for a flag that has no effect without a command.
     pub fn contradiction(&self) -> Option<String> {
         let holds_only = self.command.is_empty();
-        holds_only.then(|| useless_without_command(&OF_A_COMMAND, &self.configuration))?
+        holds_only.then(|| useless_without_command(&OF_A_COMMAND, &self.configuration.sources))?
     }
 
     /// Returns the mode in which the lock is acquired.

@@ -85,7 +85,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
                 ))
         })?;
     }
-    let loaded = args.configuration.load();
+    let loaded = args.configuration.sources.load();
     // The variables of our configuration are not passed to a command, because they may contain a
     // credential. An inner command may therefore not know the store.
     let names_no_store = loaded.names_no_store();

@@ -1,16 +1,10 @@
-//! `leasehold check`: examines an installation before or while a daemon runs there.
-//!
-//! Nothing is changed, neither in MongoDB nor on this host. The command needs only the rights of a
-//! daemon; a check that needs another right is skipped without it.
+//! `leasehold check`: examines an installation before or while a daemon runs there. It changes
+//! nothing, and needs only the rights of a daemon: without another right, a check is skipped.
 
-mod clock;
+mod collection;
 mod host;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-#[cfg(not(feature = "kubernetes"))]
-mod no_kubernetes;
-mod permissions;
-mod reads_and_writes;
 mod report;
 mod servers;
 mod timings;
@@ -23,17 +17,16 @@ use std::time::Duration;
 use clap::Args;
 
 #[cfg(not(feature = "kubernetes"))]
-use self::no_kubernetes as kubernetes;
-use self::report::{Check, Finding, Report, Skip};
+use self::report::Finding;
+use self::report::{Check, Report, Skip};
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
 use leasehold_cli::values::{Output, between};
 use leasehold_config::{Config, Sources};
-use leasehold_host::CommandError;
-use leasehold_host::exit;
+use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::probe::{Description, MEASURED_MAX, StoreProbe};
+use leasehold_mongodb::store::mongo::probe::{Description, StoreProbe};
 use leasehold_status::directory::intended_directory;
 
 const HELP: &str = "\
@@ -48,8 +41,7 @@ the same lease may use the directory and the port.
 
 Exit codes: 0 all is well, 1 warnings, 2 a check failed, 64 usage, 78 configuration.";
 
-/// Bounds of `--timeout`: with less, healthy servers would fail; with more, a terminal shows nothing
-/// for too long.
+/// Minimum of `--timeout`: with less, checks of healthy servers would fail.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
@@ -67,7 +59,6 @@ pub struct CheckArgs {
     output: Output,
 }
 
-/// A configuration, and the store that it names.
 struct Installation {
     config: Config,
     store: StoreProbe,
@@ -80,38 +71,29 @@ impl Installation {
         &self,
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        within(self.timeout, call).await
+        self.limited(Duration::ZERO, call).await
     }
 
-    /// Limits the time of a measurement, which repeats a call.
-    async fn measured<T>(
+    /// Limits the time of several calls to the timeout plus `longer`.
+    async fn limited<T>(
         &self,
+        longer: Duration,
         calls: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        within(self.timeout + MEASURED_MAX, calls).await
+        let limit = self.timeout + longer;
+        let answered = tokio::time::timeout(limit, calls).await;
+        answered.unwrap_or_else(|_| Err(Failure::no_answer(limit)))
     }
 }
 
-async fn within<T>(
-    timeout: Duration,
-    call: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let answered = tokio::time::timeout(timeout, call).await;
-    answered.unwrap_or_else(|_| Err(Failure::no_answer(timeout)))
-}
-
-/// Reason for skipping checks that need a primary.
 const NOT_REACHED: Skip = "MongoDB was not reached";
 
-/// The primary's description, or the reason for skipping checks that need a primary.
+/// The description of the primary, or the reason for skipping checks that need a primary.
 type Primary<'a> = Result<&'a Description, Skip>;
 
 /// Runs the checks.
-///
-/// # Errors
-/// [`CommandError`], not yet printed. A check that fails is not an error.
 pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
-    let config = args.configuration.load().config()?;
+    let config = args.configuration.sources.load().config()?;
     let source = config.mongodb.uri.clone();
     let mut options = store_options(
         &config.mongodb,
@@ -127,14 +109,14 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
             timeout: args.timeout,
         };
         let report = Report::new(args.output.json());
-        let code = examine(&installation, &args.configuration, report).await;
+        let code = examine(&installation, &args.configuration.sources, report).await;
         installation.store.shut_down().await;
         code
     });
     examined?.map(ExitCode::from)
 }
 
-/// Prints the checks in a fixed order. Checks of the host come first, because they need no server.
+/// Prints the checks in a fixed order, those that need no server first.
 async fn examine(
     installation: &Installation,
     sources: &Sources,
@@ -150,13 +132,9 @@ async fn examine(
     report.add("mongodb", servers)?;
     report.waiting("measuring");
     let primary = description.as_ref().ok_or(NOT_REACHED);
-    let store_checks = async {
-        let (permissions, prerequisites) = permissions::checks(installation, primary).await;
-        // Not at the same time, because measurements would include the other calls.
-        (permissions, reads_and_writes::checks(prerequisites).await)
-    };
-    let rate = clock::rate(installation, primary);
-    let (rate, (permissions, reads)) = tokio::join!(rate, store_checks);
+    let rate = timings::rate(installation, primary);
+    let collection = collection::checks(installation, primary);
+    let (rate, (permissions, reads)) = tokio::join!(rate, collection);
     report.add("permissions", permissions)?;
     report.add("reads-and-writes", reads)?;
     let mut timings = timings::checks(installation, primary).await;
@@ -170,9 +148,23 @@ async fn examine(
 async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
     let placement = &config.kubernetes.placement;
     match placement.check("lease", &config.lease.name) {
-        Ok(()) => kubernetes::checks(config, timeout).await,
-        Err(misplaced) => {
-            vec![Check::new("pod", Finding::from(misplaced))]
-        }
+        Ok(()) => publishing(config, timeout).await,
+        Err(misplaced) => vec![Check::new("pod", misplaced)],
     }
+}
+
+#[cfg(feature = "kubernetes")]
+use self::kubernetes::checks as publishing;
+
+#[cfg(not(feature = "kubernetes"))]
+async fn publishing(config: Config, _: Duration) -> Vec<Check> {
+    let without = "this binary was built without the feature kubernetes";
+    let finding = match config.kubernetes.enabled {
+        leasehold_config::KubernetesEnabled::On => Finding::failed(
+            without,
+            "use a build that has it, or set kubernetes.enabled to \"off\"",
+        ),
+        _ => Finding::skipped(without),
+    };
+    vec![Check::new("pod", finding)]
 }

@@ -1,16 +1,10 @@
 //! The operators' commands: list leases, send requests to leaders, repair a token, and serve a page
-//! with all of them.
-//!
-//! None of these commands contends for a lease. They read and write the documents, as a shell for
-//! MongoDB would, but only from the state that they have seen.
+//! with all of them. Each write is conditional on the state that the operator has seen.
 
 pub(crate) mod arguments;
-mod candidates;
 mod describe;
 mod leases;
-mod live;
 mod observed;
-mod outcome;
 pub(crate) mod render;
 mod repair;
 mod request;
@@ -19,41 +13,40 @@ mod web;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::{Value, json};
+
 use leasehold_cli::keys::Selection;
 use leasehold_clock as clock;
 use leasehold_config::{LockConfig, nearest};
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
-use leasehold_host::CommandError;
-use leasehold_host::exit;
-use leasehold_host::log;
 use leasehold_host::signals::Exit;
+use leasehold_host::{CommandError, exit, log};
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
-    ActionId, ActionKind, CollectionEntry, Content, LeaseRecord, LiveView, MongoCollection,
-    OperatorAction, Scope, ViewEvent,
+    ActionId, ActionKind, CollectionEntry, Content, LeaseRecord, MongoCollection, OperatorAction,
+    Scope, ViewEvent,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy};
 
 use self::arguments::ConnectionArgs;
-pub use self::arguments::{OperatorCommand, WebArgs};
-use self::observed::Observed;
+pub use self::arguments::OperatorCommand;
+use self::observed::Followed;
 use leasehold_cli::store_options::of_locks;
-use leasehold_cli::{run_to_end, say};
+use leasehold_cli::{answer, run_to_end, say};
 
-/// A request to a leader.
 #[derive(Debug)]
 struct RequestArgs {
     name: ResourceName,
     action: OperatorAction,
-    /// Does not check that a transfer is to a candidate.
+    /// Do not check that a transfer is to a candidate.
     force: bool,
     /// The token that the operator has seen; any if `None`.
     seen: Option<Token>,
-    /// Waits for the effect.
+    /// Wait for the effect.
     wait: bool,
 }
 
-/// Returns a new action.
 fn action(kind: ActionKind, by: &Identity, reason: Option<String>) -> OperatorAction {
     OperatorAction {
         id: ActionId::random(&mut KernelRandomness),
@@ -66,7 +59,6 @@ fn action(kind: ActionKind, by: &Identity, reason: Option<String>) -> OperatorAc
 /// Reason why a command on leases or locks failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OperatorError {
-    /// MongoDB does not respond, or rejected the operation.
     #[error("cannot {doing}: {failure}")]
     Store {
         doing: &'static str,
@@ -79,20 +71,19 @@ pub(crate) enum OperatorError {
     Unknown {
         document: String,
         failure: Box<Failure>,
-        /// The command that shows the document.
         command: String,
     },
     #[error("lease {name} does not exist{hint}")]
     Missing {
         name: ResourceName,
-        /// A similar name, or how to list the names.
+        /// Names a similar lease, or the command that lists the leases.
         hint: String,
     },
     #[error("{0} is a lock, not a lease: leasehold locks shows it")]
     Lock(ResourceName),
-    /// The document of this name is not of this kind: "lease" or "lock".
     #[error("{kind} {name}: the document of this name is not a {kind}: {why}")]
     Foreign {
+        /// "lease" or "lock".
         kind: &'static str,
         name: ResourceName,
         why: String,
@@ -121,15 +112,11 @@ impl From<OperatorError> for CommandError {
     }
 }
 
-/// Returns a converter for errors of the operating system.
 fn system(operation: &str) -> impl Fn(std::io::Error) -> CommandError {
     CommandError::failed(exit::NEGATIVE, operation)
 }
 
 /// Runs one of the commands.
-///
-/// # Errors
-/// [`CommandError`], not yet printed.
 pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
     let timeout = connection.timeout();
@@ -146,19 +133,18 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// Runs a command with the configuration of its connection.
 pub(crate) fn configured<S: Selection>(
     connection: &ConnectionArgs<S>,
     command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
 ) -> Result<ExitCode, CommandError> {
-    let config = connection.configuration.load().lock_config()?;
+    let config = connection.configuration.sources.load().lock_config()?;
     log::start(config.log.level, config.log.format.json);
     run_to_end(exit::NEGATIVE, command(config))?.map(Exit::take)
 }
 
 async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, CommandError> {
     let request = match command {
-        OperatorCommand::Leases(args) if args.watch => return live::run(session).await,
+        OperatorCommand::Leases(args) if args.watch => return leases::watch(session).await,
         OperatorCommand::Leases(args) => return leases::run(session, args.observe.observe).await,
         OperatorCommand::Describe(args) => return describe::run(session, args).await,
         OperatorCommand::Repair(args) => return repair::run(session, args).await,
@@ -167,36 +153,31 @@ async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, Co
         OperatorCommand::Transfer(args) => args.request(),
         OperatorCommand::Pause(args) => args.request(ActionKind::Pause),
         OperatorCommand::Resume(args) => args.request(ActionKind::Resume),
-        OperatorCommand::Cancel(args) => args.request(ActionKind::Cancel),
+        OperatorCommand::Cancel(args) => args.request(ActionKind::Cancel, true),
     };
     request::run(session, request).await
 }
 
-/// One run of a command: the collection, and the form of the answer.
+/// The collection that a command uses, and its common options.
 #[derive(Clone)]
 struct Session {
     collection: MongoCollection,
     json: bool,
     timeout: Duration,
-    /// Time at which the command gives up.
+    /// The command gives up then.
     deadline: BootTime,
 }
 
 impl Session {
     /// Opens a live view, and waits for its first listing.
-    async fn follow(
-        &self,
-        scope: Scope,
-        doing: &'static str,
-    ) -> Result<(LiveView, Observed), OperatorError> {
-        let mut view = self.collection.follow(scope);
+    async fn follow(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
+        let mut followed = Followed::new(self.collection.follow(scope));
         let mut last = None;
-        while let Some(event) = self.next(&mut view, self.deadline).await {
+        while let Some(event) = followed.next(self.deadline).await {
             match event {
                 ViewEvent::Listed { .. } => {
-                    let mut observed = Observed::default();
-                    observed.apply(event);
-                    return Ok((view, observed));
+                    followed.observed.apply(event);
+                    return Ok(followed);
                 }
                 ViewEvent::Failed(failure) if failure.retry == RetryPolicy::Reconfigure => {
                     return Err(OperatorError::Store { doing, failure });
@@ -205,20 +186,13 @@ impl Session {
                 _ => {}
             }
         }
-        // Without a reachable server, the driver retries for longer than this, so its calls have not
-        // failed yet.
+        // If no server is reachable, the driver still retries at the deadline, so no call has failed.
         let failure = last.or_else(|| self.collection.trouble());
         let failure = failure.unwrap_or_else(|| Failure::no_answer(self.timeout));
         Err(OperatorError::Store { doing, failure })
     }
 
-    /// Returns the next event, or `None` at the deadline.
-    async fn next(&self, view: &mut LiveView, deadline: BootTime) -> Option<ViewEvent> {
-        let left = deadline.since(clock::boot_now());
-        tokio::time::timeout(left, view.next()).await.ok().flatten()
-    }
-
-    /// Returns the lease in the document of this name.
+    /// Returns the lease in a document, or the error for a document that is not a lease.
     async fn lease(
         &self,
         name: &ResourceName,
@@ -248,5 +222,96 @@ impl Session {
             name: name.clone(),
             hint,
         }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum RequestResult {
+    Done,
+    /// Nothing to do: the lease has the requested state.
+    Already,
+    /// Written; the command does not wait for the effect.
+    Requested,
+    Refused,
+    /// The lease was deleted after the command read it.
+    Deleted,
+    /// Another operator or candidate came first.
+    Superseded,
+    /// Written, but without an effect until the timeout.
+    UnderWay,
+}
+
+struct CommandOutcome {
+    result: RequestResult,
+    message: String,
+    /// Time since the write was sent.
+    took: Option<Duration>,
+    /// The leader that the request has led to.
+    leader: Option<Leader>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Leader {
+    identity: String,
+    token: i64,
+}
+
+impl CommandOutcome {
+    fn new(result: RequestResult, message: impl Into<String>) -> Self {
+        Self {
+            result,
+            message: message.into(),
+            took: None,
+            leader: None,
+        }
+    }
+
+    fn already(message: impl Into<String>) -> Self {
+        Self::new(RequestResult::Already, message)
+    }
+
+    fn refused(message: impl Into<String>) -> Self {
+        Self::new(RequestResult::Refused, message)
+    }
+
+    fn after(self, took: Duration) -> Self {
+        Self {
+            took: Some(took),
+            ..self
+        }
+    }
+
+    fn code(&self) -> u8 {
+        match self.result {
+            RequestResult::Done | RequestResult::Already | RequestResult::Requested => exit::DONE,
+            RequestResult::UnderWay => exit::UNDER_WAY,
+            _ => exit::NEGATIVE,
+        }
+    }
+
+    fn object(&self, name: &ResourceName, action: &str) -> Value {
+        json!({
+            "lease": name.as_str(),
+            "action": action,
+            "result": self.result,
+            "message": self.message,
+            "leader": self.leader,
+            "took_ms": self.took.map(|took| took.as_secs_f64() * 1e3),
+        })
+    }
+
+    fn print(
+        &self,
+        session: &Session,
+        name: &ResourceName,
+        action: &str,
+    ) -> Result<Exit, CommandError> {
+        let text = match session.json {
+            true => format!("{}\n", self.object(name, action)),
+            false => format!("lease {name}: {}\n", self.message),
+        };
+        answer(text.as_bytes())?;
+        Ok(self.code().into())
     }
 }

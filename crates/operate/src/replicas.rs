@@ -1,38 +1,39 @@
-//! `leasehold replicas`: asks every replica of a lease, and finds out if exactly one leads.
-//!
-//! Asks each replica over HTTP, and not MongoDB: replicas that contend on different stores would
-//! each lead on their own store, and only their own answers show that. A replica with several
-//! addresses, as on a network with IPv4 and IPv6, is recognized by its session.
+//! `leasehold replicas`: asks every replica of a lease over HTTP, and finds out if exactly one leads.
+//! MongoDB could not show it: replicas on different stores each lead on their own store.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::ask::{ReplicaStatus, ReplicaStore, status_of};
+use crate::operators::render::or_dash;
 use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, run_to_end};
 use leasehold_clock::boot_now;
 use leasehold_core::election::Role;
-use leasehold_host::CommandError;
-use leasehold_host::exit;
+use leasehold_host::{CommandError, exit};
 
-/// Time limit for resolving one name. The system's own limit may be half a minute; each nameserver
-/// that does not answer takes 5 s.
+/// Time limit for the answer of a replica.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Maximum length of an answer; the answer of a daemon has about a kilobyte.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+/// Time limit for resolving a name: two nameservers may fail to answer, for 5 s each.
 const RESOLVE_MAX: Duration = Duration::from_secs(12);
-
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Role of a replica that does not know the state of the lease, such as after its start.
-const UNKNOWN: &str = Role::Unknown.as_str();
+/// Maximum of `--wait`: a rollout that takes longer than an hour has failed.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
@@ -48,9 +49,6 @@ Examples:
 
 Exit codes: 0 every replica answers, one leads, and all contend for one lease on one store; 1 a check failed, with the \
 reason; 64 usage.";
-
-/// Maximum of `--wait`: a rollout that takes longer than an hour has failed.
-const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Arguments of `leasehold replicas`.
 #[derive(Debug, Args)]
@@ -74,7 +72,6 @@ pub struct ReplicasArgs {
     output: Output,
 }
 
-/// Accepts a name or an address, and a port.
 fn host_and_port(text: &str) -> Result<String, String> {
     let split = text.rsplit_once(':');
     let valid = split.is_some_and(|(host, port)| {
@@ -89,28 +86,47 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// One replica, and its answer or the reason why there is none.
+/// The deployment, database and collection that a replica contends on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct ReplicaStore {
+    kind: String,
+    set: Option<String>,
+    /// `None` from earlier versions.
+    set_id: Option<String>,
+    database: String,
+    collection: String,
+}
+
+/// A part of the answer to `GET /status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReplicaStatus {
+    pub(crate) lease: String,
+    pub(crate) identity: String,
+    /// The id of the process, which recognizes a replica with several addresses; `None` from earlier
+    /// versions.
+    session: Option<String>,
+    role: String,
+    leader: bool,
+    token: Option<i64>,
+    store: Option<ReplicaStore>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replica {
-    /// All addresses of one process; never empty.
+    /// The addresses of one process; never empty.
     addresses: Vec<SocketAddr>,
     state: Result<ReplicaStatus, String>,
 }
 
-/// All replicas at one instant.
 #[derive(Debug, Default)]
 struct Round {
     replicas: Vec<Replica>,
-    /// Addresses of a family on which no replica listens, each with the error.
+    /// Addresses of a family that no replica uses, each with the error.
     unused: Vec<(SocketAddr, String)>,
-    /// The problems found; empty if all is well.
     problems: Vec<String>,
 }
 
 /// Asks the replicas until all checks pass or the time is over, and prints the last answers.
-///
-/// # Errors
-/// [`CommandError`], not yet printed. Replicas that do not agree are not an error.
 pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
     let round = run_to_end(exit::CANNOT_TELL, last_round(args))?;
     let text = match args.output.json() {
@@ -134,6 +150,27 @@ async fn last_round(args: &ReplicasArgs) -> Round {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Returns the answer of a daemon to `GET /status`.
+pub(crate) async fn status_of(address: SocketAddr) -> io::Result<ReplicaStatus> {
+    let answer = tokio::time::timeout(ANSWER_MAX, get_status(address)).await;
+    let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+    let parsed = body.and_then(|body| serde_json::from_str(body).ok());
+    parsed.ok_or_else(|| io::Error::other("unexpected response to GET /status"))
+}
+
+async fn get_status(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /status HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream
+        .take(ANSWER_BYTES_MAX)
+        .read_to_string(&mut answer)
+        .await?;
+    Ok(answer)
 }
 
 async fn ask_all(args: &ReplicasArgs) -> Round {
@@ -162,12 +199,10 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
     }
 }
 
-/// An address, and its answer or the reason why there is none.
 type Answered = (SocketAddr, Result<ReplicaStatus, String>);
 
-/// Groups the answers by replica. If replicas answer on one address family only, returns the
-/// addresses of the other family separately: a host has IPv6 addresses even if its daemon listens on
-/// IPv4 alone.
+/// Groups the answers by replica. Returns the addresses of a family that no replica uses separately: a
+/// host has IPv6 addresses even if its daemon listens on IPv4 alone.
 fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String)>) {
     let answer = |is_ipv6| {
         let mut answers = answers.iter();
@@ -191,7 +226,6 @@ fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String
     (replicas, unused)
 }
 
-/// Returns the problems of the replicas.
 fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     let mut problems = Vec::new();
     let states: Vec<_> = replicas.iter().flat_map(|replica| &replica.state).collect();
@@ -218,7 +252,8 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     if states.iter().any(|state| state.store.is_none()) {
         problems.push("a replica has not reached MongoDB yet".to_owned());
     }
-    let unknown = states.iter().filter(|state| state.role == UNKNOWN).count();
+    let is_unknown = |state: &&&ReplicaStatus| state.role == Role::Unknown.as_str();
+    let unknown = states.iter().filter(is_unknown).count();
     if unknown > 0 {
         problems.push(format!("{} without a known role", counted(unknown)));
     }
@@ -266,8 +301,8 @@ impl ReplicaStore {
 }
 
 impl Replica {
-    /// Returns true if this process gave that answer. Different answers of one session come from
-    /// two processes: a machine that was copied while it ran has two processes of one session.
+    /// Returns true if this process gave that answer. Different answers of one session are of two
+    /// processes: the machine was copied while it ran.
     fn is_of(&self, answer: &Result<ReplicaStatus, String>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer
@@ -281,8 +316,7 @@ impl Replica {
         };
         let token = state.token.filter(|_| state.leader);
         let token = token.map_or_else(String::new, |token| format!(" token {token}"));
-        let store = state.store.as_ref();
-        let store = store.map_or_else(|| "-".to_owned(), |store| store.name(false));
+        let store = or_dash(state.store.as_ref().map(|store| store.name(false)));
         let (identity, role, lease) = (&state.identity, &state.role, &state.lease);
         format!("{address}  {identity}  {role}{token}  {lease}  {store}\n")
     }
@@ -303,7 +337,7 @@ impl Round {
             let count = counted(self.replicas.len());
             text += &format!("ok: {count}, one leader: {}\n", leader.identity);
         }
-        // A server that is not a daemon could send anything.
+        // Another server than a daemon could send escape sequences.
         text.replace(|c: char| c.is_control() && c != '\n', "?")
     }
 

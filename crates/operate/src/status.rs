@@ -1,7 +1,6 @@
-//! `leasehold status`: reports from the status directory who leads.
-//!
-//! The command contacts neither the daemon nor MongoDB. A file that says "leader" is trusted only
-//! before its deadline, on the deadline's clock and in its boot.
+//! `leasehold status`: reports from the status directory who leads, without contacting the daemon or
+//! MongoDB. Trusts a file that says "leader" only before its deadline, on the deadline's clock and in
+//! its boot.
 
 #[cfg(test)]
 mod any_file;
@@ -19,6 +18,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 pub use self::judge::{FileVerdict, Judgement, judge};
+use crate::operators::render::or_dash;
 use leasehold_cli::values::Output;
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
@@ -28,11 +28,9 @@ use leasehold_host::{CommandError, exit};
 use leasehold_status::directory::{JSON_FILE, roots};
 use leasehold_status::render::StatusDocument;
 
-/// Interval of the checks of `--watch`. A change of leadership takes seconds, and a check is one
-/// small read. inotify would not report that a deadline passes.
+/// Interval of the reads of `--watch`. inotify would not report that a deadline passes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum size of a status file. A status file has at most 2 KiB (four names of 253 bytes,
-/// escaped); a larger file is not ours and is not read.
+/// Maximum size of a status file, which has at most 2 KiB (four names of 253 bytes, escaped).
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
 const HELP: &str = "\
@@ -70,15 +68,11 @@ impl StatusArgs {
 }
 
 /// Runs the command. Exit codes: 0 leader, 1 not leader (also if stale), 2 cannot tell, 64 usage.
-///
-/// # Errors
-/// [`CommandError`], not yet printed. A verdict is not an error.
 pub fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
     let directory = directory_of(args).map_err(|why| CommandError::new(exit::USAGE, why))?;
     let (lease, json) = (args.lease(), args.output.json());
     if args.watch {
         return match watch(&directory, lease, json) {
-            // The reader of the pipe has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
             Err(error) => Err(unwritable(error)),
             Ok(never) => match never {},
@@ -96,7 +90,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
 /// Reads the file in `directory`, and judges it at the current time.
 pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let path = directory.join(JSON_FILE);
-    // The clock is read after the file. With an earlier time, a file that was slow to read would
+    // The clock is read after the file. With an earlier time, a file that takes long to read would
     // count as leader beyond its deadline.
     let text = read(&path);
     let now = clock::boot_now();
@@ -141,11 +135,8 @@ fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
 
 fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
     let entries = roots.iter().filter_map(|root| fs::read_dir(root).ok());
-    let mut found: Vec<PathBuf> = entries
-        .flat_map(|dir| dir.filter_map(Result::ok))
-        .map(|entry| entry.path())
-        .filter(|path| path.join(JSON_FILE).exists())
-        .collect();
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = paths.filter(|path| path.join(JSON_FILE).exists()).collect();
     found.sort();
     match found.as_slice() {
         [only] => Ok(only.clone()),
@@ -166,12 +157,11 @@ fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infall
         let judgement = look(directory, lease);
         let line = line(&judgement);
         if shown.as_ref() != Some(&line) {
-            let text = if json {
-                to_json(&judgement)
-            } else {
-                let now = clock::boot_now();
-                let date = humantime::format_rfc3339_millis(clock::wall_at(now, now));
-                format!("{date}  {line}\n")
+            let now = clock::boot_now();
+            let date = humantime::format_rfc3339_millis(clock::wall_at(now, now));
+            let text = match json {
+                true => to_json(&judgement),
+                false => format!("{date}  {line}\n"),
             };
             io::stdout().write_all(text.as_bytes())?;
             shown = Some(line);
@@ -180,14 +170,13 @@ fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infall
     }
 }
 
-/// Returns the document of the file with `leader` replaced by the verdict, and the basis of the
-/// verdict.
+/// Returns the document with the verdict as `leader`, and the basis of the verdict.
 fn to_json(judgement: &Judgement) -> String {
     #[derive(Serialize)]
     struct Judged {
         #[serde(flatten)]
         document: Option<StatusDocument>,
-        /// In place of the document's field if there is no document.
+        /// Replaces the document's field if there is no document.
         #[serde(skip_serializing_if = "Option::is_none")]
         leader: Option<bool>,
         fresh: bool,
@@ -206,7 +195,7 @@ fn to_json(judgement: &Judgement) -> String {
     json.expect("strings, numbers and nulls can always be written as JSON") + "\n"
 }
 
-/// Formats one line without anything that changes while the leadership is unchanged.
+/// Formats a line that changes only with the leadership.
 fn line(judgement: &Judgement) -> String {
     let verdict = judgement.verdict;
     let why = judgement.why.as_deref();
@@ -219,8 +208,7 @@ fn line(judgement: &Judgement) -> String {
         return format!("{lease}: {}, {why}", verdict.as_str());
     }
     match &document.holder {
-        // The reason is omitted, because it changes from "acquired" to "renewed" with the first
-        // renewal.
+        // The reason would change with the first renewal, from "acquired" to "renewed".
         _ if verdict == FileVerdict::Leader => {
             let token = document.token.unwrap_or_default();
             format!("{lease}: leader, token {token}")
@@ -244,13 +232,13 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         return format!("cannot tell  {why}\n");
     };
     let explanation = judgement.explanation().map(|why| format!(": {why}"));
+    let explanation = explanation.unwrap_or_default();
     let holder = match &document.holder {
         Some(h) if judgement.is_fresh() => format!("{} (token {})", h.identity, h.token),
         Some(_) => "no longer known".to_owned(),
         None if judgement.is_fresh() && !not_read(document) => "nobody".to_owned(),
         None => "not known".to_owned(),
     };
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
     let until = until.filter(|_| verdict == FileVerdict::Leader);
     let left = until.map(|until| format!("{:.1} s", until.since(now).as_secs_f64()));
@@ -261,20 +249,14 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     let fresh = if judgement.is_fresh() { "yes" } else { "no" };
     let rows = [
         ("lease", document.lease.clone()),
-        (
-            "verdict",
-            verdict.as_str().to_owned() + &explanation.unwrap_or_default(),
-        ),
+        ("verdict", verdict.as_str().to_owned() + &explanation),
         ("role", document.role.clone()),
         ("candidate", document.identity.clone()),
         ("holder", holder),
-        (
-            "token",
-            or_dash(document.token.map(|token| token.to_string())),
-        ),
+        ("token", or_dash(document.token)),
         ("time left", or_dash(left)),
         ("since", dated(&document.since)),
-        ("reason", or_dash(document.reason.clone())),
+        ("reason", or_dash(document.reason.as_ref())),
         ("updated", dated(&document.updated_at)),
         ("fresh", fresh.to_owned()),
     ];
@@ -288,13 +270,13 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         .collect()
 }
 
-/// Returns true if the daemon has not read the store at all, or not for a lease duration. The
-/// daemon then knows neither a holder nor that the lease is free.
+/// Returns true if the daemon does not know the holder, because it has not read MongoDB for a lease
+/// duration.
 fn not_read(document: &StatusDocument) -> bool {
     document.role == Role::Unknown.as_str()
 }
 
-/// Returns the age of a date, for humans. The wall clock may have been changed in between.
+/// Returns the age of a date, or `None` if the clock was set back.
 fn age(date: &str, wall: SystemTime) -> Option<String> {
     let then = humantime::parse_rfc3339(date).ok()?;
     let age = wall.duration_since(then).ok()?;

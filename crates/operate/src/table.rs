@@ -5,19 +5,17 @@ use std::io::{self, IsTerminal};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Space between columns.
 const GAP: usize = 2;
-/// Maximum width of a cell, except in the last column, so that one long name does not widen all
-/// rows. The name of a pod has at most 63 characters.
+/// Maximum width of a cell, except in the last column: one long name must not widen all rows. The name
+/// of a pod has at most 63 characters.
 const CELL_MAX: usize = 64;
 
-/// Returns true if standard output is a terminal and NO_COLOR is unset or empty.
+/// Returns true on a terminal, unless NO_COLOR is set.
 pub(crate) fn color() -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !unwanted
 }
 
-/// The style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -31,7 +29,6 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Adds the escape sequences of the style, if colors are wanted.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
         let code = match self {
             _ if !color => return text.to_owned(),
@@ -46,7 +43,6 @@ impl Style {
     }
 }
 
-/// A row of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) cells: Vec<String>,
@@ -54,7 +50,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates a row without a style.
     pub(crate) fn new(cells: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             cells: cells.into_iter().map(Into::into).collect(),
@@ -62,24 +57,20 @@ impl Row {
         }
     }
 
-    /// Sets the style.
     pub(crate) fn styled(mut self, style: Style) -> Self {
         self.style = style;
         self
     }
 }
 
-/// Renders rows as aligned lines. Cells longer than [`CELL_MAX`] are shortened, except in the last
-/// column; lines longer than `width` are cut.
+/// Renders rows as aligned lines. Shortens cells to [`CELL_MAX`], except in the last column, and lines
+/// to `width`.
 pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let mut rows = rows.to_vec();
     for row in &mut rows {
-        for cell in row.cells.iter_mut().take(columns.saturating_sub(1)) {
-            if cell.width() > CELL_MAX {
-                *cell = shortened(cell, CELL_MAX);
-            }
-        }
+        let cells = row.cells.iter_mut().take(columns.saturating_sub(1));
+        cells.for_each(shorten);
     }
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
@@ -98,19 +89,17 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
     rows.iter().map(line).collect()
 }
 
-/// Shortens a text in the middle to a display width.
-fn shortened(text: &str, max: usize) -> String {
-    let half = max.saturating_sub(1) / 2;
-    let head = fitting(text.chars(), half);
-    let tail = fitting(text.chars().rev(), half);
-    head.into_iter()
-        .chain(['…'])
-        .chain(tail.into_iter().rev())
-        .collect()
+/// Shortens a cell in the middle.
+fn shorten(cell: &mut String) {
+    if cell.width() > CELL_MAX {
+        let half = (CELL_MAX - 1) / 2;
+        let tail: String = fitting(cell.chars().rev(), half).chars().rev().collect();
+        *cell = format!("{}…{tail}", fitting(cell.chars(), half));
+    }
 }
 
 /// Returns the first characters, up to a display width.
-fn fitting(text: impl Iterator<Item = char>, max: usize) -> Vec<char> {
+fn fitting(text: impl Iterator<Item = char>, max: usize) -> String {
     let mut left = max;
     let fits = |c: &char| {
         let width = c.width().unwrap_or(0);
@@ -121,7 +110,6 @@ fn fitting(text: impl Iterator<Item = char>, max: usize) -> Vec<char> {
     text.take_while(fits).collect()
 }
 
-/// Renders rows as one text.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
     let mut text = lines(rows, None, color).join("\n");
     text.push('\n');
@@ -129,12 +117,11 @@ pub(crate) fn text(rows: &[Row], color: bool) -> String {
 }
 
 /// Cuts a line at a display width.
-pub(crate) fn cut(line: &str, width: Option<usize>) -> String {
-    let Some(max) = width.filter(|max| line.width() > *max) else {
-        return line.to_owned();
-    };
-    let fits = fitting(line.chars(), max.saturating_sub(1));
-    fits.into_iter().chain(['…']).collect()
+fn cut(line: &str, width: Option<usize>) -> String {
+    match width.filter(|max| line.width() > *max) {
+        Some(max) => fitting(line.chars(), max.saturating_sub(1)) + "…",
+        None => line.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -17,10 +17,8 @@ fn short_forms_are_the_same_keys() {
     let Ok(Invocation::Run(run)) = parsed(&["run", "--lease", "orders", "--identity=me"]) else {
         panic!("it is a legal command line");
     };
-    let flags: Vec<_> = run
-        .configuration
-        .flags
-        .iter()
+    let flags = run.configuration.sources.flags.iter();
+    let flags: Vec<_> = flags
         .map(|(key, value)| (key.path(), value.as_str()))
         .collect();
     assert_eq!(
@@ -38,7 +36,7 @@ fn a_command_is_everything_after_two_dashes() {
         panic!("it is a legal command line");
     };
     assert_eq!(run.command, ["sleep", "--config"]);
-    assert!(run.configuration.files.is_empty());
+    assert!(run.configuration.sources.files.is_empty());
 }
 
 #[test]

@@ -43,9 +43,9 @@ impl RunArgs {
     /// Returns the error for a flag without effect, if there is one.
     pub(in crate::cli) fn contradiction(&self) -> Option<String> {
         if self.command.is_empty() {
-            return useless_without_command(&OF_A_COMMAND, &self.configuration);
+            return useless_without_command(&OF_A_COMMAND, &self.configuration.sources);
         }
-        let flag = given(&OF_NO_COMMAND, &self.configuration)?;
+        let flag = given(&OF_NO_COMMAND, &self.configuration.sources)?;
         Some(format!(
             "--{flag} applies to a workload that leasehold does not run: leave it out, since the end of the command after -- is awaited"
         ))

@@ -1,12 +1,12 @@
-//! Checks of the configuration and of this host: status directory, port.
+//! Checks of the configuration and of this host: status directory, port, system calls.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use super::clock;
 use super::report::{Check, Checked, Finding, shown};
-use crate::ask::status_of;
+use super::timings;
+use crate::replicas::status_of;
 use leasehold_cli::store_options::read;
 use leasehold_config::{Config, Sources, UriSource, shown_path};
 use leasehold_guard::prerequisites::prerequisites;
@@ -23,12 +23,11 @@ pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path)
         Check::new("http-port", port(config).await),
         Check::new("guard", guard()),
     ];
-    checks.extend(clock::of_host());
+    checks.extend(timings::of_host());
     checks
 }
 
-/// Checks the system calls of a guard. Only `run -- CMD`, `lock -- CMD`, hooks and health commands
-/// need them, and the configuration does not show whether a command follows.
+/// Checks the system calls that only commands, hooks and health commands need.
 fn guard() -> Finding {
     match prerequisites() {
         Ok(()) => Finding::ok("can run and stop a command"),
@@ -41,9 +40,8 @@ fn guard() -> Finding {
 
 fn configuration(config: &Config, sources: &Sources) -> Finding {
     let ignored = sources.misspelt_variables().into_iter();
-    let ignored: Vec<_> = ignored
-        .map(|(variable, meant)| format!("{variable} (write {})", meant.variable()))
-        .collect();
+    let ignored = ignored.map(|(name, meant)| format!("{name} (write {})", meant.variable()));
+    let ignored: Vec<_> = ignored.collect();
     if !ignored.is_empty() {
         return Finding::warning(
             format!("environment variables ignored: {}", ignored.join(", ")),
@@ -87,7 +85,6 @@ fn connection_string(source: &UriSource) -> Checked {
     })
 }
 
-/// Returns the options without an effect, as the end of a list.
 fn not_applied(notices: &[UriNotice]) -> String {
     let named = |word: &str, is_listed: fn(&Treatment) -> bool| {
         let listed = notices.iter().filter(|notice| is_listed(&notice.treatment));
@@ -161,7 +158,7 @@ async fn port(config: &Config) -> Checked {
     Err(cannot_listen(address, HTTP_LISTEN, &error).into())
 }
 
-/// Returns an address that reaches a listener from this host.
+/// Returns an address on which a listener is reachable from this host.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

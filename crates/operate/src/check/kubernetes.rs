@@ -8,7 +8,6 @@ use leasehold_config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN
 use leasehold_kubernetes::{Access, Examiner, Pod, Refusal, Right, access, pod};
 use leasehold_status::render::Identification;
 
-/// Checks publishing; one skipped check outside of a cluster.
 pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
     let kubernetes = &config.kubernetes;
     let (access, pod) = match place(kubernetes) {
@@ -22,15 +21,12 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
     };
     let mut checks = vec![Check::new("pod", Finding::ok(pod.to_string()))];
     let examiner = Examiner::new(access, pod, &kubernetes.label_prefix, &who);
-    let requests = TimedRequests {
-        timeout,
-        took: Vec::new(),
-    };
+    let took = Vec::new();
+    let requests = TimedRequests { timeout, took };
     checks.extend(requests.checks(&examiner, kubernetes).await);
     checks
 }
 
-/// Returns how to reach the API server, and this pod.
 fn place(config: &KubernetesConfig) -> Result<(Access, Pod), Finding> {
     if config.enabled == KubernetesEnabled::Off {
         return Err("kubernetes.enabled is \"off\"".into());
@@ -58,9 +54,9 @@ fn place(config: &KubernetesConfig) -> Result<(Access, Pod), Finding> {
     Ok((access, pod))
 }
 
-/// Requests to the API server, and how long they took.
 struct TimedRequests {
     timeout: Duration,
+    /// The duration of each request.
     took: Vec<Duration>,
 }
 
@@ -146,7 +142,7 @@ impl TimedRequests {
         }
     }
 
-    /// Judges the requests, each over a connection of its own, as publishing makes them.
+    /// Judges the duration of the requests. As in publishing, each request used a new connection.
     fn latency(mut self, label_wait: Duration) -> Finding {
         self.took.sort_unstable();
         let median = self.took.get(self.took.len() / 2).copied();

@@ -17,7 +17,7 @@ use leasehold_mongodb::store::Failure;
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
 
-/// The result of a check, in ascending order of severity.
+/// In ascending order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckResult {
@@ -28,7 +28,6 @@ pub(super) enum CheckResult {
 }
 
 impl CheckResult {
-    /// Returns the name in the output, and its style.
     const fn shown(self) -> (&'static str, Style) {
         match self {
             Self::Skipped => ("skipped", Style::Dim),
@@ -39,7 +38,6 @@ impl CheckResult {
     }
 }
 
-/// The result of a check with its details.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub(super) result: CheckResult,
@@ -49,15 +47,14 @@ pub(super) struct Finding {
     numbers: Map<String, Value>,
 }
 
-/// The finding of a check; the error is a finding that ends the check early.
+/// `Err` is a finding that ends the check early.
 pub(super) type Checked = Result<Finding, Finding>;
 
 /// The reason why a check is skipped.
 pub(super) type Skip = &'static str;
 
 impl Finding {
-    /// Creates a finding. An empty remedy is omitted, and so is the remedy of a check that is
-    /// skipped or ok.
+    /// Creates a finding. Omits an empty remedy, and the remedy of a check that is skipped or ok.
     pub(super) fn new(
         result: CheckResult,
         detail: impl Into<String>,
@@ -84,7 +81,6 @@ impl Finding {
         Self::new(CheckResult::Warning, detail, remedy)
     }
 
-    /// Creates a warning if the condition holds, else a finding that all is well.
     pub(super) fn warning_if(
         is_wrong: bool,
         detail: impl Into<String>,
@@ -97,18 +93,16 @@ impl Finding {
         Self::new(result, detail, remedy)
     }
 
-    /// Creates a finding about an installation that does not work.
     pub(super) fn failed(detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(CheckResult::Failed, detail, remedy)
     }
 
-    /// Adds a number to the JSON output.
+    /// Adds a field to the JSON output.
     pub(super) fn number(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.numbers.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Adds a duration in milliseconds to the JSON output.
     pub(super) fn millis(self, name: &str, duration: Duration) -> Self {
         self.number(name, rounded_millis(duration))
     }
@@ -120,14 +114,13 @@ impl From<Skip> for Finding {
     }
 }
 
-/// A finding about something that a daemon could not use.
 impl From<CommandError> for Finding {
     fn from(error: CommandError) -> Self {
         Self::failed(error.problem(), error.remedy.unwrap_or_default())
     }
 }
 
-/// The detail of a failure is its remedy.
+/// Prints the detail of the failure as the remedy.
 impl From<Failure> for Finding {
     fn from(mut failure: Failure) -> Self {
         let remedy = std::mem::take(&mut failure.detail);
@@ -141,18 +134,17 @@ impl From<Checked> for Finding {
     }
 }
 
-/// Returns a text without characters that move a cursor, whatever server it is from.
+/// Replaces control characters: a server could send escape sequences to the terminal.
 fn printable(text: String) -> String {
     text.replace(char::is_control, "?")
 }
 
-/// A check that was carried out or skipped.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Check {
-    /// The part of the installation. [`Report::add`] sets it.
+    /// Set by [`Report::add`].
     group: &'static str,
     name: &'static str,
-    /// The server, host or right that is checked, if there are several.
+    /// The server, host or right, if the check has several.
     subject: Option<String>,
     #[serde(flatten)]
     finding: Finding,
@@ -168,13 +160,11 @@ impl Check {
         }
     }
 
-    /// Skips several checks for one reason.
     pub(super) fn skipped<const N: usize>(names: [&'static str; N], why: &str) -> Vec<Self> {
         let skipped = names.map(|name| Self::new(name, Finding::skipped(why)));
         skipped.into()
     }
 
-    /// Sets the subject.
     pub(super) fn of(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(printable(subject.into()));
         self
@@ -185,18 +175,15 @@ impl Check {
         let result = style.paint(&format!("{result:<7}"), color);
         let subject = self.subject.iter().map(|subject| format!(" {subject}"));
         let subject: String = subject.collect();
-        let mut line = format!(
-            "  {result}  {}{subject}: {}\n",
-            self.name, self.finding.detail
-        );
-        if let Some(remedy) = &self.finding.remedy {
-            line += &format!("           remedy: {remedy}\n");
-        }
-        line
+        let (name, detail) = (self.name, &self.finding.detail);
+        let remedy = self.finding.remedy.iter();
+        let remedy = remedy.map(|remedy| format!("           remedy: {remedy}\n"));
+        let remedy: String = remedy.collect();
+        format!("  {result}  {name}{subject}: {detail}\n{remedy}")
     }
 }
 
-/// Collects the checks, and prints each group as soon as it is complete.
+/// Prints each group of checks as soon as it is complete.
 pub(super) struct Report {
     json: bool,
     color: bool,
@@ -212,14 +199,14 @@ impl Report {
         }
     }
 
-    /// Adds all checks of a group, and prints them unless the output is JSON.
+    /// Adds the checks of a group, and prints them unless the output is JSON.
     pub(super) fn add(
         &mut self,
         group: &'static str,
         checks: Vec<Check>,
     ) -> Result<(), CommandError> {
         if !self.json {
-            // Removes the line of [`Report::waiting`].
+            // Erases the line of [`Report::waiting`].
             let begin = if self.color { "\x1b[K" } else { "" };
             let lines: String = checks.iter().map(|check| check.line(self.color)).collect();
             answer(format!("{begin}{group}\n{lines}").as_bytes())?;
@@ -251,10 +238,8 @@ impl Report {
     fn summary(&self) -> String {
         use CheckResult::{Failed, Ok, Skipped, Warning};
         let counts = [Ok, Warning, Failed, Skipped].map(|result| {
-            let checks = self.checks.iter();
-            let count = checks
-                .filter(|check| check.finding.result == result)
-                .count();
+            let results = self.checks.iter().map(|check| check.finding.result);
+            let count = results.filter(|found| *found == result).count();
             format!("{count} {}", result.shown().0)
         });
         counts.join(", ") + "\n"
@@ -263,7 +248,7 @@ impl Report {
     /// Shows at a terminal what the command waits for.
     pub(super) fn waiting(&self, what: &str) {
         if self.color && !self.json {
-            // Replaced by the next line. If it cannot be written, the next line cannot either.
+            // The next line overwrites this one, and reports an error of writing.
             let _ = write!(io::stdout(), "  … {what}\r");
             let _ = io::stdout().flush();
         }

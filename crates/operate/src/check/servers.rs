@@ -1,4 +1,4 @@
-//! Checks of the way to MongoDB: names, servers, certificates, login, and the kind of deployment.
+//! Checks of the connection to MongoDB: names, servers, certificates, login, kind of deployment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::report::{Check, Checked, Finding, shown};
 use super::{Installation, NOT_REACHED, tls};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::mongo::probe::{
-    Description, Login, Product, SeedList, ServerState, StoreProbe, lacks_right, refuses_login,
+    Description, Product, SeedList, ServerState, StoreProbe, lacks_right, refuses_login,
     refuses_tls,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy, StoreKind};
@@ -19,18 +19,17 @@ use leasehold_status::directory::{DEPLOYMENT_FILE, recorded_deployment};
 
 /// Interval between attempts to reach a primary.
 const RETRY: Duration = Duration::from_millis(250);
-/// Interval between reads of the states of servers, which monitors keep.
+/// Interval between reads of the states that the driver's monitors keep.
 const POLL: Duration = Duration::from_millis(20);
 /// The first version with the change streams that candidates open.
 const VERSION_MIN: (u32, u32) = (4, 4);
-/// A look-up that takes longer has waited for a nameserver that does not answer.
+/// A slower look-up has waited for a nameserver that does not answer.
 const SLOW_MIN: Duration = Duration::from_secs(1);
-/// The remedy for slow look-ups, which each new connection repeats.
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
 /// Fewest data-bearing members for a set to survive losing one.
 const MEMBERS_MIN: usize = 3;
 
-/// Returns the checks, and the description of the deployment if its primary was reached.
+/// Returns the checks, and the description of the deployment if a primary was reached.
 pub(super) async fn checks(
     installation: &Installation,
     directory: &Path,
@@ -68,55 +67,43 @@ pub(super) async fn checks(
         };
         Check::new("server", finding).of(member)
     }));
-    // Servers of another set are not among the members; nor are members that the set lists under
-    // another name.
+    // Servers of another set, and members that the set lists under another name.
     let others = states.iter().filter(|(address, state)| {
         matches!(state, ServerState::Elsewhere(_)) && !members.contains(address)
     });
-    checks.extend(others.map(|(address, state)| {
-        let finding = server(Some(state));
-        Check::new("server", finding).of(address)
-    }));
+    checks.extend(
+        others.map(|(address, state)| Check::new("server", server(Some(state))).of(address)),
+    );
     checks.extend(tls);
+    let not_reached = || Checked::Err(NOT_REACHED.into());
     let (credentials, deployment, one_deployment) = match &reached {
         Ok(description) => (
             credentials(installation).await,
             Ok(deployment(description)),
             one_deployment(installation, &seeds, description).await,
         ),
-        Err(failure) => {
-            let (failed, skipped) = (
-                Finding::from(failure.clone()),
-                Finding::skipped(NOT_REACHED),
-            );
-            match refuses_login(failure) {
-                true => (Err(failed), Err(skipped.clone()), Err(skipped)),
-                false => (Err(skipped.clone()), Err(failed), Err(skipped)),
-            }
+        Err(failure) if refuses_login(failure) => {
+            (Err(failure.clone().into()), not_reached(), not_reached())
         }
+        Err(failure) => (not_reached(), Err(failure.clone().into()), not_reached()),
     };
-    checks.push(Check::new("credentials", credentials));
-    checks.push(Check::new("deployment", deployment));
-    checks.push(Check::new("one-deployment", one_deployment));
     let record = record(directory, reached.as_ref().ok());
-    checks.push(Check::new("deployment-record", record));
+    checks.extend([
+        Check::new("credentials", credentials),
+        Check::new("deployment", deployment),
+        Check::new("one-deployment", one_deployment),
+        Check::new("deployment-record", record),
+    ]);
     (checks, reached.ok())
 }
 
 fn unresolved(failure: &Failure) -> Vec<Check> {
-    let finding = Finding::failed(
-        failure.to_string(),
-        "correct the MongoDB URI, its files, or the name service",
-    );
-    let skipped = [
-        "server",
-        "tls",
-        "credentials",
-        "deployment",
-        "one-deployment",
-    ];
+    let remedy = "correct the MongoDB URI, its files, or the name service";
+    let finding = Finding::failed(failure.to_string(), remedy);
     let mut checks = vec![Check::new("name-resolution", finding)];
+    let skipped = ["server", "tls", "credentials", "deployment"];
     checks.extend(Check::skipped(skipped, NOT_REACHED));
+    checks.push(Check::new("one-deployment", Finding::skipped(NOT_REACHED)));
     checks
 }
 
@@ -144,7 +131,7 @@ async fn resolution(address: &str, timeout: Duration) -> Checked {
     Ok(finding.millis("elapsed_ms", took))
 }
 
-/// Waits for a primary, as a candidate does. A refusal that a retry does not change ends the wait.
+/// Waits for a primary, unless a retry cannot succeed.
 async fn reach(store: &StoreProbe, timeout: Duration) -> Result<Description, Failure> {
     let mut last = None;
     let attempts = async {
@@ -165,21 +152,18 @@ async fn reach(store: &StoreProbe, timeout: Duration) -> Result<Description, Fai
     }
 }
 
-/// Returns the states of the servers once each of `members` has one, or after the timeout.
+/// Returns the states of the servers once each of `members` has a state, or after the timeout.
 async fn states(
     store: &StoreProbe,
     members: &[String],
     timeout: Duration,
 ) -> BTreeMap<String, ServerState> {
+    let is_known = |member| store.servers().contains_key(member);
     let known = async {
-        while !members
-            .iter()
-            .all(|member| store.servers().contains_key(member))
-        {
+        while !members.iter().all(is_known) {
             tokio::time::sleep(POLL).await;
         }
     };
-    // A server without a state is reported as such.
     let _ = tokio::time::timeout(timeout, known).await;
     store.servers()
 }
@@ -206,11 +190,11 @@ fn server(state: Option<&ServerState>) -> Finding {
 
 async fn credentials(installation: &Installation) -> Checked {
     match installation.within(installation.store.login()).await {
-        Ok(Login { users, roles: _ }) if users.is_empty() => Ok(Finding::ok(
+        Ok(login) if login.users.is_empty() => Ok(Finding::ok(
             "no user; the permissions show if the server requires one",
         )),
-        Ok(Login { users, roles }) => {
-            let (users, roles) = (users.join(", "), roles.join(", "));
+        Ok(login) => {
+            let (users, roles) = (login.users.join(", "), login.roles.join(", "));
             Ok(Finding::ok(format!("logged in as {users}, roles: {roles}")))
         }
         Err(failure) if lacks_right(&failure) => {
@@ -221,20 +205,11 @@ async fn credentials(installation: &Installation) -> Checked {
 }
 
 fn deployment(description: &Description) -> Finding {
-    let Description {
-        kind,
-        set,
-        product,
-        version,
-        ..
-    } = description;
-    let version_numbers = description.version_numbers();
-    let members = format!(
-        "MongoDB {version}, data-bearing members: {}, arbiters: {}",
-        description.members.len(),
-        description.arbiters.len()
-    );
-    match (product, kind) {
+    let version = &description.version;
+    let (members, arbiters) = (description.members.len(), description.arbiters.len());
+    let numbers = description.version_numbers();
+    let is_old = numbers.is_some_and(|numbers| numbers < VERSION_MIN);
+    match (&description.product, &description.kind) {
         (Product::Lookalike(product), _) => Finding::failed(
             format!(
                 "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
@@ -247,14 +222,12 @@ fn deployment(description: &Description) -> Finding {
             ),
             "use a MongoDB replica set (docs/mongodb.md)",
         ),
-        (Product::MongoDb, _) if version_numbers.is_some_and(|v| v < VERSION_MIN) => {
-            Finding::warning(
-                format!(
-                    "MongoDB {version} is older than 4.4, the oldest supported version; followers poll"
-                ),
-                "upgrade MongoDB",
-            )
-        }
+        (Product::MongoDb, _) if is_old => Finding::warning(
+            format!(
+                "MongoDB {version} is older than 4.4, the oldest supported version; followers poll"
+            ),
+            "upgrade MongoDB",
+        ),
         (Product::MongoDb, StoreKind::Standalone) => Finding::warning(
             format!(
                 "standalone server, MongoDB {version}: followers poll, and an acknowledged write is lost if this server is lost"
@@ -267,17 +240,17 @@ fn deployment(description: &Description) -> Finding {
             ),
             "use a replica set, or hints (docs/mongodb.md)",
         ),
-        (Product::MongoDb, _) => match description.members.len() < MEMBERS_MIN {
-            true => Finding::warning(
-                format!(
-                    "replica set {set:?}, {members}: no leader while one data-bearing member is down"
-                ),
-                "use three data-bearing members",
-            ),
-            false => Finding::ok(format!(
-                "replica set {set:?}, {members}: at most one leader, across elections"
-            )),
-        },
+        (Product::MongoDb, _) => {
+            let (set, is_small) = (&description.set, members < MEMBERS_MIN);
+            let result = match is_small {
+                true => "no leader while one data-bearing member is down",
+                false => "at most one leader, across elections",
+            };
+            let detail = format!(
+                "replica set {set:?}, MongoDB {version}, data-bearing members: {members}, arbiters: {arbiters}: {result}"
+            );
+            Finding::warning_if(is_small, detail, "use three data-bearing members")
+        }
     }
 }
 
@@ -293,8 +266,8 @@ async fn one_deployment(
     }
     let strangers = installation.within(installation.store.strangers()).await?;
     if !strangers.is_empty() {
-        let each = strangers.iter();
-        let each: Vec<_> = each.map(|(at, what)| format!("{at} is {what}")).collect();
+        let each = strangers.iter().map(|(at, what)| format!("{at} is {what}"));
+        let each: Vec<_> = each.collect();
         return Err(Finding::failed(
             each.join("; "),
             "remove the servers of other deployments from the MongoDB URI (docs/mongodb.md)",
@@ -314,7 +287,7 @@ async fn one_deployment(
     })
 }
 
-/// Compares the deployment with the candidate's, as recorded in this status directory.
+/// Compares the deployment with the candidate's deployment that the status directory records.
 fn record(directory: &Path, description: Option<&Description>) -> Checked {
     let file = directory.join(DEPLOYMENT_FILE);
     let file = file.display();

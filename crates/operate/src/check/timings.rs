@@ -1,11 +1,28 @@
-//! Compares the elections of the set with the configured durations, and shows the arithmetic.
+//! Checks that this host's clock advances as the primary's does, and that a leader survives an election
+//! of the replica set.
+
+use std::time::Duration;
+use std::{fs, io};
 
 use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
 use super::{Installation, Primary};
 use leasehold_cli::store_elections::Needed;
+use leasehold_clock as clock;
 use leasehold_core::election::{Timings, election_gap};
-use leasehold_mongodb::store::mongo::probe::{Description, lacks_right};
-use leasehold_mongodb::store::{FailoverSettings, StoreKind};
+use leasehold_mongodb::store::mongo::probe::{Description, ServerTime, StoreProbe, lacks_right};
+use leasehold_mongodb::store::{FailoverSettings, Failure, StoreKind};
+
+const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
+/// Clock sources that are slow to read, stop or drift. The kernel falls back to them from an unstable
+/// TSC.
+const POOR_SOURCES: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"];
+/// Time between the readings of the server's clock. With round trips of 1 ms, the error is 0.07 %.
+const WATCHED: Duration = Duration::from_secs(3);
+/// Number of readings at each end. The reading with the shortest round trip counts.
+const READINGS: usize = 5;
+const SERVER_RESOLUTION: Duration = Duration::from_millis(1);
+/// Suspicious deviation of a rate: working clocks differ by less than a thousandth.
+const SUSPICIOUS: f64 = 0.01;
 
 pub(super) async fn checks(installation: &Installation, primary: Primary<'_>) -> Vec<Check> {
     if let Err(why) = primary.and_then(has_elections) {
@@ -32,7 +49,7 @@ fn has_elections(description: &Description) -> Result<(), Skip> {
     }
 }
 
-/// Judges with MongoDB's default if the settings are not known.
+/// Assumes MongoDB's default settings if they are not known.
 fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> Finding {
     let default = FailoverSettings::default();
     let needed = Needed::of(timings, settings.as_ref().unwrap_or(&default));
@@ -54,8 +71,8 @@ fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> F
     .millis("renew_deadline_ms", timings.renew_deadline())
 }
 
-/// If a primary freezes instead of crashing, its successor first catches up with all members, the
-/// frozen primary included.
+/// The successor of a primary that froze waits until it has caught up with all members, the frozen one
+/// included.
 fn catch_up(timings: &Timings, settings: &Result<FailoverSettings, String>) -> Checked {
     let settings = settings.as_ref().map_err(Finding::skipped)?;
     let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";
@@ -76,24 +93,134 @@ fn catch_up(timings: &Timings, settings: &Result<FailoverSettings, String>) -> C
         shown(sum),
         shown(timings.renew_deadline())
     );
-    let (result, detail) = match sum <= timings.renew_deadline() {
-        true => (CheckResult::Ok, arithmetic),
-        false => {
-            let detail = format!("if the primary freezes, the leader steps down: {arithmetic}");
-            (CheckResult::Warning, detail)
-        }
+    let finding = match sum <= timings.renew_deadline() {
+        true => Finding::ok(arithmetic),
+        false => Finding::warning(
+            format!("if the primary freezes, the leader steps down: {arithmetic}"),
+            remedy,
+        ),
     };
-    Ok(Finding::new(result, detail, remedy)
+    Ok(finding
         .millis("catch_up_ms", catch_up)
         .millis("needed_ms", sum))
 }
 
+pub(super) fn of_host() -> [Check; 2] {
+    [
+        Check::new("boot-id", boot_id(clock::boot_id())),
+        Check::new("clock-source", clock_source()),
+    ]
+}
+
+fn boot_id(found: io::Result<Option<String>>) -> Finding {
+    match found {
+        Ok(Some(id)) => Finding::ok(id),
+        Err(error) => Finding::failed(
+            error.to_string(),
+            "free descriptors and memory: `leasehold run` does not start without the id of the boot",
+        ),
+        Ok(None) => Finding::warning(
+            "/proc/sys/kernel/random/boot_id does not exist, or may not be read",
+            "mount /proc: without the id of the boot, readers cannot check the status file and a restarted leader waits for its own lease",
+        ),
+    }
+}
+
+fn clock_source() -> Checked {
+    let read = |file: &str| fs::read_to_string(format!("{CLOCK_SOURCES}/{file}"));
+    let current = read("current_clocksource")
+        .map_err(|_| Finding::skipped(format!("{CLOCK_SOURCES} cannot be read")))?;
+    let available = read("available_clocksource").unwrap_or_default();
+    Ok(source(current.trim(), available.trim()))
+}
+
+fn source(current: &str, available: &str) -> Finding {
+    Finding::warning_if(
+        POOR_SOURCES.contains(&current),
+        format!("{current} (available: {available})"),
+        "the kernel found no better clock: search its log for clocksource; in a virtual machine, use the hypervisor's clock (kvm-clock, hyperv) or an invariant TSC",
+    )
+}
+
+/// Compares the rate of this host's clock with the primary's wall clock. The protocol needs nearly
+/// equal rates on all candidates.
+pub(super) async fn rate(installation: &Installation, primary: Primary<'_>) -> Checked {
+    primary?;
+    let watched = async {
+        let first = reading(&installation.store).await?;
+        tokio::time::sleep(WATCHED).await;
+        Ok((first, reading(&installation.store).await?))
+    };
+    let watched = installation.limited(WATCHED, watched).await;
+    let (first, last) = watched.map_err(|failure| Finding::skipped(failure.to_string()))?;
+    if first.server != last.server {
+        return Err("the primary changed meanwhile".into());
+    }
+    let timings = &installation.config.lease.timings;
+    let allowed = timings.lease_duration().as_secs_f64() / timings.renew_deadline().as_secs_f64();
+    Ok(judged(deviation(&first, &last), allowed))
+}
+
+async fn reading(store: &StoreProbe) -> Result<ServerTime, Failure> {
+    let mut best = store.server_time().await?;
+    for _ in 1..READINGS {
+        let next = store.server_time().await?;
+        if round_trip(&next) < round_trip(&best) {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
+fn round_trip(time: &ServerTime) -> Duration {
+    time.received.since(time.sent)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Deviation {
+    /// The server's rate relative to this host's, minus one.
+    by: f64,
+    /// Maximum error of `by`.
+    error: f64,
+    over: Duration,
+}
+
+fn deviation(first: &ServerTime, last: &ServerTime) -> Deviation {
+    let middle = |time: &ServerTime| time.sent + round_trip(time) / 2;
+    let over = middle(last).since(middle(first));
+    let local = over.as_secs_f64();
+    let server = (last.wall_ms - first.wall_ms) as f64 / 1e3;
+    let error = (round_trip(first) + round_trip(last)) / 2 + SERVER_RESOLUTION;
+    Deviation {
+        by: server / local - 1.0,
+        error: error.as_secs_f64() / local,
+        over,
+    }
+}
+
+fn judged(deviation: Deviation, allowed: f64) -> Finding {
+    let Deviation { by, error, over } = deviation;
+    let detail = format!(
+        "{:+.2} % ± {:.2} % against the primary's wall clock over {}; lease_duration / renew_deadline allows a ratio of {allowed:.2}",
+        by * 100.0,
+        error * 100.0,
+        shown(over)
+    );
+    let remedy = "find out which clock is wrong (chronyc tracking, kernel log): this host's, or the server's, which may have been set just now";
+    let result = match by.abs() - error {
+        certain if certain > allowed - 1.0 => CheckResult::Failed,
+        certain if certain > SUSPICIOUS => CheckResult::Warning,
+        _ => CheckResult::Ok,
+    };
+    Finding::new(result, detail, remedy)
+        .number("deviation_percent", by * 100.0)
+        .number("error_percent", error * 100.0)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use leasehold_core::election::TimingSettings;
+    use leasehold_core::election::{BootTime, TimingSettings};
 
     fn kubernetes() -> Timings {
         let seconds = Duration::from_secs;
@@ -103,7 +230,7 @@ mod tests {
             renew_interval: seconds(2),
             ..TimingSettings::default()
         };
-        Timings::new(settings).expect("they keep the rules")
+        Timings::new(settings).expect("valid timings")
     }
 
     fn settings(election: u64, catch_up: Option<u64>) -> Result<FailoverSettings, String> {
@@ -134,5 +261,50 @@ mod tests {
         assert_eq!(of(2_000, None), CheckResult::Warning);
         assert_eq!(of(2_000, Some(2_000)), CheckResult::Ok);
         assert_eq!(of(10_000, Some(30_000)), CheckResult::Warning);
+    }
+
+    fn time(at_ms: u64, round_trip_ms: u64, wall_ms: i64) -> ServerTime {
+        let sent = BootTime::default() + Duration::from_millis(at_ms);
+        ServerTime {
+            server: "a:1".to_owned(),
+            sent,
+            received: sent + Duration::from_millis(round_trip_ms),
+            wall_ms,
+        }
+    }
+
+    #[test]
+    fn a_boot_that_cannot_be_read_now_is_a_failure() {
+        let of = |found| boot_id(found).result;
+        assert_eq!(of(Ok(Some("b".to_owned()))), CheckResult::Ok);
+        assert_eq!(of(Ok(None)), CheckResult::Warning);
+        assert_eq!(of(Err(io::Error::other("EMFILE"))), CheckResult::Failed);
+    }
+
+    #[test]
+    fn the_rate_is_known_up_to_the_round_trips() {
+        let measured = deviation(&time(0, 10, 1_000_005), &time(10_000, 20, 1_010_510));
+        // 10.005 s here, 10.505 s there; 15 ms of round trips and 1 ms of resolution.
+        assert!((measured.by - 0.05).abs() < 1e-4, "{measured:?}");
+        assert!((measured.error - 0.0016).abs() < 1e-4, "{measured:?}");
+    }
+
+    #[test]
+    fn only_a_deviation_beyond_the_error_counts() {
+        let of = |by, error| {
+            let over = Duration::from_secs(3);
+            judged(Deviation { by, error, over }, 1.33).result
+        };
+        assert_eq!(of(0.0001, 0.0007), CheckResult::Ok);
+        assert_eq!(of(0.02, 0.0007), CheckResult::Warning);
+        assert_eq!(of(-0.02, 0.0007), CheckResult::Warning);
+        assert_eq!(of(0.02, 0.015), CheckResult::Ok);
+        assert_eq!(of(0.5, 0.01), CheckResult::Failed);
+    }
+
+    #[test]
+    fn a_source_that_the_kernel_fell_back_to_is_warned_of() {
+        assert_eq!(source("tsc", "tsc hpet acpi_pm").result, CheckResult::Ok);
+        assert_eq!(source("hpet", "hpet acpi_pm").result, CheckResult::Warning);
     }
 }

@@ -1,4 +1,4 @@
-//! Checks of certificates: the chain of each server, and the client's.
+//! Checks of the certificates of servers and of this client.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use leasehold_clock as clock;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{Certificates, SeedList};
 
-/// Time before the end of a certificate in which it should be renewed.
+/// A certificate should be renewed this long before it expires.
 const RENEWED_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 const DAY: u64 = 24 * 3600;
 

@@ -1,4 +1,4 @@
-//! `leasehold locks break`: removes expired entries, as every waiter would, or all holders with
+//! `leasehold locks break`: removes expired entries, as each waiter does, or all holders with
 //! `--force`.
 
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -14,12 +14,10 @@ use leasehold_core::election::{BootTime, Claim};
 use leasehold_core::lock::{
     Ending, Entry, EntryState, EntryVersion, LockDocument, LockOperation, Observations, Observer,
 };
-use leasehold_host::CommandError;
-use leasehold_host::exit;
+use leasehold_host::{CommandError, exit};
 
-/// Interval between reads. A holder renews every three seconds by default, and an operator waits at
-/// a terminal.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval between reads. An operator waits at a terminal.
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Breaks a lock. `round_trip` is the maximum time of a read.
 pub(super) async fn run(
@@ -33,7 +31,7 @@ pub(super) async fn run(
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")
         }
-        // No write of leasehold leaves it like that.
+        // An eviction without entries grants the lock to the first waiter.
         Some(found) if found.holders.is_empty() => {
             let operation = LockOperation::Evict {
                 entries: Vec::new(),
@@ -42,7 +40,7 @@ pub(super) async fn run(
                 seen: found.token,
             };
             let done = "no holder although entries wait (the document was edited): granted to the first of them";
-            sent(lock, operation, &[], done).await
+            sent(lock, operation, done).await
         }
         Some(found) if force => forced(lock, &found, confirmed).await,
         Some(found) => expired(lock, found, round_trip).await,
@@ -66,27 +64,18 @@ async fn expired(
          (--force removes them too, and voids the exclusion)",
         lock.name
     ));
-    // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
-    // expires after its declared lease duration. The rest of a minimum hold can be much longer.
+    // Entries of the first read that have not been renewed or removed since, and have not expired. Places
+    // of ended work are left out, because a minimum hold may be much longer than a lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
-    let mut silent: Vec<_> = first
-        .holders
-        .iter()
-        .filter(|entry| !has_rest(entry))
-        .chain(&first.queue)
-        .map(version)
-        .collect();
+    let holders = first.holders.iter().filter(|entry| !has_rest(entry));
+    let mut silent: Vec<_> = holders.chain(&first.queue).map(version).collect();
     let mut found = first;
     loop {
         let now = clock::boot_now();
         observer.observe(&found, now);
         if let Some(operation) = observer.break_expired(now) {
-            let claims: Vec<_> = match &operation {
-                LockOperation::Evict { entries, .. } => entries.iter().map(|e| e.claim).collect(),
-                _ => Vec::new(),
-            };
-            let broken = named(&found, &claims);
-            return sent(lock, operation, &claims, &broken).await;
+            let broken = named(&found, &removed(&operation));
+            return sent(lock, operation, &broken).await;
         }
         let present: Vec<_> = entries(&found).map(version).collect();
         if present.is_empty() {
@@ -103,36 +92,38 @@ async fn expired(
                 true => "its work has ended and its place",
                 false => "a holder has expired and its place",
             };
-            return match rests.chain(over.map(|entry| entry.min_hold)).max() {
-                Some(rest) => nothing_done(
-                    lock,
-                    &format!(
-                        "{what} is kept for another {} (--force removes it)",
-                        short(rest)
-                    ),
-                ),
-                None => nothing_done(
-                    lock,
-                    "every holder and waiter renews its entry, so none is removed",
-                ),
+            let why = match rests.chain(over.map(|entry| entry.min_hold)).max() {
+                // It would be shown as 0.0s.
+                Some(rest) if rest.as_millis() < 50 => {
+                    format!("{what} is kept (--force removes it)")
+                }
+                Some(rest) => {
+                    let rest = short(rest);
+                    format!("{what} is kept for another {rest} (--force removes it)")
+                }
+                None => "every holder and waiter renews its entry, so none is removed".to_owned(),
             };
+            return nothing_done(lock, &why);
         }
-        // The next read is earlier, to recognize renewed entries as alive.
-        let next = observer.next_expiry().map_or(LOOK, |at| at.since(now));
-        tokio::time::sleep(next.min(LOOK)).await;
+        // A read just before an entry expires shows whether the entry was renewed.
+        let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));
+        tokio::time::sleep(next.min(INTERVAL)).await;
         found = lock.read().await?.unwrap_or_default();
     }
 }
 
-/// Removes all holders that were shown to the operator.
+/// Removes all holders, once the operator has confirmed it.
 async fn forced(
     lock: &LockCalls<'_>,
     found: &LockDocument,
     confirmed: bool,
 ) -> Result<u8, CommandError> {
     let name = &lock.name;
-    let claims: Vec<_> = found.holders.iter().map(|entry| entry.claim).collect();
-    let broken = named(found, &claims);
+    let operation = LockOperation::Break {
+        claims: found.holders.iter().map(|entry| entry.claim).collect(),
+        seen: found.token,
+    };
+    let broken = named(found, &removed(&operation));
     say(&format!(
         "lock {name}: {broken}\n--force is unsafe: the current holder keeps running until its next renewal, alongside \
          the next one. Only a fencing token protects then."
@@ -142,33 +133,38 @@ async fn forced(
         return Ok(exit::NEGATIVE);
     }
     warn!(lock = %name, "breaking the lock by force");
-    let operation = LockOperation::Break {
-        claims: claims.clone(),
-        seen: found.token,
-    };
-    sent(lock, operation, &claims, &broken).await
+    sent(lock, operation, &broken).await
 }
 
-/// Sends a removal of these claims. Without claims, it grants.
+/// Returns the claims that an operation removes.
+fn removed(operation: &LockOperation) -> Vec<Claim> {
+    match operation {
+        LockOperation::Evict { entries, .. } => entries.iter().map(|it| it.claim).collect(),
+        LockOperation::Break { claims, .. } => claims.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Removes claims, or grants if the operation removes none.
 async fn sent(
     lock: &LockCalls<'_>,
     operation: LockOperation,
-    claims: &[Claim],
     what: &str,
 ) -> Result<u8, CommandError> {
-    let written = lock.perform("break the lock", &operation, async |found| {
+    let claims = removed(&operation);
+    let written = lock.perform("break the lock", &operation, |found| {
         let found = found.unwrap_or_default();
         let remains = match claims.is_empty() {
             true => found.holders.is_empty() && !found.queue.is_empty(),
             false => entries(&found).any(|entry| claims.contains(&entry.claim)),
         };
-        Ok(match (remains, &operation) {
+        match (remains, &operation) {
             (false, _) => Reread::Done,
             (true, LockOperation::Evict { entries, .. }) if has_renewed(&found, entries) => {
                 Reread::Changed
             }
             (true, _) => Reread::Unchanged,
-        })
+        }
     });
     let done = match (written.await?, claims.is_empty()) {
         (WriteResult::Rejected, _) => {
@@ -187,7 +183,7 @@ fn entries(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
     lock.holders.iter().chain(&lock.queue)
 }
 
-/// Returns true if one of the entries is there, but with another revision.
+/// Returns true if one of the entries has another revision now.
 fn has_renewed(lock: &LockDocument, seen: &[EntryVersion]) -> bool {
     let is_later = |entry: &Entry, seen: &EntryVersion| {
         entry.claim == seen.claim && entry.revision != seen.revision
@@ -206,7 +202,7 @@ fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Du
     expired.collect()
 }
 
-/// Returns true if the operator confirms. Without a terminal, nothing is confirmed.
+/// Returns true if the operator confirms at a terminal.
 fn asked() -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() {
         say("not a terminal: pass --yes to confirm");
@@ -214,13 +210,11 @@ fn asked() -> Result<bool, CommandError> {
     }
     let _ = write!(io::stderr().lock(), "Break it? Type yes: ");
     let mut line = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .map_err(CommandError::failed(
-            exit::CANNOT_TELL,
-            "read standard input",
-        ))?;
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(CommandError::failed(
+        exit::CANNOT_TELL,
+        "read standard input",
+    ))?;
     Ok(line.trim() == "yes")
 }
 

@@ -16,26 +16,22 @@ use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
 
 pub(super) struct Calls<'a> {
     locks: &'a MongoCollection,
-    /// Maximum time of one attempt: MongoDB selects a server within one `operation_timeout` and
-    /// answers within another.
+    /// Maximum time of one attempt: one `operation_timeout` to select a server, and one to answer.
     attempt_max: Duration,
     retry_interval: Duration,
     timeout: Duration,
 }
 
-/// One lock, and the calls for it.
 pub(super) struct LockCalls<'a> {
     pub(super) calls: &'a Calls<'a>,
     pub(super) store: MongoLockStore,
     pub(super) name: ResourceName,
 }
 
-/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteResult {
-    /// MongoDB acknowledged it.
     Applied,
-    /// MongoDB did not acknowledge it, but a later read shows its effect.
+    /// MongoDB did not acknowledge the write, but a later read shows its effect.
     Shown,
     /// The lock changed, so there is nothing to write.
     Rejected,
@@ -70,7 +66,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    fn deadline(&self) -> BootTime {
+    pub(super) fn deadline(&self) -> BootTime {
         clock::boot_now() + self.timeout
     }
 
@@ -103,7 +99,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Sends a write once. A write that is not answered in time is unknown, and keeps running.
+    /// Sends a write once. A write that times out keeps running; its outcome counts as unknown.
     async fn attempted(
         &self,
         write: impl Future<Output = Answer<LockOutcome>> + Send + 'static,
@@ -118,7 +114,7 @@ impl<'a> Calls<'a> {
         (outcome, failure.unwrap_or_else(|| self.unanswered()))
     }
 
-    /// Waits for the next attempt; returns false if it would begin after the deadline.
+    /// Waits before the next attempt; returns false if that attempt would begin after the deadline.
     async fn pause(&self, deadline: BootTime) -> bool {
         let has_time = clock::boot_now() + self.retry_interval < deadline;
         if has_time {
@@ -137,13 +133,12 @@ impl<'a> Calls<'a> {
 }
 
 impl LockCalls<'_> {
-    /// Reads the lock as a majority has it; `None` if it does not exist.
+    /// Reads the lock with majority read concern; `None` if the lock does not exist.
     pub(super) async fn read(&self) -> Result<Option<LockDocument>, OperatorError> {
         self.document(false, self.calls.deadline()).await
     }
 
-    /// Reads the lock. The result of a `confirm`ed read includes each write that was acknowledged
-    /// before.
+    /// Reads the lock. A `confirm`ed read is linearizable.
     async fn document(
         &self,
         confirm: bool,
@@ -169,9 +164,8 @@ impl LockCalls<'_> {
 
     /// Returns when the last holder ended, in milliseconds by the server's clock; `None` without a
     /// history.
-    pub(super) async fn last_end(&self) -> Result<Option<i64>, OperatorError> {
+    pub(super) async fn last_end(&self, deadline: BootTime) -> Result<Option<i64>, OperatorError> {
         let history = || self.store.history();
-        let deadline = self.calls.deadline();
         let history = self.calls.read("read the history", deadline, history);
         Ok(history.await?.iter().map(|end| end.ended_at.0).max())
     }
@@ -181,22 +175,23 @@ impl LockCalls<'_> {
         &self,
         doing: &'static str,
         operation: &LockOperation,
-        reread: impl AsyncFn(Option<LockDocument>) -> Result<Reread, OperatorError>,
+        reread: impl Fn(Option<LockDocument>) -> Reread,
     ) -> Result<WriteResult, OperatorError> {
         let send = || {
             let (store, operation) = (self.store.clone(), operation.clone());
             async move { store.perform(operation).await }
         };
-        self.write(doing, send, reread).await
+        self.write(doing, send, async |found, _| Ok(reread(found)))
+            .await
     }
 
-    /// Repeats a write that was not sent. After a write whose outcome is unknown, the lock is read
-    /// again, and `reread` decides whether the write is repeated.
+    /// Repeats a write that was not sent. After a write whose outcome is unknown, reads the lock again and
+    /// passes it to `reread` with the deadline, to decide whether to repeat the write.
     pub(super) async fn write<F>(
         &self,
         doing: &'static str,
         send: impl Fn() -> F,
-        reread: impl AsyncFn(Option<LockDocument>) -> Result<Reread, OperatorError>,
+        reread: impl AsyncFn(Option<LockDocument>, BootTime) -> Result<Reread, OperatorError>,
     ) -> Result<WriteResult, OperatorError>
     where
         F: Future<Output = Answer<LockOutcome>> + Send + 'static,
@@ -223,7 +218,7 @@ impl LockCalls<'_> {
                 (LockOutcome::Rejected | LockOutcome::Failed, Some(unknown)) => unknown,
             };
             let reread = match self.document(true, deadline).await {
-                Ok(lock) => reread(lock).await,
+                Ok(lock) => reread(lock, deadline).await,
                 Err(error) => Err(error),
             };
             match reread {

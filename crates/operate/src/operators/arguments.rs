@@ -12,8 +12,7 @@ use leasehold_cli::values::{Output, between, expected, identity, name, timeout, 
 use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionKind, OperatorAction};
 
-/// Default of `--timeout`.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
 const REASON_MAX: usize = 500;
 /// Appended to the author of the page's actions, so that the history shows where they came from.
@@ -70,7 +69,7 @@ fn examples(examples: &str) -> String {
     format!("Examples:\n{examples}\n\n{EXIT_CODES}")
 }
 
-/// The operators' commands.
+/// The commands that read or write leases, and `web`.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
     /// List the leases of a collection: holders, tokens, renewals, requests
@@ -108,7 +107,6 @@ pub enum OperatorCommand {
     Web(WebArgs),
 }
 
-/// The connection of a command.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct ConnectionArgs<S: Selection> {
@@ -121,11 +119,10 @@ pub(crate) struct ConnectionArgs<S: Selection> {
 
 impl<S: Selection> ConnectionArgs<S> {
     pub(crate) fn timeout(&self) -> Duration {
-        self.timeout.unwrap_or(TIMEOUT)
+        self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 }
 
-/// The connection of a command that answers on standard output.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Query {
@@ -135,18 +132,16 @@ pub(super) struct Query {
     output: Output,
 }
 
-/// `--observe`.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Observe {
     /// Maximum time to wait until each holder has renewed
-    // The default interval of renewals, and a second.
+    // The default is the default interval of renewals, plus a second.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "4s", value_parser = between(Duration::ZERO, OBSERVE_MAX))]
     pub(super) observe: Duration,
 }
 
-/// Arguments of `leasehold leases`.
 #[derive(Debug, Args)]
 pub struct LeasesArgs {
     #[command(flatten)]
@@ -158,7 +153,6 @@ pub struct LeasesArgs {
     pub(super) observe: Observe,
 }
 
-/// Arguments of `leasehold describe`.
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
     #[command(flatten)]
@@ -173,7 +167,6 @@ pub struct DescribeArgs {
     pub(super) observe: Observe,
 }
 
-/// Arguments of a command that writes to a lease.
 #[derive(Debug, Args)]
 pub struct WriteArgs {
     #[command(flatten)]
@@ -189,7 +182,6 @@ pub struct WriteArgs {
     reason: Option<String>,
 }
 
-/// Arguments of a request whose effect is awaited.
 #[derive(Debug, Args)]
 pub struct AwaitedArgs {
     #[command(flatten)]
@@ -199,7 +191,6 @@ pub struct AwaitedArgs {
     no_wait: bool,
 }
 
-/// Arguments of `leasehold transfer`.
 #[derive(Debug, Args)]
 pub struct TransferArgs {
     #[command(flatten)]
@@ -216,7 +207,6 @@ pub struct TransferArgs {
     force: bool,
 }
 
-/// Arguments of `leasehold repair`.
 #[derive(Debug, Args)]
 pub struct RepairArgs {
     #[command(flatten)]
@@ -229,7 +219,6 @@ pub struct RepairArgs {
     pub(super) create: bool,
 }
 
-/// Arguments of `leasehold web`.
 #[derive(Debug, Args)]
 pub struct WebArgs {
     #[command(flatten)]
@@ -269,23 +258,20 @@ impl WriteArgs {
         action(kind, &author(self.by.as_ref()), self.reason.clone())
     }
 
-    pub(super) fn request(self, kind: ActionKind) -> RequestArgs {
+    pub(super) fn request(self, kind: ActionKind, wait: bool) -> RequestArgs {
         RequestArgs {
             action: self.action(kind),
             name: self.name,
             force: false,
             seen: None,
-            wait: true,
+            wait,
         }
     }
 }
 
 impl AwaitedArgs {
     pub(super) fn request(self, kind: ActionKind) -> RequestArgs {
-        RequestArgs {
-            wait: !self.no_wait,
-            ..self.write.request(kind)
-        }
+        self.write.request(kind, !self.no_wait)
     }
 }
 
@@ -300,7 +286,7 @@ impl TransferArgs {
 }
 
 impl WebArgs {
-    /// Returns the author of the page's actions, or `None` if the page is read-only.
+    /// Returns `None` if the page is read-only.
     pub(super) fn actions_by(&self) -> Option<Identity> {
         self.allow_actions.then(|| {
             let author = format!("{}{FROM_PAGE}", author(self.by.as_ref()));
@@ -320,7 +306,6 @@ impl WebArgs {
     }
 }
 
-/// Parses the reason of a write.
 pub(super) fn reason(text: &str) -> Result<String, String> {
     let is_valid = (1..=REASON_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     is_valid.then(|| text.to_owned()).ok_or_else(|| {
@@ -337,7 +322,7 @@ fn token(text: &str) -> Result<Token, String> {
     Token::new(number).ok_or_else(|| "expected a token".to_owned())
 }
 
-/// Parses `--by`, which has to leave room for the addition.
+/// Parses `--by` of the page, which appends [`FROM_PAGE`].
 fn page_author(text: &str) -> Result<Identity, String> {
     let author = identity(text)?;
     match Identity::new(format!("{author}{FROM_PAGE}")) {
@@ -346,12 +331,12 @@ fn page_author(text: &str) -> Result<Identity, String> {
     }
 }
 
-/// Returns the given author of a write, or USER@HOST.
+/// Returns the given author, or else USER@HOST.
 fn author(given: Option<&Identity>) -> Identity {
     if let Some(given) = given {
         return given.clone();
     }
-    // Longer names do not fit into an identity, together with a host's.
+    // A longer name does not fit into an identity together with the name of a host.
     let is_plain =
         |user: &String| (1..=64).contains(&user.len()) && !user.chars().any(char::is_control);
     let mut users = ["USER", "LOGNAME"]

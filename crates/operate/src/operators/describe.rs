@@ -1,47 +1,42 @@
-//! `leasehold describe`: one lease with its history, its standing request, and whether the request
-//! has an effect.
+//! `leasehold describe`: one lease with its candidates, its history and its standing request.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Session;
 use super::arguments::DescribeArgs;
-use super::candidates::{candidates, names};
 use super::leases::await_renewals;
-use super::observed::{Liveness, ObservedDocument};
+use super::observed::{Followed, Liveness, ObservedDocument};
 use super::render::{self, ineffective, renewed, short};
+use super::{OperatorError, Session};
 use crate::table::{color, text};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
-use leasehold_core::election::BootTime;
-use leasehold_host::CommandError;
-use leasehold_host::exit;
+use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_host::signals::Exit;
-use leasehold_mongodb::store::StoreInfo;
-use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Present, Scope};
+use leasehold_host::{CommandError, exit};
+use leasehold_mongodb::randomness::KernelRandomness;
+use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LeaseRecord, Present, Scope};
+use leasehold_mongodb::store::{Failure, StoreInfo};
 use leasehold_status::render::date;
+
+/// Time for candidates to answer. Candidates with a change stream take milliseconds; the others
+/// poll, by default each second.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
     let (name, scope) = (&args.name, Scope::One(args.name.clone()));
-    let (mut view, mut observed) = session.follow(scope.clone(), "read the lease").await?;
-    session
-        .lease(name, observed.one().map(|seen| &seen.entry))
-        .await?;
+    let mut followed = session.follow(scope.clone(), "read the lease").await?;
+    let entry = followed.observed.one().map(|seen| &seen.entry);
+    session.lease(name, entry).await?;
     let present = match args.candidates {
-        true => Some(candidates(session, &mut view, name, |_| false).await?),
+        true => Some(candidates(session, &mut followed, name, |_| false).await?),
         false => None,
     };
-    await_renewals(
-        session,
-        &mut view,
-        &scope,
-        &mut observed,
-        args.observe.observe,
-    )
-    .await;
-    let Some((seen, lease)) = observed.lease() else {
-        // Deleted, or replaced by something else, while renewals were awaited.
+    await_renewals(session, &mut followed, &scope, args.observe.observe).await;
+    let Some((seen, lease)) = followed.observed.lease() else {
+        // Deleted, or replaced by another document, since the first read.
         return Err(session.missing(name).await.into());
     };
     let description = LeaseDescription {
@@ -59,6 +54,57 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     Ok(exit::DONE.into())
 }
 
+/// Calls the roll, and returns the candidates that answer until `complete` is true of them, or within
+/// [`ANSWER_MAX`].
+pub(super) async fn candidates(
+    session: &Session,
+    followed: &mut Followed,
+    name: &ResourceName,
+    complete: impl Fn(&[Present]) -> bool,
+) -> Result<Vec<Present>, OperatorError> {
+    let call = ActionId::random(&mut KernelRandomness);
+    let called = session.collection.call_roll(name, call).await;
+    if called.outcome != Acted::Applied(()) {
+        let changed = || Failure::new("the document is no longer a lease", "");
+        return Err(OperatorError::Store {
+            doing: "call the roll of candidates",
+            failure: called.failure.unwrap_or_else(changed),
+        });
+    }
+    let until = (clock::boot_now() + ANSWER_MAX).min(session.deadline);
+    let mut present: Vec<Present> = Vec::new();
+    let mut called_now = false;
+    while !complete(&present) && followed.advance(until).await {
+        let lease = followed.observed.lease();
+        let Some(roll_call) = lease.and_then(|(_, lease)| lease.roll_call.as_ref()) else {
+            continue;
+        };
+        // Another operator's roll call may replace this one. Answers to it count too, unless they are
+        // older than this one.
+        called_now |= roll_call.id == call.bytes();
+        if called_now {
+            let is_new = |candidate: &&Present| !present.contains(candidate);
+            let new: Vec<_> = roll_call.present.iter().filter(is_new).cloned().collect();
+            present.extend(new);
+        }
+    }
+    // A roll call that stays does no harm: the next one replaces it.
+    let _ = session.collection.end_roll_call(name, call).await;
+    present.sort_by(|a, b| a.identity.cmp(&b.identity));
+    Ok(present)
+}
+
+pub(super) fn names(present: &[Present]) -> String {
+    let names = present.iter().map(|candidate| match candidate.healthy {
+        Some(false) => format!("{} (unhealthy)", candidate.identity),
+        Some(true) | None => candidate.identity.to_string(),
+    });
+    match present {
+        [] => "none".to_owned(),
+        _ => names.collect::<Vec<_>>().join(", "),
+    }
+}
+
 struct LeaseDescription<'a> {
     store: StoreInfo,
     seen: &'a ObservedDocument,
@@ -71,17 +117,11 @@ struct LeaseDescription<'a> {
 impl LeaseDescription<'_> {
     fn object(&self) -> Value {
         let mut object = render::object(self.seen, self.now);
-        object["store"] = json!({
-            "kind": self.store.kind.as_str(), "set": self.store.set,
-            "database": self.store.database, "collection": self.store.collection,
-        });
+        object["store"] = render::store_object(&self.store);
         if let Some(present) = &self.present {
-            let candidate = |candidate: &Present| {
-                json!({
-                    "identity": candidate.identity.as_str(),
-                    "version": candidate.version,
-                    "healthy": candidate.healthy,
-                })
+            let candidate = |it: &Present| {
+                let identity = it.identity.as_str();
+                json!({ "identity": identity, "version": it.version, "healthy": it.healthy })
             };
             object["candidates"] = present.iter().map(candidate).collect();
         }
@@ -91,18 +131,9 @@ impl LeaseDescription<'_> {
 
     fn text(&self) -> String {
         let (store, lease) = (&self.store, self.lease);
-        let mut fields = vec![
-            ("Lease", self.seen.entry.name.clone()),
-            (
-                "Store",
-                format!(
-                    "{}.{}, {}",
-                    store.database,
-                    store.collection,
-                    store.describe()
-                ),
-            ),
-        ];
+        let (database, collection) = (&store.database, &store.collection);
+        let place = format!("{database}.{collection}, {}", store.describe());
+        let mut fields = vec![("Lease", self.seen.entry.name.clone()), ("Store", place)];
         fields.extend(self.holder());
         fields.push(("Token", lease.lease.token.to_string()));
         if let Some(present) = &self.present {
@@ -114,11 +145,9 @@ impl LeaseDescription<'_> {
         fields.push(("Paused", paused(lease)));
         fields.push(("Request", request(lease)));
         if let Some(reserved) = render::reserved(lease).filter(|_| lease.held_by().is_none()) {
-            let (to, until) = (&reserved.identity, short(reserved.duration));
-            fields.push((
-                "Reserved",
-                format!("for {to}; other candidates wait for {until}"),
-            ));
+            let (to, wait) = (&reserved.identity, short(reserved.duration));
+            let reserved = format!("for {to}; other candidates wait for {wait}");
+            fields.push(("Reserved", reserved));
         }
         let mut described = String::new();
         for (name, value) in fields {
@@ -140,10 +169,8 @@ impl LeaseDescription<'_> {
         let Some((holder, shown)) = self.lease.held_by().zip(self.lease.holder.as_ref()) else {
             return vec![("Holder", "none".to_owned())];
         };
-        let address = shown
-            .address
-            .as_ref()
-            .map(|address| format!(" at {address}"));
+        let address = shown.address.as_ref();
+        let address = address.map_or_else(String::new, |address| format!(" at {address}"));
         let (silence, now) = (self.seen.silence, self.now);
         let lasts = holder.lease_duration.duration();
         let duration = short(lasts);
@@ -153,31 +180,21 @@ impl LeaseDescription<'_> {
             Liveness::Renews if silence.renewal_seen => String::new(),
             Liveness::Renews => ", since this command started".to_owned(),
         };
+        let (identity, since) = (&shown.identity, date(holder.acquired_at));
+        let token = self.lease.holder_token().unwrap_or(self.lease.lease.token);
+        let holder = format!("{identity}{address}, token {token}, since {since} (by its clock)");
+        let duration = format!("{duration} (lease duration that the holder declared)");
         vec![
-            (
-                "Holder",
-                format!(
-                    "{}{}, token {}, since {} (by its clock)",
-                    shown.identity,
-                    address.unwrap_or_default(),
-                    self.lease.holder_token().unwrap_or(self.lease.lease.token),
-                    date(holder.acquired_at),
-                ),
-            ),
-            ("Renewed", format!("{}{renewal}", renewed(silence, now))),
-            (
-                "Duration",
-                format!("{duration} (lease duration that the holder declared)"),
-            ),
+            ("Holder", holder),
+            ("Renewed", renewed(silence, now) + &renewal),
+            ("Duration", duration),
         ]
     }
 }
 
 /// Returns a reason as the end of a line.
 fn ending(reason: Option<&String>) -> String {
-    reason
-        .map(|reason| format!(": {reason}"))
-        .unwrap_or_default()
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 fn paused(lease: &LeaseRecord) -> String {

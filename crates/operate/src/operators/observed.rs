@@ -1,18 +1,42 @@
-//! Time since each holder last renewed, on this command's own clock.
-//!
-//! The dates in the documents come from the clocks of other machines, so they are not used for
-//! this. A revision that this command has not seen change since it started may have been written
-//! long before.
+//! Time since each holder last renewed, on this command's own clock: the dates in the documents are of
+//! the clocks of other machines. A revision that has not changed since this command started may have
+//! been written long before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Claim, Revision};
+use leasehold_core::election::{BootTime, Claim, Revision, WallMillis};
 use leasehold_core::lock;
 use leasehold_mongodb::store::mongo::operators::{
-    CollectionEntry, Content, LeaseRecord, ViewEvent,
+    CollectionEntry, Content, LeaseRecord, LiveView, ViewEvent,
 };
+
+/// A live view, and the documents that it has shown.
+pub(super) struct Followed {
+    pub(super) view: LiveView,
+    pub(super) observed: Observed,
+}
+
+impl Followed {
+    pub(super) fn new(view: LiveView) -> Self {
+        let observed = Observed::default();
+        Self { view, observed }
+    }
+
+    /// Returns `None` at the deadline.
+    pub(super) async fn next(&mut self, deadline: BootTime) -> Option<ViewEvent> {
+        let left = deadline.since(clock::boot_now());
+        let next = tokio::time::timeout(left, self.view.next()).await;
+        next.ok().flatten()
+    }
+
+    /// Applies the next event; returns false at the deadline.
+    pub(super) async fn advance(&mut self, deadline: BootTime) -> bool {
+        let event = self.next(deadline).await;
+        event.map(|event| self.observed.apply(event)).is_some()
+    }
+}
 
 /// The documents of a collection, and when each holder's renewals were seen.
 #[derive(Debug, Default)]
@@ -20,29 +44,26 @@ pub(super) struct Observed {
     documents: BTreeMap<String, ObservedDocument>,
 }
 
-/// A document, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct ObservedDocument {
     pub(super) entry: CollectionEntry,
-    /// The time without a renewal; of a lock, the time without a change.
+    /// Time since the last renewal of a lease, or the last change of a lock.
     pub(super) silence: Silence,
-    /// The time without a renewal of each holder and waiter of a lock.
+    /// Time since the last renewal of each holder and waiter of a lock.
     pub(super) claims: BTreeMap<Claim, Silence>,
 }
 
-/// The time without a renewal.
+/// Time since the last renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Silence {
     revision: Option<Revision>,
     since: BootTime,
-    /// True if the last renewal was seen, so that the time is exact and not a lower bound.
+    /// True if this command saw the last renewal; else the time is a lower bound.
     pub(super) renewal_seen: bool,
 }
 
-/// The meaning of the time without a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Liveness {
-    /// The holder renews, as far as was seen.
     Renews,
     /// No renewal for more than a quarter of the lease duration.
     Late,
@@ -51,7 +72,6 @@ pub(super) enum Liveness {
 }
 
 impl Silence {
-    /// Begins with a revision that may have been written long before.
     pub(super) fn new(revision: Option<Revision>, since: BootTime) -> Self {
         Self {
             revision,
@@ -76,7 +96,6 @@ impl Silence {
         *self = Self::new(self.revision, now);
     }
 
-    /// Returns the time without a renewal, at least.
     pub(super) fn lasts(self, now: BootTime) -> Duration {
         now.since(self.since)
     }
@@ -86,7 +105,6 @@ impl Silence {
         self.since + lease_duration
     }
 
-    /// Returns what the silence of a holder with this lease duration means.
     pub(super) fn liveness(self, lease_duration: Duration, now: BootTime) -> Liveness {
         match self.lasts(now) {
             silence if silence >= lease_duration => Liveness::Expired,
@@ -105,8 +123,8 @@ impl ObservedDocument {
 }
 
 impl Observed {
-    /// Applies an event. Returns the documents that it contains, or whose deletion it shows, each
-    /// with true if it changed other than by a renewal.
+    /// Applies an event. Returns the names of its documents, deleted ones too, each with true if the
+    /// document changed other than by a renewal.
     pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
@@ -130,10 +148,9 @@ impl Observed {
             ViewEvent::Failed(_) | ViewEvent::Polling(_) => {
                 let now = clock::boot_now();
                 for seen in self.documents.values_mut() {
+                    let claims = seen.claims.values_mut();
+                    claims.for_each(|silence| silence.lose_sight(now));
                     seen.silence.lose_sight(now);
-                    seen.claims
-                        .values_mut()
-                        .for_each(|silence| silence.lose_sight(now));
                 }
                 BTreeMap::new()
             }
@@ -164,9 +181,8 @@ impl Observed {
         let revision = lease(&entry).map(|lease| lease.lease.revision);
         let silence = after(before.map(|known| known.silence), revision);
         let claims = claims(&entry).map(|claim| {
-            let before = known
-                .as_ref()
-                .and_then(|known| known.claims.get(&claim.claim));
+            let known = known.as_ref();
+            let before = known.and_then(|known| known.claims.get(&claim.claim));
             (claim.claim, after(before.copied(), Some(claim.revision)))
         });
         let claims = claims.collect();
@@ -238,28 +254,27 @@ fn claims(entry: &CollectionEntry) -> impl Iterator<Item = &lock::Entry> {
         .flat_map(|lock| lock.holders.iter().chain(&lock.queue))
 }
 
-/// Returns true if at most revisions and dates of the last renewals, or a roll call, differ.
+/// Returns true if the documents have equal names and differ at most by renewals or a roll call.
 fn differs_by_renewal(before: &CollectionEntry, after: &CollectionEntry) -> bool {
-    match (&before.content, &after.content) {
-        (Content::Lease(before), Content::Lease(after)) => {
-            let mut renewed = before.clone();
-            renewed.lease.revision = after.lease.revision;
-            renewed.roll_call.clone_from(&after.roll_call);
-            if let (Some(renewed), Some(after)) = (&mut renewed.holder, &after.holder) {
-                renewed.renewed_at = after.renewed_at;
+    let without_renewals = |entry: &CollectionEntry| {
+        let mut entry = entry.clone();
+        match &mut entry.content {
+            Content::Lease(lease) => {
+                lease.lease.revision = Revision::from_bytes([0; 16]);
+                lease.roll_call = None;
+                let holder = lease.holder.iter_mut();
+                holder.for_each(|holder| holder.renewed_at = WallMillis::default());
             }
-            renewed == *after
-        }
-        (Content::Lock(before), Content::Lock(of_after)) => {
-            let mut renewed = before.clone();
-            let lock = &mut renewed.lock;
-            let entries = lock.holders.iter_mut().chain(&mut lock.queue);
-            for (entry, after) in entries.zip(claims(after)) {
-                entry.revision = after.revision;
-                entry.owner.renewed_at = after.owner.renewed_at;
+            Content::Lock(record) => {
+                let lock = &mut record.lock;
+                for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
+                    entry.revision = Revision::from_bytes([0; 16]);
+                    entry.owner.renewed_at = WallMillis::default();
+                }
             }
-            renewed == *of_after
+            Content::Foreign(_) => {}
         }
-        _ => before == after,
-    }
+        entry
+    };
+    without_renewals(before) == without_renewals(after)
 }

@@ -10,6 +10,7 @@ use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
 use leasehold_core::lock::Entry;
 use leasehold_host::log::millis;
+use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::PastHolder;
 use leasehold_mongodb::store::mongo::operators::{
     ActionRecord, Content, LeaseRecord, RequestEffect, RequestRecord,
@@ -20,20 +21,18 @@ const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
-/// Returns the time since a date of a document, by this machine's wall clock; `None` for a date in
-/// the future or without a value.
+/// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown or
+/// in the future.
 fn since(at: WallMillis) -> Option<Duration> {
     let at = Duration::from_millis(u64::try_from(at.0).ok().filter(|at| *at > 0)?);
     let now = clock::wall_now().duration_since(UNIX_EPOCH).ok()?;
     now.checked_sub(at)
 }
 
-/// Formats a value, or a dash.
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// The state of a lease in one word.
 fn state(lease: &LeaseRecord, silence: Silence, now: BootTime) -> &'static str {
     match lease.lease_duration() {
         Some(duration) if silence.liveness(duration, now) == Liveness::Expired => "expired",
@@ -43,7 +42,6 @@ fn state(lease: &LeaseRecord, silence: Silence, now: BootTime) -> &'static str {
     }
 }
 
-/// Returns the rows of a table, with its header.
 pub(crate) fn table<const N: usize>(
     header: [&str; N],
     rows: impl Iterator<Item = Row>,
@@ -52,63 +50,46 @@ pub(crate) fn table<const N: usize>(
     std::iter::once(header).chain(rows).collect()
 }
 
-/// Returns the table of leases.
 pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
     table(HEADER, observed.documents().map(|seen| row(seen, now)))
 }
 
 fn row(seen: &ObservedDocument, now: BootTime) -> Row {
-    let dash = || "-".to_owned();
-    let mut cells = HEADER.map(|_| dash());
-    let [
-        name,
-        state,
-        holder,
-        token,
-        since,
-        renewed,
-        lasts,
-        standby,
-        notes,
-    ] = &mut cells;
-    name.clone_from(&seen.entry.name);
+    let other = |state: &str, notes: String| {
+        let first = [seen.entry.name.clone(), state.to_owned()];
+        let dashes = (first.len()..HEADER.len() - 1).map(|_| "-".to_owned());
+        let cells = first.into_iter().chain(dashes).chain([notes]);
+        Row::new(cells).styled(Style::Dim)
+    };
     let lease = match &seen.entry.content {
         Content::Lease(lease) => lease,
-        Content::Lock(_) => {
-            *state = "lock".to_owned();
-            return Row::new(cells).styled(Style::Dim);
-        }
-        Content::Foreign(why) => {
-            *state = "foreign".to_owned();
-            *notes = format!("not a lease: {why}");
-            return Row::new(cells).styled(Style::Dim);
-        }
+        Content::Lock(_) => return other("lock", "-".to_owned()),
+        Content::Foreign(why) => return other("foreign", format!("not a lease: {why}")),
     };
-    *state = self::state(lease, seen.silence, now).to_owned();
-    *token = lease
-        .holder_token()
-        .unwrap_or(lease.lease.token)
-        .to_string();
-    *notes = self::notes(lease).join("; ");
-    let mut liveness = Liveness::Renews;
-    if let Some((held, shown)) = lease.held_by().zip(lease.holder.as_ref()) {
-        let duration = held.lease_duration.duration();
-        liveness = seen.silence.liveness(duration, now);
-        *holder = shown.identity.to_string();
-        *since = or_dash(self::since(held.acquired_at).map(short));
-        *renewed = self::renewed(seen.silence, now);
-        *lasts = short(duration);
-        *standby = self::standby(lease);
-    }
+    let held = lease.held_by();
+    let token = lease.holder_token().unwrap_or(lease.lease.token);
+    let duration = lease.lease_duration();
+    let liveness = duration.map(|duration| seen.silence.liveness(duration, now));
+    let cells = [
+        seen.entry.name.clone(),
+        state(lease, seen.silence, now).to_owned(),
+        or_dash(lease.holder.as_ref().map(|holder| &holder.identity)),
+        token.to_string(),
+        or_dash(held.and_then(|held| since(held.acquired_at)).map(short)),
+        or_dash(held.map(|_| renewed(seen.silence, now))),
+        or_dash(duration.map(short)),
+        or_dash(held.map(|_| standby(lease))),
+        notes(lease).join("; "),
+    ];
     Row::new(cells).styled(match liveness {
-        Liveness::Expired => Style::Bad,
-        Liveness::Late => Style::Warning,
-        Liveness::Renews if lease.lease.paused => Style::Warning,
-        Liveness::Renews => Style::Plain,
+        Some(Liveness::Expired) => Style::Bad,
+        Some(Liveness::Late) => Style::Warning,
+        _ if lease.lease.paused => Style::Warning,
+        _ => Style::Plain,
     })
 }
 
-/// Returns the candidate that goes first after the holder, with its priority if it has one.
+/// Returns the candidate that goes first after the holder, with its priority if not zero.
 pub(super) fn standby(lease: &LeaseRecord) -> String {
     let priority = priority(lease).filter(|priority| *priority > 0);
     match (&lease.standby, priority) {
@@ -121,13 +102,12 @@ fn priority(lease: &LeaseRecord) -> Option<u32> {
     lease.lease.standby.as_ref().map(|standby| standby.priority)
 }
 
-/// Returns the candidate that the lease is kept for after a transfer.
+/// Returns the reservation of a transfer.
 pub(super) fn reserved(lease: &LeaseRecord) -> Option<&Reservation> {
     let reserved = lease.lease.reserved_for.as_ref();
     reserved.filter(|reserved| !reserved.is_head_start())
 }
 
-/// Returns when the last renewal was seen.
 pub(super) fn renewed(silence: Silence, now: BootTime) -> String {
     let lasts = short(silence.lasts(now));
     match silence.renewal_seen {
@@ -175,7 +155,7 @@ pub(super) fn request(request: &RequestRecord) -> String {
     }
 }
 
-/// Describes why the standing request has no effect; `None` if it has one.
+/// Returns why the standing request has no effect, or `None` if it has an effect.
 pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     match lease.effect()? {
         RequestEffect::Effective => None,
@@ -207,7 +187,7 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
-/// Returns a document as JSON, without the lists of its past.
+/// Returns a document as JSON, without its history.
 pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
     let name = &seen.entry.name;
     let lease = match &seen.entry.content {
@@ -288,20 +268,28 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
     })
 }
 
-/// Adds the past of a lease to its JSON.
+/// Adds the history of a lease and its actions to its JSON.
 pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {
+    let action = |action: &ActionRecord| {
+        json!({
+            "action": action.action,
+            "token": action.token.map(|token| token.get()),
+            "to": action.to,
+            "by": action.by,
+            "reason": action.reason,
+            "at": date(action.at),
+        })
+    };
     object["history"] = lease.history.iter().map(ended_object).collect();
-    object["actions"] = lease.actions.iter().map(action_object).collect();
+    object["actions"] = lease.actions.iter().map(action).collect();
 }
 
-fn action_object(action: &ActionRecord) -> Value {
+pub(super) fn store_object(store: &StoreInfo) -> Value {
     json!({
-        "action": action.action,
-        "token": action.token.map(|token| token.get()),
-        "to": action.to,
-        "by": action.by,
-        "reason": action.reason,
-        "at": date(action.at),
+        "kind": store.kind.as_str(),
+        "set": store.set,
+        "database": store.database,
+        "collection": store.collection,
     })
 }
 

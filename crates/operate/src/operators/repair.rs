@@ -1,23 +1,22 @@
-//! `leasehold repair`: raises the token of a lease after a backup was restored, so that tokens which
-//! receivers have seen are not used again.
-//!
-//! A candidate that leads or contends would notice the restored document and wait by itself, so the
-//! command refuses while one renews.
+//! `leasehold repair`: raises the token of a lease after a backup was restored, so that no token is
+//! used a second time. A running candidate notices the restored document and waits by itself, so the
+//! command refuses while a candidate renews.
 
 use tracing::warn;
 
 use super::arguments::RepairArgs;
-use super::observed::{Observed, lease as lease_in};
-use super::outcome::{CommandOutcome, RequestResult};
+use super::observed::{Followed, lease as lease_in};
 use super::render::short;
-use super::{OperatorError, Session, say};
+use super::{CommandOutcome, OperatorError, RequestResult, Session, say};
 use leasehold_clock as clock;
-use leasehold_core::election::{LEASE_DURATION_MIN, ResourceName, Revision, Timings, Token};
+use leasehold_core::election::{
+    BootTime, LEASE_DURATION_MIN, ResourceName, Revision, Timings, Token,
+};
 use leasehold_host::CommandError;
 use leasehold_host::signals::Exit;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
-    Acted, ActionKind, CollectionEntry, LeaseRecord, LiveView, Scope,
+    Acted, ActionKind, CollectionEntry, LeaseRecord, Scope,
 };
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 use leasehold_status::render::date;
@@ -27,17 +26,16 @@ const DOING: &str = "repair the lease";
 pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, CommandError> {
     let (name, at_least) = (&args.write.name, args.token_at_least);
     let scope = Scope::One(name.clone());
-    let (mut view, mut observed) = session.follow(scope, DOING).await?;
-    let seen = observed.one().map(|seen| &seen.entry);
+    let mut followed = session.follow(scope, DOING).await?;
+    let seen = followed.observed.one().map(|seen| &seen.entry);
     if seen.is_none() && args.create {
         let action = args.write.action(ActionKind::Create { token: at_least });
         let revision = Revision::random(&mut KernelRandomness);
         let sent = clock::boot_now();
         let created = session.collection.create(name, revision, &action).await;
         let outcome = match written(name, created)? {
-            true => done(format!("created with token {at_least}, free"))
-                .after(clock::boot_now().since(sent)),
-            false => refused("it was created meanwhile; run the command again"),
+            true => done(format!("created with token {at_least}, free"), sent),
+            false => CommandOutcome::refused("it was created meanwhile; run the command again"),
         };
         return outcome.print(session, name, action.kind.as_str());
     }
@@ -54,37 +52,30 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
     let action = args.write.action(ActionKind::RaiseToken { at_least });
     let token = lease.lease.token;
     let outcome = if token >= at_least {
-        let message = format!("token {token} is not below {at_least}; nothing written");
-        CommandOutcome::new(RequestResult::Already, message)
-    } else if let Some(refused) =
-        written_by_another(session, &mut view, &mut observed, name, &lease, at_least).await
-    {
+        CommandOutcome::already(format!(
+            "token {token} is not below {at_least}; nothing written"
+        ))
+    } else if let Some(refused) = written_by_another(&mut followed, name, &lease, at_least).await {
         refused
     } else {
         warn!(lease = %name, from = token.get(), to = at_least.get(), "raising the token");
         let sent = clock::boot_now();
         let raised = session.collection.act(name, &lease, &action).await;
         match written(name, raised)? {
-            true => done(raised_message(&lease, at_least)).after(clock::boot_now().since(sent)),
-            false => refused("it changed meanwhile; nothing written"),
+            true => done(raised_message(&lease, at_least), sent),
+            false => CommandOutcome::refused("it changed meanwhile; nothing written"),
         }
     };
     outcome.print(session, name, action.kind.as_str())
 }
 
-fn done(message: String) -> CommandOutcome {
-    CommandOutcome::new(RequestResult::Done, message)
+fn done(message: String, sent: BootTime) -> CommandOutcome {
+    CommandOutcome::new(RequestResult::Done, message).after(clock::boot_now().since(sent))
 }
 
-fn refused(message: &str) -> CommandOutcome {
-    CommandOutcome::new(RequestResult::Refused, message)
-}
-
-/// Watches the lease for its lease duration. Returns the refusal if it changes.
+/// Watches the lease for its lease duration; returns the refusal if a candidate writes.
 async fn written_by_another(
-    session: &Session,
-    view: &mut LiveView,
-    observed: &mut Observed,
+    followed: &mut Followed,
     name: &ResourceName,
     lease: &LeaseRecord,
     at_least: Token,
@@ -97,9 +88,8 @@ async fn written_by_another(
         "lease {name}: verifying for {} that no candidate writes to it",
         short(watched)
     ));
-    while let Some(event) = session.next(view, until).await {
-        observed.apply(event);
-        let entry = observed.one().map(|seen| &seen.entry);
+    while followed.advance(until).await {
+        let entry = followed.observed.one().map(|seen| &seen.entry);
         if let Some(refusal) = refusal(entry, lease, at_least) {
             return Some(refusal);
         }
@@ -107,7 +97,7 @@ async fn written_by_another(
     None
 }
 
-/// Returns how the lease changed since it was seen, or `None` if no candidate has written to it.
+/// Returns `None` if no candidate has written to the lease since it was `seen`.
 fn refusal(
     entry: Option<&CollectionEntry>,
     seen: &LeaseRecord,
@@ -122,14 +112,14 @@ fn refusal(
     };
     let Some(now) = lease_in(entry) else {
         let message = "the document was replaced and is not a lease now; nothing written";
-        return Some(refused(message));
+        return Some(CommandOutcome::refused(message));
     };
     if now.lease.revision == seen.lease.revision {
         return None;
     }
     let writer = now.holder.as_ref().map(|holder| holder.identity.as_str());
     let writer = writer.unwrap_or("a candidate");
-    Some(refused(&format!(
+    Some(CommandOutcome::refused(format!(
         "{writer} has written to it, so nothing was changed; stop all candidates first"
     )))
 }

@@ -1,9 +1,6 @@
-//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`.
-//!
-//! Each command writes one request, for the claim that it has seen, and waits for its effect. The
-//! wait is measured on this command's clock, from before the write was sent.
+//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`: each writes one request, for the
+//! claim that it has seen, and waits for its effect.
 
-mod decide;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -12,19 +9,17 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use self::decide::{RequestDecision, decide, is_holder, words};
-use self::progress::Progress;
-use super::candidates::{ANSWER_MAX, candidates, names};
-use super::observed::{Observed, lease, shown};
-use super::outcome::{CommandOutcome, RequestResult};
+use self::progress::{Progress, RequestDecision, decide, is_holder, words};
+use super::describe::{ANSWER_MAX, candidates, names};
+use super::observed::{Followed, lease, shown};
 use super::render::short;
-use super::{OperatorError, RequestArgs, Session, say, system};
+use super::{CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, say, system};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
 use leasehold_host::CommandError;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::store::mongo::operators::{
-    Acted, ActionId, ActionKind, LeaseRecord, LiveView, Present, Scope, ViewEvent,
+    Acted, ActionId, ActionKind, LeaseRecord, Present, Scope, ViewEvent,
 };
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
@@ -32,25 +27,23 @@ use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 const OBSERVE_MIN: Duration = Duration::from_secs(4);
 const DOING: &str = "write the request";
 
-/// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Nothing is written.
     Deciding,
-    /// It may have been written.
+    /// The request may have been written.
     Writing,
-    /// It is in the document.
+    /// The request is in the document.
     Recorded,
-    /// The leader has released the lease for it.
+    /// The leader has released the lease.
     SteppedDown,
 }
 
-/// A request that is carried out.
 pub(super) struct PendingRequest<'a> {
     session: &'a Session,
     args: &'a RequestArgs,
     stage: watch::Sender<Stage>,
-    /// Receives notes for the operator.
+    /// Prints a note for the operator.
     note: fn(&str),
 }
 
@@ -90,21 +83,12 @@ fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
     }
 }
 
-/// The request is in the document, or nothing is left to write.
 enum Written {
     /// The write was sent at this time and applied, as the action with this id; `None` if another
     /// operator has made an equal request.
     At(BootTime, Option<ActionId>),
-    /// The lease changed, so that nothing was left to write.
+    /// The lease changed so that nothing is left to write.
     Rejected(CommandOutcome),
-}
-
-fn refused(message: String) -> CommandOutcome {
-    CommandOutcome::new(RequestResult::Refused, message)
-}
-
-fn already(message: String) -> CommandOutcome {
-    CommandOutcome::new(RequestResult::Already, message)
 }
 
 impl<'a> PendingRequest<'a> {
@@ -121,17 +105,17 @@ impl<'a> PendingRequest<'a> {
     pub(super) async fn perform(&self) -> Result<CommandOutcome, OperatorError> {
         let (name, kind) = (&self.args.name, &self.args.action.kind);
         let scope = Scope::One(name.clone());
-        let (mut view, observed) = self.session.follow(scope, "read the lease").await?;
-        let seen = observed.one().map(|seen| &seen.entry);
+        let mut followed = self.session.follow(scope, "read the lease").await?;
+        let seen = followed.observed.one().map(|seen| &seen.entry);
         let mut lease = self.session.lease(name, seen).await?;
         let (sent, id) = match decide(kind, self.args.seen, &lease) {
             RequestDecision::Answer(outcome) => return Ok(outcome),
             RequestDecision::Observe(holder) => {
-                return Ok(self.held_already(&mut view, observed, &holder).await);
+                return Ok(self.held_already(&mut followed, &holder).await);
             }
             RequestDecision::Await => (clock::boot_now(), None),
             RequestDecision::Write => {
-                if let Some(outcome) = self.no_candidate(&mut view).await? {
+                if let Some(outcome) = self.no_candidate(&mut followed).await? {
                     return Ok(outcome);
                 }
                 match self.write(&mut lease).await? {
@@ -154,51 +138,46 @@ impl<'a> PendingRequest<'a> {
         let mut progress = Progress::new(kind, &lease, sent, id);
         match progress.observe(Some(&lease), sent) {
             Some(outcome) => Ok(outcome),
-            None => Ok(self.waited(&mut view, progress).await),
+            None => Ok(self.waited(&mut followed, progress).await),
         }
     }
 
-    /// Answers a transfer to the candidate that holds the lease in the document. It may have exited,
-    /// so a renewal is awaited until it is late.
-    async fn held_already(
-        &self,
-        view: &mut LiveView,
-        mut observed: Observed,
-        to: &Identity,
-    ) -> CommandOutcome {
+    /// Answers a transfer to the candidate that holds the lease in the document. The holder may have
+    /// exited, so waits until the holder renews or its renewal is late.
+    async fn held_already(&self, followed: &mut Followed, to: &Identity) -> CommandOutcome {
         loop {
-            let held = observed.lease().filter(|(_, lease)| is_holder(lease, to));
+            let held = followed.observed.lease();
+            let held = held.filter(|(_, lease)| is_holder(lease, to));
             let Some((silence, duration)) =
                 held.and_then(|(seen, lease)| Some((seen.silence, lease.lease_duration()?)))
             else {
-                return refused(format!("{to} no longer holds the lease; nothing written"));
+                let message = format!("{to} no longer holds the lease; nothing written");
+                return CommandOutcome::refused(message);
             };
             if silence.renewal_seen {
-                return already(format!("{to} holds it already; nothing written"));
+                let message = format!("{to} holds it already; nothing written");
+                return CommandOutcome::already(message);
             }
             let now = clock::boot_now();
             let (lasts, observe) = (silence.lasts(now), (duration / 4).max(OBSERVE_MIN));
             if lasts >= observe || now >= self.session.deadline {
-                return refused(format!(
+                return CommandOutcome::refused(format!(
                     "{to} holds it in the document, but no renewal was seen within {}, so {to} may have exited; another \
                      candidate may take over {} after the last renewal; nothing written",
                     short(lasts),
                     short(duration)
                 ));
             }
-            let late = now + observe.saturating_sub(lasts);
-            let late = late.min(self.session.deadline);
-            if let Some(event) = self.session.next(view, late).await {
-                observed.apply(event);
-            }
+            let late = (now + observe.saturating_sub(lasts)).min(self.session.deadline);
+            followed.advance(late).await;
         }
     }
 
-    /// Refuses a transfer to an identity that is not a candidate, or to a candidate that would not
-    /// acquire the lease. The leader would step down for it, and the lease would be reserved in vain.
+    /// Refuses a transfer to an identity that is not a candidate, or to an unhealthy candidate: the
+    /// leader would step down, and the lease would be reserved in vain.
     async fn no_candidate(
         &self,
-        view: &mut LiveView,
+        followed: &mut Followed,
     ) -> Result<Option<CommandOutcome>, OperatorError> {
         let to = match &self.args.action.kind {
             ActionKind::Transfer { to, .. } if !self.args.force => to,
@@ -207,31 +186,33 @@ impl<'a> PendingRequest<'a> {
         let called = clock::boot_now();
         let named = |candidate: &&Present| candidate.identity == *to;
         let answered = |present: &[Present]| present.iter().any(|present| named(&present));
-        let present = candidates(self.session, view, &self.args.name, answered).await?;
+        let present = candidates(self.session, followed, &self.args.name, answered).await?;
         Ok(match present.iter().find(named) {
-            Some(candidate) if candidate.healthy == Some(false) => Some(refused(format!(
-                "the workload of {to} is unhealthy, so {to} would not acquire the lease; no request written (--force: do \
-                 not check)"
-            ))),
+            Some(candidate) if candidate.healthy == Some(false) => {
+                Some(CommandOutcome::refused(format!(
+                    "the workload of {to} is unhealthy, so {to} would not acquire the lease; no request written (--force: do \
+                     not check)"
+                )))
+            }
             Some(_) => None,
             None => {
                 let waited = short(clock::boot_now().since(called).min(ANSWER_MAX));
                 let names = names(&present);
-                Some(refused(format!(
+                Some(CommandOutcome::refused(format!(
                     "{to} is not a candidate: no answer to a roll call within {waited}; answers came from: {names}; no request written (--force: do not check)"
                 )))
             }
         })
     }
 
-    /// Writes the request until its outcome is known. If the lease changed meanwhile, decides again.
+    /// Writes the request until its outcome is known; decides again if the lease changed.
     async fn write(&self, lease: &mut Box<LeaseRecord>) -> Result<Written, OperatorError> {
         let (session, RequestArgs { name, action, .. }) = (self.session, self.args);
         let written = |sent| {
             self.stage.send_replace(Stage::Recorded);
             Ok(Written::At(sent, Some(action.id)))
         };
-        // An attempt whose outcome is unknown may be applied later, whatever becomes of the next ones.
+        // An attempt whose outcome is unknown may be applied even after later attempts.
         let mut unknown = None;
         loop {
             let sent = clock::boot_now();
@@ -279,8 +260,8 @@ impl<'a> PendingRequest<'a> {
             match decide(&action.kind, self.args.seen, lease) {
                 RequestDecision::Answer(outcome) => return Ok(Written::Rejected(outcome)),
                 RequestDecision::Observe(holder) => {
-                    let outcome = already(format!("{holder} holds it by now; nothing written"));
-                    return Ok(Written::Rejected(outcome));
+                    let message = format!("{holder} holds it by now; nothing written");
+                    return Ok(Written::Rejected(CommandOutcome::already(message)));
                 }
                 RequestDecision::Await => return Ok(Written::At(sent, None)),
                 RequestDecision::Write => {}
@@ -288,14 +269,14 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits until the request has had its effect, or for the timeout.
-    async fn waited(&self, view: &mut LiveView, mut progress: Progress) -> CommandOutcome {
-        let (session, timeout) = (self.session, self.session.timeout);
+    /// Waits until the request has its effect, or for the timeout.
+    async fn waited(&self, followed: &mut Followed, mut progress: Progress) -> CommandOutcome {
+        let timeout = self.session.timeout;
         let deadline = clock::boot_now() + timeout;
         self.stage.send_replace(Stage::Recorded);
         loop {
             let wakeup = progress.expires().unwrap_or(deadline).min(deadline);
-            let event = session.next(view, wakeup).await;
+            let event = followed.next(wakeup).await;
             let now = clock::boot_now();
             let done = match &event {
                 Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
@@ -321,7 +302,7 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Reads the lease before its holder is reported as expired, because the stream may be stale.
+    /// Reads the lease before reporting its holder as expired, because the stream may be stale.
     async fn checked(&self, progress: &mut Progress) -> Option<CommandOutcome> {
         let read = self.session.collection.read(self.args.name.as_str()).await;
         let now = clock::boot_now();

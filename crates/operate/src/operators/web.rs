@@ -1,10 +1,8 @@
-//! `leasehold web`: a page with all leases and locks of the collection, live.
-//!
-//! One view follows the collection, however many browsers there are.
+//! `leasehold web`: a live page of all leases and locks of the collection. All browsers share one
+//! view of the collection.
 
 mod access;
 mod board;
-mod document;
 mod feed;
 mod guesses;
 mod page;
@@ -20,29 +18,26 @@ use tracing::{info, warn};
 use self::access::VisitorAccess;
 use self::board::{LinkState, Snapshot};
 use self::site::Web;
-use super::{Session, WebArgs, system};
+use super::arguments::WebArgs;
+use super::{Session, system};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
-use leasehold_host::CommandError;
-use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Stops};
+use leasehold_host::{CommandError, exit};
 use leasehold_http::{AddressSetting, Bound};
 use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
 
-/// Maximum number of browsers. Each takes a connection, and at most one event of 200 KB while it does
-/// not read.
+/// Maximum number of browsers. Each needs a connection and memory for one event, at most 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Interval between look-ups of the reason why nothing has been read yet.
+/// Interval of checks for the reason why the first read has not succeeded.
 const CHECK: Duration = Duration::from_secs(1);
-/// Maximum time for the last events at the exit.
+/// Maximum time of sending the last events before the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
-    let setting = AddressSetting {
-        name: "--listen",
-        instead: "",
-    };
+    let (name, instead) = ("--listen", "");
+    let setting = AddressSetting { name, instead };
     let bound = Bound::new(args.listen, setting, STREAMS_MAX)?;
     let address = bound.address();
     let access = VisitorAccess::new(args.token_file.clone(), address.port()).await;
@@ -71,7 +66,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
             }
         }
     }
-    // The streams send their last events while they are served.
+    // The server keeps running while the streams send their last events.
     let closed = timeout(LAST_EVENTS_MAX, streams.close());
     tokio::select! {
         _ = closed => {}
@@ -80,7 +75,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
-/// Keeps the board up to date, and logs the state of the connection.
+/// Keeps the board up to date, and logs changes of the connection.
 async fn follow(collection: &MongoCollection, board: &watch::Sender<Snapshot>) {
     let mut view = collection.follow(Scope::All);
     loop {

@@ -96,7 +96,8 @@ fn a_replica_with_two_addresses_is_one() {
 
 #[test]
 fn two_leaders_of_one_session_are_two() {
-    // A machine that was copied while it ran. Of daemons without a session nothing is assumed.
+    // A machine that was copied while it ran has two processes of one session. Daemons that report no
+    // session may be different ones.
     let (a, mut twin) = (replica(1, true), replica(1, true));
     twin.state.as_mut().expect("a state").token = Some(8);
     let answers = vec![answered(&a, "10.0.0.1:1"), answered(&twin, "10.0.0.2:1")];
@@ -124,7 +125,7 @@ fn a_family_of_addresses_that_no_replica_uses_is_not_counted() {
     let (replicas, unused) = replicas_of(answers);
     assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
     assert_eq!(unused.len(), 2);
-    // One that answers on no address is missing.
+    // A replica that answers on no address is missing.
     let answers = vec![
         answered(&a, "10.0.0.1:1"),
         refused("10.0.0.2:1"),

@@ -1,4 +1,4 @@
-//! Decides if a status file can be trusted. Pure: the caller passes the time and the boot.
+//! Decides if a status file can be trusted, without IO: the caller passes the time and the boot.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub enum FileVerdict {
     Leader,
     /// This candidate does not lead, or its file claims leadership beyond the deadline.
     NotLeader,
-    /// No file, a file of another boot or another lease, or not a status file.
+    /// No file, a file of another boot or another lease, or another file.
     CannotTell,
 }
 
@@ -27,7 +27,6 @@ impl FileVerdict {
         }
     }
 
-    /// Returns the words for humans.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Leader => "leader",
@@ -61,8 +60,8 @@ impl Judgement {
         }
     }
 
-    /// Returns true if the contents of the file still hold. False for a leader beyond its deadline,
-    /// for a file of another boot, and for a file that is no longer rewritten.
+    /// Returns false for a leader beyond its deadline, for a file of another boot, and for a file that is
+    /// no longer rewritten.
     pub fn is_fresh(&self) -> bool {
         self.why.is_none()
     }
@@ -78,7 +77,7 @@ impl Judgement {
 }
 
 /// Judges the `text` of a status file at `now`, for a reader in the boot `boot_id` and the time
-/// namespace `time_namespace`, whose clock differs from the clock of another time namespace.
+/// namespace `time_namespace`, which has its own clock.
 pub fn judge(
     text: &str,
     lease: Option<&str>,
@@ -126,11 +125,8 @@ pub fn judge(
     } else if until.is_some() {
         (NotLeader, reason("stale: its deadline passed"), until)
     } else {
-        (
-            NotLeader,
-            reason("the file says leader without a deadline"),
-            None,
-        )
+        let why = "the file says leader without a deadline";
+        (NotLeader, reason(why), None)
     };
     Judgement {
         verdict,

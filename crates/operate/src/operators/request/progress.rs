@@ -1,81 +1,139 @@
-//! The progress of a request, from the changes of the lease.
-//!
-//! This module has no IO and reads no clock.
+//! Decides on a request, and follows its progress, from states of the lease. This module has no IO
+//! and reads no clock.
 
 use std::time::Duration;
 
 use super::super::observed::{Liveness, Silence};
-use super::super::outcome::{CommandOutcome, Leader, RequestResult};
-use super::super::render::{request, short};
-use super::decide::{is_standing, withdrawn, words};
-use leasehold_core::election::{BootTime, Claim, Token};
-use leasehold_mongodb::store::mongo::operators::{ActionId, ActionKind, ActionRecord, LeaseRecord};
+use super::super::render::{ineffective, request, short};
+use super::super::{CommandOutcome, Leader, RequestResult};
+use leasehold_core::election::{BootTime, Identity, RequestKind, Token};
+use leasehold_mongodb::store::mongo::operators::{
+    ActionId, ActionKind, ActionRecord, LeaseRecord, RequestEffect,
+};
+
+pub(super) enum RequestDecision {
+    Write,
+    /// An equal request stands already: only wait for its effect.
+    Await,
+    /// The candidate of a transfer holds the lease in the document: find out if the candidate renews.
+    Observe(Identity),
+    /// Answer, without a write.
+    Answer(CommandOutcome),
+}
+
+/// Decides on a request. Refuses it if the operator has `seen` a token other than the current
+/// token.
+pub(super) fn decide(
+    kind: &ActionKind,
+    seen: Option<Token>,
+    lease: &LeaseRecord,
+) -> RequestDecision {
+    use RequestDecision::{Answer, Await, Observe, Write};
+
+    let (is_held, paused) = (lease.holder.is_some(), lease.lease.paused);
+    let refused = |why: String| Answer(CommandOutcome::refused(why + "; nothing written"));
+    let already = |why: &str| Answer(CommandOutcome::already(format!("{why}; nothing written")));
+    let token = lease.lease.token;
+    if let Some(seen) = seen.filter(|seen| *seen != token) {
+        return refused(format!("its token is now {token}, not {seen}"));
+    }
+    match kind {
+        ActionKind::StepDown | ActionKind::Transfer { .. } if !is_held && paused => {
+            refused("it is paused, so nobody leads".to_owned())
+        }
+        ActionKind::StepDown if !is_held => refused("nobody leads".to_owned()),
+        ActionKind::Transfer { to, .. } if !is_held => {
+            refused(format!("nobody leads, so no leader can hand over to {to}"))
+        }
+        ActionKind::Transfer { to, .. } if is_holder(lease, to) => Observe(to.clone()),
+        ActionKind::Pause if paused && !is_held => already("it is paused already"),
+        ActionKind::Pause if paused => Await,
+        ActionKind::Resume if !paused => already("it is not paused"),
+        ActionKind::Cancel if lease.request.is_none() => refused("no request to cancel".to_owned()),
+        _ if is_standing(kind, lease) => Await,
+        _ => Write,
+    }
+}
+
+pub(super) fn is_holder(lease: &LeaseRecord, identity: &Identity) -> bool {
+    let holder = lease.held_by();
+    holder.is_some_and(|holder| holder.identity == *identity)
+}
+
+/// Returns true if an equal request stands and has an effect.
+pub(super) fn is_standing(kind: &ActionKind, lease: &LeaseRecord) -> bool {
+    let standing = lease
+        .request
+        .as_ref()
+        .and_then(|it| it.request.as_ref().ok());
+    let is_equal = standing.is_some_and(|request| match (kind, &request.kind) {
+        (ActionKind::StepDown, RequestKind::StepDown) => true,
+        (ActionKind::Transfer { to, .. }, RequestKind::Transfer(of)) => of.identity == *to,
+        _ => false,
+    });
+    is_equal && lease.effect() == Some(RequestEffect::Effective)
+}
+
+pub(super) fn words(kind: &ActionKind) -> String {
+    match kind {
+        ActionKind::Transfer { to, .. } => format!("transfer to {to}"),
+        ActionKind::Resume => "resumption".to_owned(),
+        ActionKind::Cancel => "cancellation".to_owned(),
+        kind => kind.as_str().replace('_', "-"),
+    }
+}
 
 /// A request that was sent.
 pub(super) struct Progress {
     kind: ActionKind,
     sent: BootTime,
-    /// The holder at the time of the request.
-    former: Option<Former>,
+    /// The lease at the time of the request.
+    before: LeaseRecord,
+    /// Time since the former holder last renewed, at most since the request.
+    silence: Silence,
     /// The action in the document. Events that do not show it yet are older than the request.
     awaited: Option<ActionId>,
-    /// The latest action when the request was recorded: the request itself, or a later one than an
+    /// The latest action when the request was recorded: the request itself, or a later action than an
     /// equal request.
     latest: Option<[u8; 16]>,
     /// True once the former holder no longer holds the lease.
     released: bool,
     /// True while the lease cannot be read.
     blind: bool,
-    withdrawn: String,
-}
-
-struct Former {
-    claim: Claim,
-    token: Option<Token>,
-    identity: String,
-    /// The time without a renewal, since the request at most.
-    silence: Silence,
-    lease_duration: Duration,
 }
 
 impl Progress {
-    /// A request that was sent at this time to a lease in this state, as this action; `None`
-    /// if the document contains it already.
+    /// `before` is the lease when the request was `sent`; `action` is `None` if the lease contained an
+    /// equal request already.
     pub(super) fn new(
         kind: &ActionKind,
-        lease: &LeaseRecord,
+        before: &LeaseRecord,
         sent: BootTime,
         action: Option<ActionId>,
     ) -> Self {
-        let holder = lease.held_by().zip(lease.holder.as_ref());
-        let last = lease.actions.last();
+        let last = before.actions.last();
         Self {
             kind: kind.clone(),
             sent,
-            former: holder.map(|(holder, shown)| Former {
-                claim: holder.claim,
-                token: lease.holder_token(),
-                identity: shown.identity.to_string(),
-                silence: Silence::new(Some(lease.lease.revision), sent),
-                lease_duration: holder.lease_duration.duration(),
-            }),
+            before: before.clone(),
+            silence: Silence::new(Some(before.lease.revision), sent),
             awaited: action,
             latest: action.map(ActionId::bytes).or_else(|| last?.id),
             released: false,
             blind: false,
-            withdrawn: withdrawn(lease),
         }
     }
 
-    /// Records the lease at this time; `None` if it was deleted. Returns the outcome, once there is
-    /// one.
+    /// Records the lease at this time, `None` if it was deleted. Returns the outcome, once it is
+    /// certain.
     pub(super) fn observe(
         &mut self,
         lease: Option<&LeaseRecord>,
         at: BootTime,
     ) -> Option<CommandOutcome> {
         let Some(lease) = lease else {
-            return self.failed(RequestResult::Deleted, at, "the lease was deleted");
+            let deleted = CommandOutcome::new(RequestResult::Deleted, "the lease was deleted");
+            return Some(deleted.after(at.since(self.sent)));
         };
         self.blind = false;
         if let Some(awaited) = self.awaited {
@@ -85,69 +143,64 @@ impl Progress {
             }
             self.awaited = None;
         }
-        if let Some(former) = &mut self.former {
-            former.silence.observe(Some(lease.lease.revision), at);
-        }
-        let holder = lease.held_by();
-        let former = self.former.as_ref().map(|former| former.claim);
+        self.silence.observe(Some(lease.lease.revision), at);
+        let (holder, paused) = (lease.held_by(), lease.lease.paused);
+        let former = self.before.held_by().map(|holder| holder.claim);
         let successor = holder.filter(|holder| Some(holder.claim) != former);
-        self.released |= former.is_some() && holder.is_none_or(|h| Some(h.claim) != former);
-        // A holder that led before the pause may have exited meanwhile, so a renewal is awaited.
-        let leads = match (&self.kind, &self.former) {
-            (ActionKind::Resume, Some(former)) if former.silence.renewal_seen => holder,
+        self.released |= former.is_some() && (holder.is_none() || successor.is_some());
+        let leads = match self.kind {
+            // A holder that led before the pause may have exited, so only a renewal shows a leader.
+            ActionKind::Resume if former.is_some() && self.silence.renewal_seen => holder,
             _ => successor,
         };
+        let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
             ActionKind::Cancel => {
-                let message = format!("request withdrawn; {}", self.withdrawn);
+                let effect = match ineffective(&self.before) {
+                    None => "the holder may have begun to apply it".to_owned(),
+                    Some(why) => format!("it had no effect: {why}"),
+                };
+                let message = format!("request withdrawn; {effect}");
                 Some(CommandOutcome::new(RequestResult::Done, message))
             }
-            ActionKind::Pause if !lease.lease.paused => {
+            ActionKind::Pause if !paused => {
                 let by = self.author(lease, &ActionKind::Resume);
-                self.superseded(at, &format!("it was resumed meanwhile{by}"))
+                self.superseded(at, format!("it was resumed meanwhile{by}"))
             }
             ActionKind::Pause if holder.is_none() => {
-                let how = match &self.former {
-                    Some(former) => format!("{} stepped down", former.identity),
+                let how = match self.former() {
+                    Some(former) => format!("{former} stepped down"),
                     None => "nobody led".to_owned(),
                 };
                 self.done(at, format!("paused; {how}"), None)
             }
-            ActionKind::Resume if lease.lease.paused => {
+            ActionKind::Resume if paused => {
                 let by = self.author(lease, &ActionKind::Pause);
-                self.superseded(at, &format!("it was paused again meanwhile{by}"))
+                self.superseded(at, format!("it was paused again meanwhile{by}"))
             }
-            ActionKind::StepDown | ActionKind::Transfer { .. }
-                if self.released && holder.is_none() && lease.lease.paused =>
-            {
+            _ if steps_down && self.released && holder.is_none() && paused => {
                 let by = self.author(lease, &ActionKind::Pause);
-                self.superseded(
-                    at,
-                    &format!("it was paused meanwhile{by}, so no candidate leads"),
-                )
+                let how = format!("it was paused meanwhile{by}, so no candidate leads");
+                self.superseded(at, how)
             }
-            ActionKind::StepDown | ActionKind::Transfer { .. }
-                if !self.released && !is_standing(&self.kind, lease) =>
-            {
+            kind if steps_down && !self.released && !is_standing(kind, lease) => {
                 let how = match (self.overruled(lease), &lease.request) {
                     (Some(how), _) => how,
-                    (None, Some(other)) => {
-                        format!("another request replaced it: {}", request(other))
-                    }
+                    (None, Some(it)) => format!("another request replaced it: {}", request(it)),
                     (None, None) => "the request was withdrawn meanwhile".to_owned(),
                 };
-                let message = format!("{how}; the leader may have begun to apply it before");
-                self.superseded(at, &message)
+                let how = how + "; the leader may have begun to apply it before";
+                self.superseded(at, how)
             }
             ActionKind::Transfer { to, .. }
                 if successor.is_some_and(|holder| holder.identity != *to) =>
             {
                 let leads = self::leads(leader(lease).as_ref());
-                let message = match self.overruled(lease) {
+                let how = match self.overruled(lease) {
                     Some(how) => format!("{how}; {leads}"),
                     None => format!("{leads}, since {to} did not acquire it in time"),
                 };
-                self.superseded(at, &message)
+                self.superseded(at, how)
             }
             ActionKind::Resume | ActionKind::StepDown | ActionKind::Transfer { .. }
                 if leads.is_some() =>
@@ -159,6 +212,11 @@ impl Progress {
         }
     }
 
+    /// Returns the identity of the holder at the time of the request.
+    fn former(&self) -> Option<&Identity> {
+        self.before.holder.as_ref().map(|holder| &holder.identity)
+    }
+
     /// Returns the actions that were recorded after the request, oldest first.
     fn later<'a>(&self, lease: &'a LeaseRecord) -> &'a [ActionRecord] {
         let is_latest = |action: &ActionRecord| action.id.is_some() && action.id == self.latest;
@@ -167,9 +225,8 @@ impl Progress {
         lease.actions.get(after..).unwrap_or_default()
     }
 
-    /// Returns how another operator has cancelled or replaced the request, if that is recorded.
+    /// Returns how another operator has cancelled or replaced the request, if the lease records it.
     fn overruled(&self, lease: &LeaseRecord) -> Option<String> {
-        let former = self.former.as_ref()?;
         for action in self.later(lease) {
             let by = action.by.as_deref().unwrap_or("another operator");
             let other = match (action.action.as_str(), &action.to) {
@@ -179,7 +236,7 @@ impl Progress {
                 _ => continue,
             };
             // A request to the next leader does not concern this one.
-            if action.token != former.token {
+            if action.token != self.before.holder_token() {
                 return None;
             }
             if other != words(&self.kind) {
@@ -189,8 +246,8 @@ impl Progress {
         None
     }
 
-    /// Names the author of the latest action of a kind since the request, as " by NAME", or
-    /// returns nothing.
+    /// Returns the author of the latest action of a kind since the request as " by NAME"; empty if
+    /// unknown.
     fn author(&self, lease: &LeaseRecord, kind: &ActionKind) -> String {
         let mut later = self.later(lease).iter().rev();
         let action = later.find(|action| action.action == kind.as_str());
@@ -201,18 +258,14 @@ impl Progress {
     /// Records that changes before this time may not have been seen.
     pub(super) fn lose_sight(&mut self, now: BootTime) {
         self.blind = true;
-        if let Some(former) = &mut self.former {
-            former.silence.lose_sight(now);
-        }
+        self.silence.lose_sight(now);
     }
 
     /// Returns when a holder that does not renew expires, if a pause waits for that.
     pub(super) fn expires(&self) -> Option<BootTime> {
-        let former = self
-            .former
-            .as_ref()
-            .filter(|_| self.kind == ActionKind::Pause)?;
-        Some(former.silence.expires(former.lease_duration))
+        let duration = self.before.lease_duration();
+        let duration = duration.filter(|_| self.kind == ActionKind::Pause)?;
+        Some(self.silence.expires(duration))
     }
 
     pub(super) fn is_released(&self) -> bool {
@@ -221,19 +274,18 @@ impl Progress {
 
     /// Returns true if the holder has not renewed for its lease duration, as far as was seen.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
-        let former = self.former.as_ref().filter(|_| !self.released);
-        former.is_some_and(|it| it.silence.liveness(it.lease_duration, now) == Liveness::Expired)
+        let duration = self.before.lease_duration().filter(|_| !self.released);
+        duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
     }
 
     /// Returns the outcome of a pause whose holder has expired by now without a change.
     pub(super) fn tick(&mut self, now: BootTime) -> Option<CommandOutcome> {
-        let former = self.former.as_ref()?;
+        let former = self.former()?;
         if self.expires()? > now {
             return None;
         }
         let message = format!(
-            "paused; {} has not renewed for its lease duration, and no candidate takes over",
-            former.identity
+            "paused; {former} has not renewed for its lease duration, and no candidate takes over"
         );
         self.done(now, message, None)
     }
@@ -241,7 +293,7 @@ impl Progress {
     /// Returns the outcome of a request without an effect so far.
     pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> CommandOutcome {
         let (waited, words) = (short(waited), words(&self.kind));
-        let message = match &self.former {
+        let message = match self.former() {
             _ if self.blind => format!(
                 "{words} under way: the lease cannot be read, so no change was seen within {waited}; leasehold \
                  describe shows it"
@@ -249,19 +301,16 @@ impl Progress {
             _ if self.kind == ActionKind::Resume => {
                 format!("resumed; no candidate has acquired it within {waited}")
             }
-            Some(former) if self.released => format!(
-                "{} stepped down; no candidate has acquired it within {waited}",
-                former.identity
-            ),
+            Some(former) if self.released => {
+                format!("{former} stepped down; no candidate has acquired it within {waited}")
+            }
             Some(former) if self.has_expired(now) => format!(
-                "{words} under way: {} has not renewed for its lease duration and has expired, and no \
-                 candidate has taken over within {waited}",
-                former.identity
+                "{words} under way: {former} has not renewed for its lease duration and has expired, and no \
+                 candidate has taken over within {waited}"
             ),
             Some(former) => format!(
-                "{words} under way: {} still holds it after {waited}. It releases the lease when its \
-                 workload has ended; leasehold describe shows whether it renews",
-                former.identity
+                "{words} under way: {former} still holds it after {waited}. It releases the lease when its \
+                 workload has ended; leasehold describe shows whether it renews"
             ),
             None => format!("{words} under way"),
         };
@@ -275,7 +324,6 @@ impl Progress {
         leader: Option<Leader>,
     ) -> Option<CommandOutcome> {
         let took = at.since(self.sent);
-        // With a tenth of a millisecond below a second.
         let time = match took.as_secs() {
             0 => format!("{:.1} ms", took.as_secs_f64() * 1e3),
             _ => format!("{:.2} s", took.as_secs_f64()),
@@ -285,12 +333,9 @@ impl Progress {
         Some(CommandOutcome { leader, ..outcome })
     }
 
-    fn superseded(&self, at: BootTime, message: &str) -> Option<CommandOutcome> {
-        self.failed(RequestResult::Superseded, at, message)
-    }
-
-    fn failed(&self, result: RequestResult, at: BootTime, message: &str) -> Option<CommandOutcome> {
-        Some(CommandOutcome::new(result, message).after(at.since(self.sent)))
+    fn superseded(&self, at: BootTime, how: String) -> Option<CommandOutcome> {
+        let outcome = CommandOutcome::new(RequestResult::Superseded, how);
+        Some(outcome.after(at.since(self.sent)))
     }
 }
 

@@ -14,7 +14,7 @@ fn uuid(number: u8) -> Bson {
     Uuid::from_bytes([number; 16]).into()
 }
 
-/// A holder whose claim has this number, and token 6 more.
+/// A holder whose claim has this number, and whose token is larger by 6.
 fn holder(identity: &str, claim: u8) -> Document {
     doc! {
         "identity": identity, "session": uuid(claim), "claim": uuid(claim),
@@ -23,7 +23,7 @@ fn holder(identity: &str, claim: u8) -> Document {
     }
 }
 
-/// A lease with token 7 that `a` holds, with changes.
+/// A changed copy of a lease with token 7 that `a` holds.
 fn lease(changes: Document) -> Box<LeaseRecord> {
     let mut document = doc! {
         "_id": "orders", "schema": 1, "kind": "lease", "token": 7_i64, "revision": uuid(1),
@@ -50,7 +50,7 @@ fn requested(kind: &str, to: Option<&str>, token: i64) -> Document {
     doc! { "request": request }
 }
 
-/// An action in the document's list; that of the tests' own request has number 1.
+/// An action in the document's list. The tests' own request is action 1.
 fn action(number: u8, kind: &str, to: Option<&str>, token: i64) -> Bson {
     let mut action = doc! { "id": uuid(number), "action": kind, "token": token, "by": "ops" };
     action.extend(to.map(|to| doc! { "to": to }).unwrap_or_default());
@@ -137,7 +137,7 @@ impl Randomness for One {
     }
 }
 
-/// The progress of a request that was sent at 0 s to a lease as in `before`.
+/// The progress of a request that was sent at 0 s, when the lease was as in `before`.
 fn begun(kind: &ActionKind, before: Document) -> Progress {
     Progress::new(
         kind,
@@ -156,10 +156,10 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
     let b_leads = || all([own(), doc! { "holder": holder("b", 2), "token": 8_i64 }]);
     let renewed = || doc! { "revision": uuid(3) };
     let no_change = || doc! {};
-    // The request, the lease before it, the lease as it is seen then, and the outcome.
+    // The request, the changes of the lease before it and after it, and the outcome.
     let cases = [
         (StepDown, no_change(), vec![doc! {}], "pending"),
-        // An event that does not show the request is older than it.
+        // An event that does not show the request is older than the request.
         (StepDown, no_change(), vec![free(doc! {})], "pending"),
         (
             StepDown,
@@ -268,7 +268,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             vec![b_leads()],
             "Done: b leads with token 8",
         ),
-        // A holder of before the pause may have exited, until it renews.
+        // The holder may have exited during the pause, so only a renewal counts.
         (Resume, no_change(), vec![own()], "pending"),
         (
             Resume,

@@ -1,8 +1,7 @@
-//! All documents of the collection as the page shows them, and the changes that each browser has
-//! not received.
+//! All documents of the collection, and the changes that each browser has not received.
 //!
-//! Each change gets a number. A browser is at the number of the last change that it has received,
-//! so nothing is queued for it: it gets the newest state of everything that has changed since.
+//! Each change has a number, and a browser has the number of the last change that it has received. It
+//! gets the newest state of all documents with later changes, so the server queues nothing for it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,54 +11,51 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::observed::{Observed, ObservedDocument, Silence, lease};
-use super::document::{self, RenewalAge};
+use super::feed::{RenewalAge, renewal, row};
 use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
 
-/// Maximum number of documents in one event, 30 to 200 KB. The list of a large collection is sent in
-/// several events, each made when the browser has taken the one before.
+/// Maximum number of documents in one event of 30 to 200 KB. A large collection takes several events.
 const DOCUMENTS_MAX: usize = 64;
 /// Maximum number of renewals in one event.
 const RENEWALS_MAX: usize = 1_000;
-/// Maximum number of deleted documents that are remembered for browsers that have not received them.
+/// Maximum number of deletions that are kept for browsers that have not received them.
 const REMOVED_MAX: usize = 1_000;
 
 /// The number of a change.
 type Version = u64;
 
-/// How far a browser is.
+/// The changes that a browser has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Position {
-    /// The last change that it has received; 0 if it has received nothing.
+    /// The last change that the browser has received; 0 before the first.
     seen: Version,
-    /// The newest change when it began to receive all documents. It cannot have documents that were
-    /// deleted before.
+    /// The newest change when the browser began to receive all documents. It cannot show documents
+    /// that were deleted before.
     begun: Version,
 }
 
-/// The documents, and their changes.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     observed: Observed,
-    /// The last roll call of each lease that candidates have answered. It is removed from the lease
-    /// once its operator has the answers.
+    /// The last answered roll call of each lease. The operator who called the roll removes it from the
+    /// lease.
     roll_calls: BTreeMap<String, AnsweredRollCall>,
     changes: BTreeMap<String, Change>,
-    /// The name of the document that was changed, by the number of its last change.
+    /// The names of the changed documents, by the number of their last change.
     order: BTreeMap<Version, String>,
     newest: Version,
-    /// Deleted documents in `changes`.
+    /// Number of deleted documents in `changes`.
     removed: usize,
-    /// The newest deletion that is not in `changes`. A browser that began earlier, and is at an earlier
-    /// change, may not know of it.
+    /// The newest deletion that is no longer in `changes`. A browser may lack it if it began earlier and
+    /// has not received later changes.
     forgotten: Version,
     /// True once all documents have been read.
     listed: bool,
     pub(super) link: Link,
 }
 
-/// A roll call with answers.
 #[derive(Debug)]
 pub(super) struct AnsweredRollCall {
     pub(super) roll_call: RollCall,
@@ -73,30 +69,29 @@ struct Change {
     last: Version,
     /// The last change other than a renewal.
     content: Version,
-    /// The time without a renewal as of the last change; `None` if it was deleted.
+    /// `None` if the document was deleted.
     silence: Option<Silence>,
 }
 
-/// The connection to MongoDB.
+/// The state of the connection to MongoDB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Link {
     pub(super) state: LinkState,
-    /// The reason why changes are not reported, or nothing is read.
+    /// Why MongoDB reports no changes, or cannot be read.
     pub(super) why: Option<String>,
-    /// When the shown data was last current; `None` if it is current, or nothing is shown.
+    /// When the shown data was last current; `None` if it is current, or if none is shown.
     pub(super) stale_since: Option<BootTime>,
 }
 
-/// The state of the connection to MongoDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LinkState {
     /// Nothing has been read yet.
     #[default]
     Connecting,
-    /// Changes are reported.
+    /// MongoDB reports changes.
     Current,
-    /// Changes are not reported; the collection is read at intervals.
+    /// MongoDB reports no changes, so the collection is read at intervals.
     Polling,
     /// The collection cannot be read.
     Lost,
@@ -108,12 +103,12 @@ pub(super) struct Delta {
     pub(super) documents: Vec<Value>,
     pub(super) renewed: Vec<(String, Vec<RenewalAge>)>,
     pub(super) removed: Vec<String>,
-    /// True if the browser shall forget what it knows once it has received all documents.
+    /// True if the browser must drop all documents that it does not receive again.
     pub(super) reset: bool,
-    /// How far a browser is that has received it.
+    /// The position of a browser that has received this delta.
     #[serde(skip)]
     pub(super) at: Position,
-    /// True if it contains all that has changed.
+    /// True if no later change is left.
     pub(super) complete: bool,
 }
 
@@ -125,6 +120,14 @@ impl Delta {
 }
 
 impl Link {
+    fn of(state: LinkState, why: Option<&Failure>, stale_since: Option<BootTime>) -> Self {
+        Self {
+            state,
+            why: why.map(ToString::to_string),
+            stale_since,
+        }
+    }
+
     /// Returns the age of the shown data, if it is stale.
     pub(super) fn age(&self, now: BootTime) -> Option<Duration> {
         self.stale_since.map(|since| now.since(since))
@@ -135,11 +138,7 @@ impl Snapshot {
     pub(super) fn apply(&mut self, event: ViewEvent, now: BootTime) {
         match (&event, self.link.state) {
             (ViewEvent::Polling(failure), LinkState::Current | LinkState::Polling) => {
-                self.link = Link {
-                    state: LinkState::Polling,
-                    why: Some(failure.to_string()),
-                    stale_since: None,
-                };
+                self.link = Link::of(LinkState::Polling, Some(failure), None);
             }
             (ViewEvent::Failed(failure) | ViewEvent::Polling(failure), _) => {
                 self.lost(failure, now);
@@ -147,10 +146,7 @@ impl Snapshot {
             (ViewEvent::Listed { .. }, LinkState::Polling) | (ViewEvent::Removed { .. }, _) => {}
             (ViewEvent::Streaming, _) if !self.listed => {}
             (ViewEvent::Listed { .. } | ViewEvent::Changed { .. } | ViewEvent::Streaming, _) => {
-                self.link = Link {
-                    state: LinkState::Current,
-                    ..Link::default()
-                };
+                self.link = Link::of(LinkState::Current, None, None);
             }
         }
         self.listed |= matches!(event, ViewEvent::Listed { .. });
@@ -160,7 +156,7 @@ impl Snapshot {
         }
     }
 
-    /// Records the answers to a roll call; returns true if there are new ones.
+    /// Records the answers to a roll call; returns true if some are new.
     fn answered(&mut self, name: &str, now: BootTime) -> bool {
         let Some(lease) = self.observed.get(name).and_then(|seen| lease(&seen.entry)) else {
             self.roll_calls.remove(name);
@@ -176,17 +172,12 @@ impl Snapshot {
         true
     }
 
-    /// Records that the collection cannot be read.
     pub(super) fn lost(&mut self, failure: &Failure, now: BootTime) {
         let stale_since = match self.link.state {
             LinkState::Connecting | LinkState::Lost => self.link.stale_since,
             LinkState::Current | LinkState::Polling => Some(now),
         };
-        self.link = Link {
-            state: LinkState::Lost,
-            why: Some(failure.to_string()),
-            stale_since,
-        };
+        self.link = Link::of(LinkState::Lost, Some(failure), stale_since);
     }
 
     /// Records a change of a document; `differs` if it changed other than by a renewal.
@@ -227,12 +218,9 @@ impl Snapshot {
         }
     }
 
-    /// Returns what has changed since a browser was at `position`.
+    /// Returns the changes after `position`.
     pub(super) fn since(&self, position: Position, now: BootTime) -> Delta {
-        let Position {
-            mut seen,
-            mut begun,
-        } = position;
+        let (mut seen, mut begun) = (position.seen, position.begun);
         if seen.max(begun) < self.forgotten || seen == 0 {
             (seen, begun) = (0, self.newest);
         }
@@ -252,29 +240,24 @@ impl Snapshot {
                 None if seen == 0 => {}
                 None => delta.removed.push(name.clone()),
                 Some(known) if self.changes[name].content > seen => {
-                    delta.documents.push(document::row(known, now));
+                    delta.documents.push(row(known, now));
                 }
-                Some(known) => {
-                    let renewed = document::renewal(known, now);
-                    delta.renewed.push((name.clone(), renewed));
-                }
+                Some(known) => delta.renewed.push((name.clone(), renewal(known, now))),
             }
         }
         delta
     }
 
-    /// Returns true if something has changed since a browser was at this position.
     pub(super) fn is_ahead_of(&self, position: Position) -> bool {
         self.newest > position.seen
     }
 
-    /// Returns a document, and the last roll call of its candidates.
+    /// Returns a document and the last roll call of its candidates.
     pub(super) fn get(&self, name: &str) -> Option<(&ObservedDocument, Option<&AnsweredRollCall>)> {
         let seen = self.observed.get(name)?;
         Some((seen, self.roll_calls.get(name)))
     }
 
-    /// Returns true once all documents have been read.
     pub(super) const fn is_listed(&self) -> bool {
         self.listed
     }
@@ -325,7 +308,7 @@ mod tests {
         assert_eq!(names(&board.since(Position::default(), at(3))), ["b"]);
     }
 
-    /// Returns the numbers of documents that a new browser receives at a time.
+    /// Returns the number of documents in each event for a new browser.
     fn sizes(board: &Snapshot) -> Vec<usize> {
         let (mut position, mut sizes) = (Position::default(), Vec::new());
         loop {

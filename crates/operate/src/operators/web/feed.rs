@@ -1,38 +1,44 @@
-//! `GET /events`: the collection as server-sent events.
+//! The documents as a browser receives them: `GET /events` for all, as server-sent events, and the
+//! details of one.
 //!
-//! A stream queues nothing. An event is made when the connection can take it, from the newest
-//! documents, so a slow browser skips states.
+//! A stream queues nothing. It makes an event from the newest documents when the connection can take
+//! one, so a slow browser skips states.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::board::{Link, Position, Snapshot};
+use super::super::observed::{ObservedDocument, Silence};
+use super::super::render;
+use super::board::{AnsweredRollCall, Link, Position, Snapshot};
 use super::site::Shared;
 use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
+use leasehold_core::lock::Entry;
 use leasehold_host::log::millis;
 use leasehold_http::{Feed, StreamPlace};
-use leasehold_mongodb::store::StoreInfo;
+use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
 
 /// Minimum time between two events about changes, once a browser has all documents.
 const BATCH: Duration = Duration::from_millis(100);
 /// Maximum time between two events. After three missing events the page assumes a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(2);
+/// Maximum number of holders, and of waiters, of a lock in the list. All are in its details.
+const CLAIMS_MAX: usize = 8;
 
-/// A stream of events to one browser. It ends when the visitor is no longer permitted to see it.
+/// A stream of events to one browser. It ends when the visitor's permission ends.
 pub(super) struct Events {
     shared: Arc<Shared>,
-    /// The headers that prove that the visitor is permitted.
+    /// The request headers with the visitor's token or session.
     headers: HeaderMap,
     board: watch::Receiver<Snapshot>,
     place: StreamPlace,
     position: Position,
-    /// The last event; `None` before the first.
     written: Option<LastFrame>,
     ended: bool,
 }
@@ -97,26 +103,106 @@ impl Events {
             link: board.link.clone(),
             complete: delta.complete,
         });
-        // Before the collection has been read, nothing is known to be missing.
+        // Before the first listing, the server does not know if documents are missing.
         delta.reset &= board.is_listed();
         delta.complete &= board.is_listed();
         let info = self.shared.session.collection.info().unwrap_or_default();
+        let mut store = render::store_object(&info);
+        store["state"] = json!(board.link.state);
+        store["why"] = json!(board.link.why);
+        store["listed"] = board.is_listed().into();
+        store["old_ms"] = board.link.age(now).map(millis).into();
         let mut data = json!(delta);
-        data["store"] = store(&board, info, now);
+        data["store"] = store;
         format!("data: {data}\n\n")
     }
 }
 
-/// Describes the connection to MongoDB.
-fn store(board: &Snapshot, info: StoreInfo, now: BootTime) -> Value {
-    json!({
-        "kind": info.kind.as_str(),
-        "set": info.set,
-        "database": info.database,
-        "collection": info.collection,
-        "state": board.link.state,
-        "why": board.link.why,
-        "listed": board.is_listed(),
-        "old_ms": board.link.age(now).map(millis),
-    })
+/// Returns a document without its history.
+pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
+    match &seen.entry.content {
+        Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
+        Content::Lease(lease) => {
+            let mut object = named(seen, "lease", render::object(seen, now));
+            object["last"] = lease.history.last().map(render::ended_object).into();
+            object
+        }
+        Content::Foreign(_) => named(seen, "foreign", render::object(seen, now)),
+    }
+}
+
+/// Time since one holder last renewed, in milliseconds, and true if that renewal was seen.
+#[derive(Debug, Serialize)]
+pub(super) struct RenewalAge(u64, bool);
+
+/// Returns the part of [`row`] that a renewal changes: the times since the holders last renewed.
+pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge> {
+    let renewed = |silence: &Silence| RenewalAge(millis(silence.lasts(now)), silence.renewal_seen);
+    let Content::Lock(record) = &seen.entry.content else {
+        return vec![renewed(&seen.silence)];
+    };
+    let holders = record.lock.holders.iter().take(CLAIMS_MAX);
+    let silences = holders.filter_map(|holder| seen.claims.get(&holder.claim));
+    silences.map(renewed).collect()
+}
+
+/// Returns a document with its history, and the last roll call of its candidates.
+pub(super) fn details(
+    seen: &ObservedDocument,
+    roll_call: Option<&AnsweredRollCall>,
+    now: BootTime,
+) -> Value {
+    match &seen.entry.content {
+        Content::Lock(lock) => {
+            let mut object = of_lock(seen, lock, usize::MAX, now);
+            object["history"] = lock.history.iter().map(render::ended_object).collect();
+            object
+        }
+        Content::Lease(lease) => {
+            let mut object = row(seen, now);
+            render::add_past(&mut object, lease);
+            if let Some(AnsweredRollCall { roll_call, at }) = roll_call {
+                let present = roll_call.present.iter();
+                let mut identities: Vec<_> = present.map(|one| one.identity.as_str()).collect();
+                identities.sort_unstable();
+                object["candidates"] = identities.into();
+                object["answered_ms"] = millis(now.since(*at)).into();
+            }
+            object
+        }
+        Content::Foreign(_) => row(seen, now),
+    }
+}
+
+fn named(seen: &ObservedDocument, kind: &str, mut object: Value) -> Value {
+    object["kind"] = kind.into();
+    object["name"] = seen.entry.name.as_str().into();
+    object
+}
+
+fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTime) -> Value {
+    let lock = &record.lock;
+    let claims = |entries: &[Entry]| -> Value {
+        let entries = entries.iter().take(max);
+        entries.map(|entry| claim(seen, entry, now)).collect()
+    };
+    let object = json!({
+        "state": if lock.holders.is_empty() { "free" } else { "held" },
+        "token": lock.token.get(),
+        "slots": lock.slots,
+        "holders": claims(&lock.holders),
+        "holders_total": lock.holders.len(),
+        "queue": claims(&lock.queue),
+        "queue_total": lock.queue.len(),
+        "last": record.history.last().map(render::ended_object),
+    });
+    named(seen, "lock", object)
+}
+
+fn claim(seen: &ObservedDocument, entry: &Entry, now: BootTime) -> Value {
+    let silence = seen.claims.get(&entry.claim);
+    let mut object = render::entry_object(entry);
+    object["silent_ms"] = silence.map(|silence| millis(silence.lasts(now))).into();
+    object["renewal_seen"] = silence.is_some_and(|silence| silence.renewal_seen).into();
+    object
 }

@@ -1,7 +1,5 @@
-//! Limits how many tokens visitors can try: wrong tokens are answered after a delay.
-//!
-//! Each peer address has a limit of its own, so wrong tokens from one address delay no visitor from
-//! another one.
+//! Limits how many tokens visitors can try. Each peer address has its own limit, so wrong tokens from
+//! one address do not delay visitors from another address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,18 +11,17 @@ use tokio::time::{sleep, timeout};
 
 use super::access::Refused;
 
-/// Maximum number of tokens of one peer that are compared at the same time. A wrong token takes
-/// [`WRONG_TOKEN`].
+/// Maximum number of tokens that one peer can try at a time. A wrong token counts for [`WRONG_TOKEN`].
 const GUESSES_MAX: usize = 4;
 /// Delay of the answer to a wrong token.
 const WRONG_TOKEN: Duration = Duration::from_millis(500);
-/// Maximum time that a visitor waits while the visitor's address gives wrong tokens.
+/// Maximum time that a visitor waits because of wrong tokens from the visitor's address.
 const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Maximum number of peers with a limit of their own. All further ones share one limit, so that many
-/// addresses can try at most 520 tokens per second, and take little memory.
+/// Maximum number of peers with their own limit. All further peers share one limit, so that many
+/// addresses together try at most 520 tokens per second and take little memory.
 const PEERS_MAX: usize = 64;
 
-/// The tokens that are compared, or were wrong, by peer; `None` is all peers beyond [`PEERS_MAX`].
+/// The permits of each peer; `None` stands for all peers beyond [`PEERS_MAX`].
 #[derive(Debug, Default)]
 pub(super) struct Guesses {
     peers: Mutex<HashMap<Option<IpAddr>, Arc<Semaphore>>>,
@@ -44,13 +41,12 @@ impl Guesses {
         if is_right() {
             return Ok(());
         }
-        // A task of its own, because a visitor may close the connection and try again.
-        let slowed = tokio::spawn(async move {
+        // A separate task keeps the permit even if the visitor closes the connection to try again.
+        let delay = tokio::spawn(async move {
             sleep(WRONG_TOKEN).await;
             drop(permit);
         });
-        // The task does not panic.
-        let _ = slowed.await;
+        let _ = delay.await;
         Err(Refused::Wrong)
     }
 
@@ -66,8 +62,8 @@ impl Guesses {
     }
 }
 
-/// Returns the address that a peer counts as. An IPv6 peer counts as its /64 network, because one
-/// machine can use every address of it.
+/// Returns the network of an IPv6 peer, because one machine can use every address of its /64, and
+/// else the address itself.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

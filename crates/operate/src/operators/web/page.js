@@ -5,7 +5,7 @@ const CONTACT_MAX_MS = 6000; // Three heartbeats.
 const RETRY_MS = 1000;
 const TICK_MS = 200; // Silences grow in these steps.
 const ROW_PX = 40;
-const OVERSCAN = 8; // Rows above and below the ones in view.
+const OVERSCAN = 8; // Rows that are drawn above and below the rows in view.
 
 const known = new Map(); // Name to { doc, at, text }.
 let stale = null; // Names not yet received again after a reset.

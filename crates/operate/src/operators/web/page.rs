@@ -1,4 +1,4 @@
-//! The page and the form to log in. The script inserts all documents as text.
+//! The page and the form to log in. The script inserts all documents as text, not as HTML.
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
@@ -16,8 +16,7 @@ const SCRIPT: [&str; 3] = [
     include_str!("page.js"),
 ];
 
-/// Returns the page. `secret` is the value that proves that an action comes from it; `None` if it is
-/// read-only.
+/// Returns the page. It sends the secret with each action; without a secret it is read-only.
 pub(super) fn page(secret: Option<&str>, has_login: bool) -> Answer {
     let page = PAGE
         .replace("{{secret}}", secret.unwrap_or_default())
@@ -29,12 +28,11 @@ pub(super) fn login(code: StatusCode, message: &'static str) -> Answer {
     answer(code, &LOGIN.replace("{{message}}", message))
 }
 
-/// Returns a random value that cannot be guessed.
 pub(super) fn nonce() -> String {
     format!("{:032x}", KernelRandomness.bits())
 }
 
-/// Answers with a page, which a browser restricts to the style and script with the answer's nonce.
+/// Answers with a page whose policy permits only the style and script with the answer's nonce.
 fn answer(code: StatusCode, page: &str) -> Answer {
     let nonce = nonce();
     let page = page
@@ -46,7 +44,7 @@ fn answer(code: StatusCode, page: &str) -> Answer {
     if let Ok(policy) = HeaderValue::from_str(&policy(&nonce)) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
-    // The form's request would have no origin without a referrer.
+    // Without a referrer, a browser would send the form without its origin.
     let referrer = HeaderValue::from_static("same-origin");
     headers.insert(header::REFERRER_POLICY, referrer);
     answer

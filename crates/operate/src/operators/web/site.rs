@@ -15,11 +15,11 @@ use tracing::info;
 use super::super::arguments::reason as reason_of;
 use super::super::request::PendingRequest;
 use super::super::{OperatorError, RequestArgs, Session, action};
+use super::STREAMS_MAX;
 use super::access::{Refused, VisitorAccess, is_same};
 use super::board::Snapshot;
-use super::feed::Events;
+use super::feed::{Events, details};
 use super::page::{self, nonce};
-use super::{STREAMS_MAX, document};
 use leasehold_clock::boot_now;
 use leasehold_core::election::{Identity, RESERVATION_DEFAULT, ResourceName, Token};
 use leasehold_host::exit;
@@ -31,25 +31,20 @@ use leasehold_mongodb::store::mongo::operators::ActionKind;
 
 /// Maximum length of a request's body: a name, an identity and a reason, each escaped.
 const BODY_BYTES_MAX: usize = 8 * 1024;
-/// Maximum number of actions in progress.
 const ACTIONS_MAX: usize = 16;
-/// Answer to a visitor whose address gives too many wrong tokens.
 const BUSY: &str = "Too many wrong tokens from this address: try again in a few seconds.";
-/// Request header with the value that only this server's page knows.
+/// Request header with the value that only this server's page has.
 const PAGE_HEADER: &str = "x-leasehold-page";
 
-/// The answer to a request that is refused: the code, and a line of text.
 type Refusal = (StatusCode, String);
 
 fn refused<T>(code: StatusCode, why: impl Into<String>) -> Result<T, Refusal> {
     Err((code, why.into()))
 }
 
-/// The page's server.
 #[derive(Clone)]
 pub(super) struct Web(Arc<Shared>);
 
-/// The parts that all requests use.
 pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) board: watch::Receiver<Snapshot>,
@@ -57,15 +52,13 @@ pub(super) struct Shared {
     actions: Option<Actions>,
 }
 
-/// The author of actions, and their limits.
 struct Actions {
     by: Identity,
-    /// The value that only this server's page knows.
+    /// The value of [`PAGE_HEADER`].
     secret: String,
     running: Semaphore,
 }
 
-/// The body of a request for an action.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ActionRequest {
@@ -134,7 +127,7 @@ impl Shared {
             Err(Refused::Busy) => {
                 return Ok(retry_later(text(StatusCode::TOO_MANY_REQUESTS, BUSY)));
             }
-            Err(Refused::Wrong) if path == "/" => return Ok(redirect("/login")),
+            Err(Refused::Wrong) if path == "/" => return Ok(redirect("/login", None)),
             Err(Refused::Wrong) => {
                 return refused(StatusCode::UNAUTHORIZED, "the visitors' token is required");
             }
@@ -170,7 +163,7 @@ impl Shared {
         client: &Client,
     ) -> Result<Answer, Refusal> {
         if !request.body().is_end_stream() {
-            // The end of a connection is noticed only after its unread bytes.
+            // hyper notices that a connection was closed only after its unread bytes.
             return refused(StatusCode::PAYLOAD_TOO_LARGE, "/events takes no body");
         }
         let Some(place) = client.streams.admit(client, || ()) else {
@@ -186,20 +179,17 @@ impl Shared {
         let Some((seen, roll_call)) = name.and_then(|name| board.get(&name)) else {
             return refused(StatusCode::NOT_FOUND, "there is no such document");
         };
-        let details = document::details(seen, roll_call, boot_now());
-        Ok(json(StatusCode::OK, &details))
+        Ok(json(StatusCode::OK, &details(seen, roll_call, boot_now())))
     }
 
-    /// Carries out an action of the page, also if the browser no longer waits for it.
+    /// Carries out an action of the page, even if the browser closes the connection.
     async fn act(&self, request: Request<Incoming>, client: &Client) -> Result<Answer, Refusal> {
         let Some(actions) = &self.actions else {
             let why = "this page is read-only: leasehold web --allow-actions";
             return refused(StatusCode::FORBIDDEN, why);
         };
         from_the_page(request.headers(), &actions.secret)?;
-        let action = serde_json::from_slice::<ActionRequest>(&body(request).await?);
-        let args = action.map_err(|error| error.to_string());
-        let args = args.and_then(|action| action.parsed(&actions.by));
+        let args = parsed(&body(request).await?, &actions.by);
         let args = args.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         let Ok(_running) = actions.running.try_acquire() else {
             let why = format!("{ACTIONS_MAX} actions are under way: try again");
@@ -239,7 +229,7 @@ impl Shared {
         same_origin(request.headers())?;
         let token = field(&body(request).await?, "token").unwrap_or_default();
         Ok(match self.access.log_in(token.trim(), peer).await {
-            Ok(Some(cookie)) => with_cookie(redirect("/"), cookie),
+            Ok(Some(cookie)) => redirect("/", Some(cookie)),
             Ok(None) | Err(Refused::Wrong) => page::login(StatusCode::UNAUTHORIZED, "Wrong token."),
             Err(Refused::Busy) => retry_later(page::login(StatusCode::TOO_MANY_REQUESTS, BUSY)),
         })
@@ -247,51 +237,43 @@ impl Shared {
 
     fn log_out(&self, headers: &HeaderMap) -> Result<Answer, Refusal> {
         same_origin(headers)?;
-        let answer = redirect("/login");
-        Ok(match self.access.log_out(headers) {
-            Some(cookie) => with_cookie(answer, cookie),
-            None => answer,
-        })
+        Ok(redirect("/login", self.access.log_out(headers)))
     }
 }
 
-impl ActionRequest {
-    fn parsed(self, by: &Identity) -> Result<RequestArgs, String> {
-        let name = ResourceName::new(self.name).map_err(|error| format!("name {error}"))?;
-        let kind = match (self.action.as_str(), self.to) {
-            ("step_down", None) => ActionKind::StepDown,
-            ("pause", None) => ActionKind::Pause,
-            ("resume", None) => ActionKind::Resume,
-            ("cancel", None) => ActionKind::Cancel,
-            ("transfer", Some(to)) => ActionKind::Transfer {
-                to: Identity::new(to).map_err(|error| format!("to {error}"))?,
-                reserve: RESERVATION_DEFAULT,
-            },
-            _ => {
-                let why = "expected step_down, transfer with to, pause, resume or cancel";
-                return Err(why.to_owned());
-            }
-        };
-        let reason = self.reason.filter(|reason| !reason.is_empty());
-        let reason = reason.map(|text| reason_of(&text)).transpose();
-        let reason = reason.map_err(|error| format!("reason: {error}"))?;
-        let seen = Token::new(self.token).ok_or("token: expected a token")?;
-        Ok(RequestArgs {
-            name,
-            action: action(kind, by, reason),
-            force: false,
-            seen: Some(seen),
-            wait: true,
-        })
-    }
+fn parsed(body: &[u8], by: &Identity) -> Result<RequestArgs, String> {
+    let request: ActionRequest = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let name = ResourceName::new(request.name).map_err(|error| format!("name {error}"))?;
+    let kind = match (request.action.as_str(), request.to) {
+        ("step_down", None) => ActionKind::StepDown,
+        ("pause", None) => ActionKind::Pause,
+        ("resume", None) => ActionKind::Resume,
+        ("cancel", None) => ActionKind::Cancel,
+        ("transfer", Some(to)) => ActionKind::Transfer {
+            to: Identity::new(to).map_err(|error| format!("to {error}"))?,
+            reserve: RESERVATION_DEFAULT,
+        },
+        _ => return Err("expected step_down, transfer with to, pause, resume or cancel".into()),
+    };
+    let reason = request.reason.filter(|reason| !reason.is_empty());
+    let reason = reason.map(|text| reason_of(&text)).transpose();
+    let reason = reason.map_err(|error| format!("reason: {error}"))?;
+    let seen = Token::new(request.token).ok_or("token: expected a token")?;
+    Ok(RequestArgs {
+        name,
+        action: action(kind, by, reason),
+        force: false,
+        seen: Some(seen),
+        wait: true,
+    })
 }
 
-/// Checks that a request comes from this server's page: browsers hide the value from other pages,
-/// and report the origin of a request.
+/// Checks that a request comes from this server's page. Browsers hide the secret from other pages, and
+/// report the page's origin with each request.
 fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
     same_origin(headers)?;
     let given = headers.get(PAGE_HEADER).map(HeaderValue::as_bytes);
-    // Without randomness there is no secret, so no request has it.
+    // The secret is empty if there was no randomness.
     if secret.is_empty() || !given.is_some_and(|given| is_same(given, secret.as_bytes())) {
         let why = "the request is not of this page: load the page again";
         return refused(StatusCode::FORBIDDEN, why);
@@ -309,7 +291,7 @@ fn same_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = value("origin") else {
         return refused(StatusCode::FORBIDDEN, "the request has no Origin");
     };
-    // A proxy in front may speak TLS.
+    // A proxy in front may terminate TLS.
     let origin = origin
         .strip_prefix(b"http://")
         .or_else(|| origin.strip_prefix(b"https://"));
@@ -331,15 +313,12 @@ async fn body(request: Request<Incoming>) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-fn redirect(to: &'static str) -> Answer {
+/// Redirects, and sets a cookie if there is one.
+fn redirect(to: &'static str, cookie: Option<HeaderValue>) -> Answer {
     let mut answer = respond(StatusCode::SEE_OTHER, HTML, String::new());
     let headers = answer.headers_mut();
     headers.insert(header::LOCATION, HeaderValue::from_static(to));
-    answer
-}
-
-fn with_cookie(mut answer: Answer, cookie: HeaderValue) -> Answer {
-    answer.headers_mut().insert(header::SET_COOKIE, cookie);
+    headers.extend(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
     answer
 }
 

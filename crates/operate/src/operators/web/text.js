@@ -15,15 +15,15 @@ function duration(ms) {
   return two(Math.floor(seconds / 86400), "d", Math.floor(seconds / 3600) % 24, "h");
 }
 
-// The time since a date of a document, by this machine's clock and that of the writer.
+// Time since a date of a document; this machine's clock and the writer's may differ.
 const since = (date) => (date ? Date.now() - Date.parse(date) : NaN);
 
-// The time without a renewal at an instant. `at` is when this page received `silent_ms`.
+// Time since the last renewal, at an instant. `at` is when this page received `silent_ms`.
 function silence(entry, at, now) {
   return entry && entry.silent_ms != null ? entry.silent_ms + Math.max(0, now - at) : NaN;
 }
 
-// The time for which the place of a holder whose work has ended is kept, at an instant.
+// Rest of the minimum hold of a holder whose work has ended, at an instant.
 function kept(entry, at, now) {
   return entry && entry.over ? Math.max(0, entry.at_least_ms - silence(entry, at, now)) : 0;
 }

@@ -1,4 +1,4 @@
-//! The terminal while a live table is on it: the alternate screen, without cursor and echo.
+//! The terminal of a live table: the alternate screen, without cursor and echo.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -7,17 +7,15 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-/// Columns and rows of a terminal that does not report its size.
+/// Columns and rows of a terminal that does not report them.
 const SIZE: (usize, usize) = (80, 24);
-/// Capacity of the channel of keys: the keys pressed during one frame.
+/// Maximum number of keys pressed during one frame.
 const KEYS_MAX: usize = 16;
-/// Rows of one page.
 const PAGE: isize = 20;
 /// Alternate screen, hidden cursor, no line wrap.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J";
 const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 
-/// A key that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PressedKey {
     /// q or Ctrl-D.
@@ -28,9 +26,9 @@ pub(super) enum PressedKey {
     Scroll(isize),
 }
 
-/// The terminal; dropping this restores its former state.
+/// Dropping this restores the former state of the terminal.
 pub(super) struct Screen {
-    /// The keys, and the settings before; `None` if standard input is not a terminal.
+    /// The keys and the former settings; `None` if standard input is not a terminal.
     keyboard: Option<(mpsc::Receiver<PressedKey>, Termios)>,
 }
 
@@ -55,7 +53,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A closed terminal needs no restoration.
+        // Fails only if the terminal was closed.
         let _ = write(LEAVE);
         if let Some((_, before)) = &self.keyboard {
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
@@ -63,8 +61,8 @@ impl Drop for Screen {
     }
 }
 
-/// Turns off echo, lines and signal keys of standard input, and reads it. With signal keys off,
-/// Ctrl-Z cannot leave the shell on the alternate screen.
+/// Turns off echo, line editing and signal keys of standard input, and reads keys. Ctrl-Z would leave
+/// the shell on the alternate screen.
 fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
     let before = tcgetattr(io::stdin())?;
     let mut raw = before.clone();
@@ -74,13 +72,11 @@ fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
     raw.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
     let (sender, keys) = mpsc::channel(KEYS_MAX);
-    // O_NONBLOCK would affect all processes that share the terminal, so a thread reads it. The
-    // thread ends with the process.
+    // A thread reads, because O_NONBLOCK would affect all processes that share the terminal.
     std::thread::Builder::new()
         .name("leasehold-keys".to_owned())
         .spawn(move || {
             let mut bytes = [0; 16];
-            // One read returns the bytes of one key, or of several that were pressed quickly.
             while let Ok(read) = io::stdin().lock().read(&mut bytes) {
                 if sender.blocking_send(key(&bytes[..read])).is_err() || read == 0 {
                     break;
@@ -92,9 +88,9 @@ fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
 
 fn key(bytes: &[u8]) -> PressedKey {
     match bytes {
-        // The terminal is gone.
+        // The terminal was closed.
         [] => PressedKey::Quit,
-        // Keys that were pressed quickly arrive together.
+        // One read returns all keys that were pressed since the last read.
         [first, ..] if *first != 0x1b && bytes.contains(&0x03) => PressedKey::Interrupt,
         [first, ..] if *first != 0x1b && bytes.iter().any(|key| b"qQ\x04".contains(key)) => {
             PressedKey::Quit
@@ -109,7 +105,6 @@ fn key(bytes: &[u8]) -> PressedKey {
     }
 }
 
-/// Returns columns and rows of the terminal.
 pub(super) fn size() -> (usize, usize) {
     match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
@@ -119,7 +114,7 @@ pub(super) fn size() -> (usize, usize) {
     }
 }
 
-/// Replaces the contents of the screen without flicker.
+/// Overwrites the screen, because erasing it first would flicker.
 pub(super) fn show(lines: &[String]) -> io::Result<()> {
     let mut frame = String::from("\u{1b}[H");
     for (index, line) in lines.iter().enumerate() {

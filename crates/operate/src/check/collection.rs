@@ -1,0 +1,315 @@
+//! Tries each action that the role must have, what the protocol relies on, and how long it takes.
+
+use std::time::Duration;
+
+use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
+use super::{Installation, Primary};
+use leasehold_core::election::Found;
+use leasehold_mongodb::store::mongo::WatchMode;
+use leasehold_mongodb::store::mongo::probe::{
+    Latencies, MEASURED_MAX, Product, lacks_hints, lacks_right, requires_login,
+};
+use leasehold_mongodb::store::{Failure, StoreKind};
+
+/// The only action that a candidate can do without.
+const CHANGE_STREAM: &str = "changeStream";
+
+/// The granted actions, or the reasons for skipping checks that need them.
+struct Tried<'a> {
+    installation: &'a Installation,
+    primary: Primary<'a>,
+    find: Result<(), Skip>,
+    update: Result<(), Skip>,
+    change_stream: Result<(), Skip>,
+}
+
+/// Returns the checks of permissions, and the checks of reads and writes.
+pub(super) async fn checks(
+    installation: &Installation,
+    primary: Primary<'_>,
+) -> (Vec<Check>, Vec<Check>) {
+    let reached = primary.map(drop);
+    let mut tried = Tried {
+        installation,
+        primary,
+        find: reached,
+        update: reached,
+        change_stream: reached,
+    };
+    let granted = |checked: &Checked, why| reached.and(checked.as_ref().map(drop).map_err(|_| why));
+    let found = tried.find().await;
+    tried.find = granted(&found, "find is not granted");
+    let inserted = tried.insert().await;
+    let updated = tried.update().await;
+    tried.update = granted(&updated, "update is not granted");
+    let watched = tried.change_stream().await;
+    tried.change_stream = granted(&watched, "there is no change stream");
+    let permissions = vec![
+        Check::new("find", found),
+        Check::new("insert", inserted),
+        Check::new("update", updated),
+        Check::new("change-stream", watched),
+        Check::new("hints", tried.hints().await),
+    ];
+    // One after the other, because a measurement would include other calls.
+    let reads_and_writes = vec![
+        Check::new("collection", tried.collection().await),
+        Check::new("lease-document", tried.lease_document().await),
+        Check::new("majority-read", tried.majority_read().await),
+        Check::new("linearizable-read", tried.linearizable_read().await),
+        Check::new("journal", tried.journal().await),
+        Check::new("round-trip", tried.round_trip().await),
+        Check::new("majority-write", tried.majority_write().await),
+        Check::new("change-stream-delay", tried.change_stream_delay().await),
+    ];
+    (permissions, reads_and_writes)
+}
+
+impl Tried<'_> {
+    async fn find(&self) -> Checked {
+        self.primary?;
+        let read = self.installation.store.read(false);
+        self.action("find", read, "the lease document was read")
+            .await
+    }
+
+    async fn insert(&self) -> Checked {
+        if self.primary?.product != Product::MongoDb {
+            return Err("a server that is not MongoDB could store the document".into());
+        }
+        let permitted = "insert is permitted (tested with a document that no server stores)";
+        let insert = self.installation.store.insert();
+        self.action("insert", insert, permitted).await
+    }
+
+    async fn update(&self) -> Checked {
+        self.primary?;
+        let permitted = "an update that matches no document was accepted";
+        let update = self.installation.store.update();
+        self.action("update", update, permitted).await
+    }
+
+    async fn change_stream(&self) -> Checked {
+        if self.primary?.kind == StoreKind::Standalone {
+            return Err("a standalone server has no change streams".into());
+        }
+        self.find
+            .map_err(|_| "a change stream also requires find")?;
+        let watch = self.installation.store.watch();
+        let permitted = "a change stream was opened and closed";
+        self.action(CHANGE_STREAM, watch, permitted).await
+    }
+
+    /// Tries an action. A refusal names the action that the role lacks, and how to grant it.
+    async fn action(
+        &self,
+        action: &str,
+        call: impl Future<Output = Result<(), Failure>>,
+        permitted: &str,
+    ) -> Checked {
+        let Err(failure) = self.installation.within(call).await else {
+            return Ok(Finding::ok(permitted));
+        };
+        if requires_login(&failure) {
+            return Err(Finding::failed(
+                "the server requires a user, and the URI has none",
+                "put the user and its password into the MongoDB URI (docs/mongodb.md)",
+            ));
+        }
+        if !lacks_right(&failure) {
+            return Err(failure.into());
+        }
+        let mongodb = &self.installation.config.mongodb;
+        let (database, collection) = (&mongodb.database, &mongodb.collection);
+        let detail = format!("the user may not {action} on {database}.{collection}");
+        let remedy = format!(
+            "db.getSiblingDB({database:?}).grantPrivilegesToRole(\"leasehold\", [{{ resource: {{ db: {database:?}, collection: {collection:?} }}, actions: [{action:?}] }}]), or create that role: docs/mongodb.md"
+        );
+        Err(match action {
+            CHANGE_STREAM => Finding::warning(format!("{detail}: followers poll instead"), remedy),
+            _ => Finding::failed(detail, remedy),
+        })
+    }
+
+    async fn hints(&self) -> Checked {
+        self.primary?;
+        let installation = self.installation;
+        let watch = installation.config.mongodb.watch;
+        match watch {
+            WatchMode::Stream => return Err(Finding::skipped("mongodb.watch is stream")),
+            WatchMode::Poll => return Err(Finding::skipped("mongodb.watch is poll")),
+            _ => {}
+        }
+        let store = &installation.store;
+        let mut usable = installation.within(store.hints()).await;
+        let to_create = watch == WatchMode::Hints && usable.as_ref().is_err_and(lacks_hints);
+        if to_create {
+            usable = installation.within(store.hints_creation()).await;
+        }
+        let Err(failure) = usable else {
+            return Ok(Finding::ok(match to_create {
+                true => {
+                    "does not exist yet; the first candidate creates the collection, as its role allows"
+                }
+                false => "a cursor on the collection of hints was opened and closed",
+            }));
+        };
+        let instead = match (watch, self.change_stream) {
+            (WatchMode::Auto, Ok(())) => "followers use a change stream instead",
+            _ => "followers poll instead",
+        };
+        let what = format!("{}: {instead}", failure.kind);
+        let not_configured =
+            watch == WatchMode::Auto && (lacks_hints(&failure) || lacks_right(&failure));
+        Err(match not_configured {
+            true => Finding::skipped(format!("{what}; {}", failure.detail)),
+            false => Finding::warning(what, failure.detail),
+        })
+    }
+
+    /// Checks that the collection accepts leases (a validator, a view or a unique index may not), and
+    /// that no TTL index deletes them.
+    async fn collection(&self) -> Checked {
+        let description = self.primary?;
+        if description.kind == StoreKind::Standalone || description.product != Product::MongoDb {
+            return Err("this server has no transactions, which the check needs".into());
+        }
+        let store = &self.installation.store;
+        let tried = async {
+            store.try_documents().await?;
+            Ok(store.indexes().await)
+        };
+        let accepts = "accepts leases and locks (written in a transaction, which was aborted)";
+        match self.installation.within(tried).await {
+            Ok(Ok(())) => Ok(Finding::ok(accepts)),
+            Ok(Err(failure)) if lacks_right(&failure) => Ok(Finding::ok(format!(
+                "{accepts}; TTL indexes are not visible without the right listIndexes"
+            ))),
+            Err(failure) if lacks_right(&failure) => {
+                Err("insert and update are not both granted, see above".into())
+            }
+            Ok(Err(failure)) | Err(failure) => Err(failure.into()),
+        }
+    }
+
+    async fn lease_document(&self) -> Checked {
+        self.find?;
+        let lease = self.installation.store.lease();
+        Ok(match self.installation.within(lease).await? {
+            Found::Missing => Finding::ok("does not exist yet; the first candidate creates it"),
+            Found::Foreign(why) => Finding::failed(
+                format!("the document of this name is not a lease: {why}"),
+                "choose another lease or collection: a daemon neither overwrites it nor leads",
+            ),
+            Found::Lease(lease) if lease.paused => Finding::warning(
+                format!("paused, with token {}: no candidate leads", lease.token),
+                "resume it when its operator agrees (docs/operations.md)",
+            ),
+            Found::Lease(lease) => Finding::ok(match &lease.holder {
+                Some(holder) => format!("held by {} with token {}", holder.identity, lease.token),
+                None => format!("free, with token {}", lease.token),
+            }),
+        })
+    }
+
+    async fn majority_read(&self) -> Checked {
+        self.find?;
+        let read = self.installation.store.read(false);
+        self.installation.within(read).await?;
+        Ok(Finding::ok("majority reads work"))
+    }
+
+    async fn linearizable_read(&self) -> Checked {
+        if self.primary?.kind == StoreKind::Standalone {
+            return Err("a standalone server neither has nor needs linearizable reads".into());
+        }
+        self.find?;
+        let read = self.installation.store.read(true);
+        self.installation.within(read).await?;
+        Ok(Finding::ok("the primary confirmed its role"))
+    }
+
+    async fn journal(&self) -> Checked {
+        self.find?;
+        self.update?;
+        let store = &self.installation.store;
+        self.installation.within(store.write_nothing()).await?;
+        let acknowledged =
+            "a write that matches nothing was acknowledged with w: majority, j: true";
+        let engine = self.installation.within(store.storage_engine()).await;
+        Ok(match engine {
+            Ok(engine) if engine.persistent => {
+                Finding::ok(format!("{acknowledged}; storage engine {}", engine.name))
+            }
+            Ok(engine) => Finding::warning(
+                format!(
+                    "the storage engine {} keeps data in memory only: an acknowledged write is lost if a majority restarts",
+                    engine.name
+                ),
+                "use a persistent storage engine (wiredTiger)",
+            ),
+            Err(failure) if lacks_right(&failure) => Finding::ok(format!(
+                "{acknowledged}; the storage engine is not visible without the right serverStatus"
+            )),
+            Err(failure) => Finding::ok(format!("{acknowledged}; serverStatus: {failure}")),
+        })
+    }
+
+    async fn round_trip(&self) -> Checked {
+        self.primary?;
+        let pings = self.installation.store.round_trips();
+        let measured = self.installation.limited(MEASURED_MAX, pings).await?;
+        Ok(self.judged(&measured, "pings of the primary"))
+    }
+
+    async fn majority_write(&self) -> Checked {
+        if self.primary?.kind == StoreKind::Standalone {
+            return Err("a standalone server has no majority".into());
+        }
+        self.find?;
+        let writes = self.installation.store.majority_writes();
+        let measured = self.installation.limited(MEASURED_MAX, writes).await?;
+        let calls = "linearizable reads, each confirmed by an empty log entry on a majority";
+        Ok(self.judged(&measured, calls))
+    }
+
+    /// Compares measured durations with `operation_timeout`, after which a renewal counts as unknown.
+    fn judged(&self, measured: &Latencies, calls: &str) -> Finding {
+        let limit = self.installation.config.lease.timings.operation_timeout();
+        let result = match measured.p99 {
+            slowest if slowest >= limit => CheckResult::Failed,
+            slowest if slowest >= limit / 2 => CheckResult::Warning,
+            _ => CheckResult::Ok,
+        };
+        let detail = described(measured, calls, "operation_timeout", limit);
+        let remedy = "find out why the servers or the network are slow, or raise mongodb.operation_timeout with lease.renew_deadline";
+        numbered(Finding::new(result, detail, remedy), measured)
+    }
+
+    async fn change_stream_delay(&self) -> Checked {
+        self.change_stream?;
+        let delays = self.installation.store.stream_delays();
+        let measured = self.installation.limited(MEASURED_MAX, delays).await;
+        let failed = |failure| Finding::skipped(format!("could not be measured: {failure}"));
+        let measured = measured.map_err(failed)?;
+        // Followers without a change stream poll at this interval.
+        let polling = self.installation.config.lease.timings.retry_interval();
+        let calls = "empty log entries, from sending to arrival in the change stream";
+        let detail = described(&measured, calls, "retry_interval", polling);
+        let remedy = "polling would be faster, and on a sharded cluster a handoff takes up to a renew_interval: use a replica set, or hints (docs/mongodb.md)";
+        let finding = Finding::warning_if(measured.p50 > polling, detail, remedy);
+        Ok(numbered(finding, &measured))
+    }
+}
+
+fn described(measured: &Latencies, calls: &str, setting: &str, limit: Duration) -> String {
+    let (p50, p99, limit) = (shown(measured.p50), shown(measured.p99), shown(limit));
+    let count = measured.count;
+    format!("p50 {p50}, p99 {p99} of {count} {calls} ({setting} {limit})")
+}
+
+fn numbered(finding: Finding, measured: &Latencies) -> Finding {
+    let finding = finding.millis("p50_ms", measured.p50);
+    let finding = finding.millis("p99_ms", measured.p99);
+    finding.number("samples", measured.count)
+}
