@@ -107,7 +107,7 @@ impl Etcdctl {
         }
     }
 
-    /// Starts three candidates, the first of which leads.
+    /// Starts three candidates. The first leads.
     async fn three(&self, election: &str) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for index in 0..3 {
