@@ -12,8 +12,7 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// If its deadline ends a candidate's leadership twice within this time, the candidate does not
-/// contend for a while, as in
+/// A candidate whose leadership ends by deadline twice within this time waits, as in
 /// `election/waits.rs`.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
