@@ -23,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 
 use leasehold_core::election::BootTime;
 
-/// Returns the current CLOCK_BOOTTIME, which continues to count while the machine is suspended.
+/// Returns the current CLOCK_BOOTTIME.
 pub fn boot_now() -> BootTime {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -37,23 +37,11 @@ pub fn wall_now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Returns the wall-clock date of `instant`, estimated from the clocks at `now`.
-pub fn wall_at(instant: BootTime, now: BootTime) -> SystemTime {
-    if instant >= now {
-        wall_now() + instant.since(now)
-    } else {
-        wall_now() - now.since(instant)
-    }
-}
-
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 
-/// Returns the id of the running boot; `None` if this system does not show it.
-///
-/// # Errors
-/// If the id cannot be read now, for example without a free descriptor. An instant to compare may
-/// then be from another boot.
+/// Returns the id of the running boot; `None` if this system does not show it. Fails if the id
+/// cannot be read now, for example without a free descriptor.
 pub fn boot_id() -> io::Result<Option<String>> {
     let id = shown(BOOT_ID, std::fs::read_to_string(BOOT_ID))?;
     Ok(id.map(|id| id.trim().to_owned()))
@@ -61,20 +49,13 @@ pub fn boot_id() -> io::Result<Option<String>> {
 
 /// Returns the inode of this process's time namespace; `None` if the kernel has no time namespaces
 /// or does not show it. CLOCK_BOOTTIME may differ between time namespaces of the same boot.
-///
-/// # Errors
-/// If it cannot be read now.
 pub fn time_namespace() -> io::Result<Option<u64>> {
     let found = shown(TIME_NAMESPACE, std::fs::metadata(TIME_NAMESPACE))?;
     Ok(found.map(|found| found.ino()))
 }
 
-/// Returns an id of the clock that [`boot_now`] reads: the boot and the time namespace. An instant
-/// that outlives this process is comparable only under the same id. `None` if this system does not
-/// show the boot.
-///
-/// # Errors
-/// If one of them cannot be read now.
+/// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Instants of
+/// two processes are comparable only under equal ids. `None` if this system does not show the boot.
 pub fn boot_clock() -> io::Result<Option<String>> {
     let (boot, namespace) = (boot_id()?, time_namespace()?);
     Ok(boot.map(|boot| match namespace {
@@ -83,7 +64,6 @@ pub fn boot_clock() -> io::Result<Option<String>> {
     }))
 }
 
-/// Returns `None` for a file that does not exist or that this process may not read.
 fn shown<T>(path: &str, read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -94,33 +74,23 @@ fn shown<T>(path: &str, read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A timer on CLOCK_BOOTTIME as a pollable descriptor, for threads without an event loop. The
-/// descriptor is readable from its instant on, until the alarm is armed again.
+/// A pollable timer on CLOCK_BOOTTIME, for threads without an event loop.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// Creates an alarm that is not armed.
-    ///
-    /// # Errors
-    /// If the kernel cannot create a timer (no descriptors left).
+    /// Creates an alarm that is not armed. Fails without a free descriptor.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Arms the alarm for `at`, or disarms it.
-    ///
-    /// # Errors
-    /// If the kernel rejects the instant.
+    /// Arms the alarm for `at`, or disarms it. Fails if the kernel rejects the instant.
     pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
         // All zero would disarm the timer. An instant in the past fires immediately.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
         let setting = Itimerspec {
-            it_interval: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
+            it_interval: Timespec::default(),
             it_value: Timespec {
                 tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
                 tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
@@ -143,8 +113,7 @@ impl AsFd for Alarm {
     }
 }
 
-/// A timer on CLOCK_BOOTTIME that fires on time even if the machine was suspended in between,
-/// unlike tokio's own timers, which would be late.
+/// A timer on CLOCK_BOOTTIME, which fires on time after a suspend, unlike tokio's own timers.
 #[derive(Debug)]
 pub struct BootTimer {
     fd: AsyncFd<Alarm>,
@@ -152,22 +121,16 @@ pub struct BootTimer {
 }
 
 impl BootTimer {
-    /// Creates a timer that is not armed.
-    ///
-    /// # Errors
-    /// If the kernel cannot create a timer (no descriptors left).
+    /// Creates a timer that is not armed. Fails without a free descriptor.
     pub fn new() -> io::Result<Self> {
-        // The constructor is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
-        // descriptor. The replacement is unsafe, which this crate forbids.
+        // Deprecated for types whose descriptor may change; the descriptor of an `OwnedFd` does not.
+        // The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let fd = AsyncFd::new(Alarm::new()?)?;
         Ok(Self { fd, armed: None })
     }
 
-    /// Arms the timer for `at`, or disarms it.
-    ///
-    /// # Errors
-    /// If the kernel rejects the instant.
+    /// Arms the timer for `at`, or disarms it. Fails if the kernel rejects the instant.
     pub fn arm(&mut self, at: Option<BootTime>) -> io::Result<()> {
         if self.armed == at {
             return Ok(());
@@ -178,9 +141,6 @@ impl BootTimer {
     }
 
     /// Waits until the timer fires; indefinitely if it is not armed.
-    ///
-    /// # Errors
-    /// If the event loop is gone.
     pub async fn fired(&mut self) -> io::Result<()> {
         let mut guard = self.fd.readable().await?;
         let mut expirations = [0; 8];
@@ -193,10 +153,15 @@ impl BootTimer {
     }
 }
 
-/// Waits until `at` on CLOCK_BOOTTIME.
-///
-/// # Errors
-/// If the kernel cannot create a timer (no descriptors left).
+/// Waits until `at`, or indefinitely without an instant. A suspend delays the wake-up.
+pub async fn until(at: Option<BootTime>) {
+    match at {
+        Some(at) => tokio::time::sleep(at.since(boot_now())).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until `at` on CLOCK_BOOTTIME. Fails without a free descriptor.
 pub async fn sleep_until(at: BootTime) -> io::Result<()> {
     let mut timer = BootTimer::new()?;
     timer.arm(Some(at))?;

@@ -157,8 +157,7 @@ fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infall
         let judgement = look(directory, lease);
         let line = line(&judgement);
         if shown.as_ref() != Some(&line) {
-            let now = clock::boot_now();
-            let date = humantime::format_rfc3339_millis(clock::wall_at(now, now));
+            let date = humantime::format_rfc3339_millis(clock::wall_now());
             let text = match json {
                 true => to_json(&judgement),
                 false => format!("{date}  {line}\n"),
