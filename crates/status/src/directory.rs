@@ -1,10 +1,8 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
-//! The current leader is not recorded here; the status files say it. If a process acquires the
-//! lock and finds in the record the claim that the lease document names, this is proof of death:
-//! the process that made the claim has exited, and with it every process that shared its lock.
-//! Processes that ran under the claim without sharing the lock are in the record too, and the proof
-//! requires that they have exited as well.
+//! Proof of death: a process that acquires the lock, and finds in the record the claim that the
+//! lease document names, knows that the claim's process has exited, with every process that shared
+//! its lock. The proof also requires that the recorded processes without the lock have exited.
 
 mod deployment;
 mod examine;
@@ -14,7 +12,7 @@ mod refused;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -44,27 +42,22 @@ pub const ENV_FILE: &str = "status.env";
 pub const CLAIM_FILE: &str = "claim";
 /// Name of the file that only a daemon locks. This lock distinguishes a second daemon from the
 /// guard of an exited daemon, which shares the lock of the claim until its workload is gone.
-pub const DAEMON_FILE: &str = "daemon";
-/// Name of the file that holds the deployment which the candidate belongs to.
+const DAEMON_FILE: &str = "daemon";
+/// Name of the file that holds the candidate's deployment.
 pub const DEPLOYMENT_FILE: &str = "deployment";
 /// Name of a file that is created and removed at startup, to check that files can be created.
 const PROBE_FILE: &str = ".probe";
-/// Length of the claim record. The longest record has 265 bytes (two UUIDs, three 20-digit numbers
-/// and an hour, with their names), and 74 more with the name of a lease. The next power of two stays
-/// inside one page of the page cache, so that a kill cannot tear it. Behind the record, guards write
-/// down their children.
-pub const RECORD_LENGTH: usize = PLACES_BEGIN;
+/// Length of the claim record. The longest record has 339 bytes. The next power of two stays inside
+/// one page of the page cache, so that a kill cannot tear it. The records of the guards follow.
+const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;
-/// Maximum number of attempts to lock a file that is replaced between the open and the lock. For
-/// each failed attempt, an operator has to delete the file in exactly that interval.
+/// Maximum number of attempts to lock a file that is replaced between the open and the lock.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
-/// Interval between attempts to lock the claim file while a guard holds it. The interval adds to
-/// the time in which a restarted daemon leads again.
+/// Interval between attempts to lock the claim file while a guard holds it.
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
-/// A locked status directory. The lock lasts as long as the value, or any handle from
-/// [`StatusDirectory::lock_handle`], exists.
+/// A locked status directory. A handle from [`StatusDirectory::lock_handle`] keeps the lock too.
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,
@@ -75,8 +68,8 @@ pub struct StatusDirectory {
     boot_id: Option<String>,
     inode: u64,
     device: u64,
-    /// False once [`StatusDirectory::keep`] has replaced the claim file. A guard that holds the
-    /// lock of the previous file may then still run without holding the lock of the new one.
+    /// False once [`StatusDirectory::keep`] has replaced the claim file. A running guard may then
+    /// hold the lock of the previous file only.
     shares_lock: bool,
 }
 
@@ -87,25 +80,20 @@ pub struct RecoveredState {
     pub claim: Option<Claim>,
     /// The highest token that the process had seen.
     pub token: Token,
-    /// The longest lease duration that the process had seen; `None` if the record of an earlier
-    /// version does not contain it.
+    /// The longest lease duration that the process had seen; `None` in records of earlier versions.
     pub lease_longest: Option<Duration>,
-    /// True if an earlier process used the directory for another lease. Its state, and the deployment
-    /// that it recorded, say nothing about this lease, and are discarded.
+    /// True if the directory was of another lease. Its state and deployment are discarded.
     pub other_lease: bool,
-    /// True if the record or the claim in it could not be parsed. Worth a warning, because an
-    /// unreadable record loses its token.
+    /// True if the record or its claim could not be parsed, so that its token is lost.
     pub damaged: bool,
-    /// The reason why the claim of a process that has exited is not a proof of death, if a process
-    /// that ran under the claim may still be running.
+    /// Why the claim of a process that has exited is not a proof of death.
     pub unproven: Option<Unproven>,
 }
 
-/// The record in the claim file.
 #[derive(Debug, Serialize, Deserialize)]
 struct ClaimFileRecord {
     schema: u32,
-    /// The lease; earlier versions omit the field.
+    /// Omitted by earlier versions.
     #[serde(default)]
     lease: Option<String>,
     claim: Option<String>,
@@ -115,30 +103,21 @@ struct ClaimFileRecord {
     device: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_longest_ms: Option<i64>,
-    /// True if guards write down their children behind this record. Earlier versions, whose guards
-    /// do not, omit the field.
+    /// True if guards record their children behind this record. Earlier versions omit the field.
     #[serde(default)]
     children: bool,
 }
 
 impl StatusDirectory {
-    /// Creates the directory if it is missing, locks it, and reads the record of an earlier
-    /// process.
-    ///
-    /// # Errors
-    /// If the directory cannot be created or written, or is in use.
+    /// Creates the directory if it is missing, locks it, and reads the record of an earlier process.
     pub fn open(path: &Path, lease: &ResourceName) -> Result<(Self, RecoveredState), CommandError> {
         Self::open_after(path, lease, Duration::ZERO, |_| {})
     }
 
-    /// Same as [`StatusDirectory::open`], but waits for the guard of a previous daemon that is
-    /// still stopping its workload. In that case `waiting` is called, and the wait lasts at most
-    /// `patience`, or the longest lease duration in its record. The function also waits briefly for
-    /// a workload whose guard was killed. The function blocks, so call it before the event loop
-    /// starts.
-    ///
-    /// # Errors
-    /// Same as [`StatusDirectory::open`].
+    /// Opens the directory once the guard of a previous daemon has stopped its workload. If that
+    /// guard still runs, calls `waiting`, and waits for `patience` or the longest lease duration in
+    /// its record. Also waits briefly for a workload whose guard was killed. Blocks, so call it
+    /// before the event loop starts.
     pub fn open_after(
         path: &Path,
         lease: &ResourceName,
@@ -155,7 +134,7 @@ impl StatusDirectory {
             lease: lease.clone(),
             claim,
             daemon,
-            // Without it, the record proves nothing.
+            // Without a boot id, the record proves nothing.
             boot_id: clock::boot_id().ok().flatten(),
             inode: metadata.ino(),
             device: metadata.dev(),
@@ -173,17 +152,19 @@ impl StatusDirectory {
             memory.unproven = unproven.map_err(&write_error)?;
         }
         memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
-        // With the proof, this process leads immediately, with another token. If the files of the
-        // previous process cannot be removed, the new daemon does not use the proof of death and
-        // waits like any other candidate.
+        // With the proof, this process leads immediately, with another token. If the status files of
+        // the previous process cannot be removed, their deadline may still be in the future, so the
+        // new daemon does not use the proof and waits like any other candidate.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
-        // Write the record immediately. From here on the file has its full length, so later records
-        // need no space on a disk that has filled up. The proof is kept until the caller has used
-        // it.
+        // The record gives the file its full length, so that later records need no space on a full
+        // disk. The proof stays in the record until the caller has used it.
         directory
             .record(memory.claim, memory.token, memory.lease_longest)
             .map_err(&write_error)?;
-        directory.forget_children().map_err(write_error)?;
+        // Nothing runs yet under a claim of this process.
+        let claim = &directory.claim;
+        let cleared = claim.write_all_at(&no_children(), PLACES_BEGIN as u64);
+        cleared.map_err(write_error)?;
         directory.probe().map_err(cannot_write(path, PROBE_FILE))?;
         Ok((directory, memory))
     }
@@ -193,21 +174,14 @@ impl StatusDirectory {
         &self.path
     }
 
-    /// Returns another handle on the lock; the directory stays locked until both are closed. The
-    /// handle is for the guard of a workload, so that the lock also covers the guard's lifetime.
-    ///
-    /// # Errors
-    /// If the process is out of file descriptors.
+    /// Returns a handle on the lock for the guard of a workload; the directory stays locked until
+    /// all handles are closed. Fails without a free descriptor.
     pub fn lock_handle(&self) -> io::Result<OwnedFd> {
         Ok(self.claim.try_clone()?.into())
     }
 
-    /// Ensures that the directory exists and that its locks are held by this process. A directory
-    /// that was removed is created again, unless another daemon has done that and uses it. Returns
-    /// true if the claim record is empty and has to be written again.
-    ///
-    /// # Errors
-    /// Same as [`StatusDirectory::open`].
+    /// Creates and locks the directory again if it was removed. Returns true if the claim record is
+    /// empty and has to be written again. Fails if another daemon uses the new directory.
     pub fn keep(&mut self) -> Result<bool, CommandError> {
         let write_error = |file| cannot_write(&self.path, file);
         let has_daemon = is_named(&self.daemon, &self.path.join(DAEMON_FILE));
@@ -227,12 +201,8 @@ impl StatusDirectory {
         Ok(true)
     }
 
-    /// Writes the record, with one write in place of fixed length. The write needs no disk space
-    /// and cannot be torn by a kill. The record is not synced, because it proves nothing after a
-    /// crash of the machine anyway (another boot).
-    ///
-    /// # Errors
-    /// The error of the file system.
+    /// Writes the record in place, with one write of fixed length, which needs no disk space and
+    /// cannot be torn by a kill. Not synced, because the record proves nothing in another boot.
     pub fn record(
         &self,
         claim: Option<Claim>,
@@ -253,10 +223,8 @@ impl StatusDirectory {
         let text = serde_json::to_string(&record).map_err(io::Error::other)?;
         let mut bytes = [b' '; RECORD_LENGTH];
         bytes[RECORD_LENGTH - 1] = b'\n';
-        let place = bytes
-            .get_mut(..text.len())
-            .filter(|place| place.len() < RECORD_LENGTH)
-            .ok_or_else(|| io::Error::other("claim record is too long"))?;
+        let place = bytes[..RECORD_LENGTH - 1].get_mut(..text.len());
+        let place = place.ok_or_else(|| io::Error::other("claim record is too long"))?;
         place.copy_from_slice(text.as_bytes());
         match self.claim.write_at(&bytes, 0)? {
             RECORD_LENGTH => Ok(()),
@@ -280,17 +248,15 @@ impl StatusDirectory {
         let Some(token) = Token::new(record.token).filter(|_| record.schema == 1) else {
             return Ok(damaged);
         };
-        if record
-            .lease
-            .is_some_and(|lease| lease != self.lease.as_str())
-        {
+        let lease = record.lease.as_deref();
+        if lease.is_some_and(|lease| lease != self.lease.as_str()) {
             return Ok(RecoveredState {
                 other_lease: true,
                 ..RecoveredState::default()
             });
         }
-        // A copied directory has another inode, and a restored image another boot; neither proves
-        // that the process of this claim has exited. A boot id that cannot be read matches nothing.
+        // A copied directory (another inode) or a restored image (another boot) does not prove that
+        // the process of this claim has exited.
         let proven = self.boot_id.is_some()
             && record.boot_id == self.boot_id
             && record.inode == self.inode
@@ -308,12 +274,7 @@ impl StatusDirectory {
         })
     }
 
-    /// Clears the places of the guards, because nothing runs yet under a claim of this process.
-    fn forget_children(&self) -> io::Result<()> {
-        self.claim.write_all_at(&no_children(), PLACES_BEGIN as u64)
-    }
-
-    /// Removes the status files of the previous process, whose deadline may still be in the future.
+    /// Removes the status files of the previous process.
     fn clear(&self) -> io::Result<()> {
         place::remove(&self.path.join(JSON_FILE))?;
         place::remove(&self.path.join(ENV_FILE))
@@ -325,25 +286,18 @@ impl StatusDirectory {
         let probe = self.path.join(PROBE_FILE);
         match place::create_anew(&probe, 0o600) {
             Ok(_) => fs::remove_file(&probe),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-                ) =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(error),
+            Err(error) => match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Ok(()),
+                _ => Err(error),
+            },
         }
     }
 }
 
-/// Returns the absolute path of the JSON status file in `directory`, which stays valid if the
-/// working directory changes.
+/// Returns the absolute path of the JSON status file in `directory`.
 pub fn status_file(directory: &Path) -> PathBuf {
-    std::path::absolute(directory)
-        .unwrap_or_else(|_| directory.to_owned())
-        .join(JSON_FILE)
+    let absolute = std::path::absolute(directory);
+    absolute.as_deref().unwrap_or(directory).join(JSON_FILE)
 }
 
 /// Returns the directory for `lease`: `configured`, else `/run/leasehold/<lease>`, or
@@ -352,8 +306,7 @@ pub fn default_directory(lease: &ResourceName, configured: Option<&Path>) -> Pat
     choose(lease, configured, roots(), can_be_made)
 }
 
-/// Returns the parents of the directories of running daemons, in the order in which a daemon
-/// chooses them.
+/// Returns the possible parents of status directories, the preferred one first.
 pub fn roots() -> Vec<PathBuf> {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     let user = user.map(|root| root.join("leasehold"));
@@ -362,12 +315,10 @@ pub fn roots() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the runtime directory of the user. The XDG specification says that a relative path must
-/// be ignored; it would depend on the working directory, and no reader would find it.
+/// Returns the runtime directory of the user. The XDG specification ignores relative paths.
 fn user_root(variable: Option<OsString>) -> Option<PathBuf> {
-    variable
-        .map(PathBuf::from)
-        .filter(|root| root.is_absolute())
+    let root = variable.map(PathBuf::from);
+    root.filter(|root| root.is_absolute())
 }
 
 fn can_be_made(path: &Path) -> bool {
@@ -389,7 +340,6 @@ fn choose(
     }
 }
 
-/// Locks the claim file once no other process shares its lock.
 fn lock_after(
     directory: &Path,
     patience: Duration,
@@ -403,7 +353,7 @@ fn lock_after(
             Some(claim) => return Ok(claim),
             None if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
-                    // Its guard keeps the deadline of the claim that it was started under.
+                    // The guard keeps the deadline of its claim.
                     let longest = lease_longest(&directory.join(CLAIM_FILE));
                     until = until.max(since + longest.unwrap_or_default());
                     waiting(&occupant::of_file(&directory.join(CLAIM_FILE)));
@@ -415,18 +365,13 @@ fn lock_after(
     }
 }
 
-/// Returns the longest lease duration of the claims in a claim file, if one is recorded.
 fn lease_longest(claim_file: &Path) -> Option<Duration> {
-    let mut bytes = Vec::new();
+    let mut bytes = [0; RECORD_LENGTH];
     let file = File::open(claim_file).ok()?;
-    file.take(RECORD_LENGTH as u64)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    let record: ClaimFileRecord = serde_json::from_slice(&bytes).ok()?;
-    Declared {
-        millis: record.lease_longest_ms?,
-    }
-    .valid()
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    let record: ClaimFileRecord = serde_json::from_slice(&bytes[..length]).ok()?;
+    let millis = record.lease_longest_ms?;
+    Declared { millis }.valid()
 }
 
 fn lock(directory: &Path, name: &str) -> Result<File, CommandError> {
@@ -438,8 +383,7 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
     let path = directory.join(name);
     let error = cannot_write(directory, name);
     for _ in 0..OPEN_ATTEMPTS_MAX {
-        // The standard library sets O_CLOEXEC, so no hook or workload inherits the lock and keeps
-        // it after this process has exited.
+        // Opened with O_CLOEXEC, so that no hook or workload inherits the lock.
         let file = place::open_or_create(&path).map_err(&error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -456,7 +400,6 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
     )))
 }
 
-/// Returns true if a path refers to an open file.
 fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match fs::symlink_metadata(path) {

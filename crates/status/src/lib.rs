@@ -1,8 +1,5 @@
-//! The status of a candidate: the formats and the directory of its files. The daemon writes the files;
+//! The status files of a candidate: their formats and their directory. The daemon writes the files;
 //! `status` and `check` read them.
-//!
-//! Nothing here decides who leads, waits for a change, or contacts MongoDB. Rendering is pure, so
-//! that the files and the answers over HTTP are the same text.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +19,7 @@ pub struct StoreError {
     pub since: BootTime,
 }
 
-/// Output that shows a status; the label `surface` of `leasehold_publish_failures_total`.
+/// A publisher of the status, the label `surface` of `leasehold_publish_failures_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {
     /// `status.json`, `status.env` and the claim record.
@@ -39,7 +36,7 @@ impl Surface {
     /// All surfaces, for metrics that list them.
     pub const ALL: [Self; 4] = [Self::File, Self::Http, Self::Label, Self::Event];
 
-    /// Returns the value used in logs and metrics.
+    /// Returns the name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",

@@ -1,7 +1,5 @@
-//! Renders a status as `status.json` and `status.env`.
-//!
-//! Rendering is pure and touches no file, so that files, HTTP and the golden text of the tests come
-//! from the same code. Only [`ClockPair::now`] reads the clocks.
+//! Renders a status as `status.json`, which HTTP answers with too, and as `status.env`. Only
+//! [`ClockPair::now`] reads the clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,8 +28,7 @@ pub struct Identification {
     pub boot_id: Option<String>,
 }
 
-/// One instant on two clocks: the boot clock, which decides if a status is still valid, and the
-/// wall clock, which is used for dates.
+/// One instant on the boot clock, which decides if a status is valid, and on the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockPair {
     /// CLOCK_BOOTTIME.
@@ -42,8 +39,7 @@ pub struct ClockPair {
     pub time_namespace: Option<u64>,
 }
 
-/// Inode that no time namespace has, so that a reader in a known time namespace rejects the
-/// deadline.
+/// An inode that no time namespace has, so that readers reject the deadline.
 const TIME_NAMESPACE_UNKNOWN: u64 = 0;
 
 impl ClockPair {
@@ -56,26 +52,23 @@ impl ClockPair {
         }
     }
 
-    /// Formats `instant` as an RFC 3339 date with milliseconds.
-    ///
-    /// Dates outside 1970–9999 are clamped to that range. Otherwise a machine whose clock was never
-    /// set would end the daemon with a panic over an informational date.
+    /// Formats `instant` as an RFC 3339 date with milliseconds. Clamps to 1970–9999, because
+    /// humantime panics outside, and a machine may never have set its clock.
     pub fn date(&self, instant: BootTime) -> String {
         let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let date = if instant >= self.boot {
-            wall.saturating_add(instant.since(self.boot))
-        } else {
-            wall.saturating_sub(self.boot.since(instant))
-        };
-        humantime::format_rfc3339_millis(UNIX_EPOCH + date.min(DATE_LAST)).to_string()
+        // One of the two differences is zero.
+        let date = wall.saturating_add(instant.since(self.boot));
+        formatted(date.saturating_sub(self.boot.since(instant)))
     }
 }
 
-/// Formats a date of a document in RFC 3339 with milliseconds, for display. Dates outside 1970–9999
-/// are clamped to that range.
+/// Formats a date of a document in RFC 3339 with milliseconds, clamped to 1970–9999.
 pub fn date(at: WallMillis) -> String {
-    let since = Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
-    humantime::format_rfc3339_millis(UNIX_EPOCH + since.min(DATE_LAST)).to_string()
+    formatted(Duration::from_millis(u64::try_from(at.0).unwrap_or(0)))
+}
+
+fn formatted(since_epoch: Duration) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch.min(DATE_LAST)).to_string()
 }
 
 /// The fields of `status.json`, in the order of the contract.
@@ -89,7 +82,7 @@ pub struct StatusDocument {
     pub identity: String,
     /// The id of the session, which is one life of the candidate's process.
     pub session: String,
-    /// The name of one of [`Role::ALL`].
+    /// One of [`Role::ALL`].
     pub role: String,
     /// True if the role is `leader`. Readers must trust it only before the deadline.
     pub leader: bool,
@@ -101,8 +94,7 @@ pub struct StatusDocument {
     pub valid_until_boottime_ns: Option<u64>,
     /// The id of the boot in which the deadline is valid.
     pub boot_id: Option<String>,
-    /// The inode of the time namespace in which the deadline is valid; absent if the kernel does
-    /// not support time namespaces.
+    /// The inode of the deadline's time namespace; absent if the kernel has no time namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_namespace: Option<u64>,
     /// The current leader; null if the lease is free or observed as expired.
@@ -115,11 +107,10 @@ pub struct StatusDocument {
     pub reason: Option<String>,
     /// Time at which this document was written or, over HTTP, requested.
     pub updated_at: String,
-    /// The current error of the store; null while it works. Absent in files of earlier versions.
+    /// The current MongoDB error; null while calls succeed. Absent in files of earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
-    /// Deadline, on CLOCK_BOOTTIME in nanoseconds, for a running daemon to rewrite the file; only
-    /// in files.
+    /// Latest rewrite by a running daemon, on CLOCK_BOOTTIME in nanoseconds; only in files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite_due_boottime_ns: Option<u64>,
     /// True once the daemon has exited; only in files.
@@ -127,7 +118,7 @@ pub struct StatusDocument {
     pub stopped: bool,
 }
 
-/// The error of the store in [`StatusDocument`].
+/// The MongoDB error in [`StatusDocument`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentStoreError {
     /// The failed operation, its cause, and the remedy.
@@ -145,23 +136,21 @@ pub struct DocumentHolder {
     pub token: i64,
 }
 
-/// Returns the candidate's authority at `now`, only if its role is leader.
+/// Returns the candidate's authority at `now` if its role is leader.
 pub fn authority_at(status: &Status, now: BootTime) -> Option<Authority> {
     let status = status.at(now);
     status.authority.filter(|_| status.role == Role::Leader)
 }
 
-/// Returns the leader's name for readers that compare it with their own (`GET /` and
-/// `leasehold_holder_info`). Never an expired holder, and this candidate only while it has
-/// authority, regardless of the document.
+/// Returns the leader's name for `GET /` and `leasehold_holder_info`. Never names an expired holder,
+/// and names this candidate only while it has authority, regardless of the document.
 pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> Option<&'a str> {
     let leads = authority_at(status, now).is_some();
     let holder = status.holder.as_ref().filter(|h| h.until > now)?;
     (leads || holder.identity != *me).then(|| holder.identity.as_str())
 }
 
-/// Returns the last status that a daemon shows. A daemon that exits no longer watches the store, so
-/// it names no holder and does not lead.
+/// Returns the last status of an exiting daemon, which neither leads nor watches the lease.
 pub fn last_status(status: &Status, now: BootTime) -> Status {
     let mut last = status.at(now);
     if last.role == Role::Leader {
@@ -172,8 +161,7 @@ pub fn last_status(status: &Status, now: BootTime) -> Status {
     last
 }
 
-/// Returns true if two statuses render equally, apart from the time of writing. Each renewal of the
-/// holder changes a follower's status, but only in fields that are not rendered.
+/// Returns true if two statuses render equally, apart from the time of writing.
 pub fn renders_equal(one: &Status, other: &Status) -> bool {
     let rendered = |status: &Status| Status {
         holder: status.holder.clone().map(|holder| HolderView {
@@ -221,7 +209,7 @@ impl StatusDocument {
         }
     }
 
-    /// Adds the error of the store, if there is one.
+    /// Sets the MongoDB error.
     #[must_use]
     pub fn with_store_error(mut self, error: Option<&StoreError>, clocks: ClockPair) -> Self {
         self.store_error = error.map(|error| DocumentStoreError {
@@ -241,30 +229,23 @@ impl StatusDocument {
 
     /// Renders `status.env` as assignments that a shell can source.
     pub fn to_env(&self) -> String {
-        let number = |n: Option<String>| n.unwrap_or_default();
+        let valid_until = self.valid_until_boottime_ns.map(|nanos| nanos.to_string());
         let lines = [
-            ("LEASE", self.lease.clone()),
-            ("IDENTITY", self.identity.clone()),
-            ("ROLE", self.role.clone()),
-            ("LEADER", self.leader.to_string()),
-            ("TOKEN", number(self.token.map(|t| t.to_string()))),
-            (
-                "VALID_UNTIL_BOOTTIME_NS",
-                number(self.valid_until_boottime_ns.map(|n| n.to_string())),
-            ),
-            ("BOOT_ID", self.boot_id.clone().unwrap_or_default()),
-            (
-                "HOLDER",
-                self.holder
-                    .as_ref()
-                    .map(|h| h.identity.clone())
-                    .unwrap_or_default(),
-            ),
+            ("LEASE", Some(self.lease.clone())),
+            ("IDENTITY", Some(self.identity.clone())),
+            ("ROLE", Some(self.role.clone())),
+            ("LEADER", Some(self.leader.to_string())),
+            ("TOKEN", self.token.map(|token| token.to_string())),
+            ("VALID_UNTIL_BOOTTIME_NS", valid_until),
+            ("BOOT_ID", self.boot_id.clone()),
+            ("HOLDER", self.holder.as_ref().map(|h| h.identity.clone())),
         ];
-        lines
-            .iter()
-            .map(|(key, value)| format!("LEASEHOLD_{key}={}\n", shell_quoted(value)))
-            .collect()
+        let line = |(key, value): (&str, Option<String>)| {
+            // Inside the single quotes of a POSIX shell, only the quote itself is special.
+            let value = value.unwrap_or_default().replace('\'', r"'\''");
+            format!("LEASEHOLD_{key}='{value}'\n")
+        };
+        lines.into_iter().map(line).collect()
     }
 }
 
@@ -272,11 +253,6 @@ impl StatusDocument {
 pub fn render(status: &Status, who: &Identification, clocks: ClockPair) -> (String, String) {
     let document = StatusDocument::new(status, who, clocks);
     (document.to_json(), document.to_env())
-}
-
-/// Quotes one word for a POSIX shell. Inside single quotes, only the quote itself is special.
-fn shell_quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The deployment that a candidate belongs to, stored next to the claim record. Without it, a
-//! restart with a changed connection string could lead on another replica set while another
-//! candidate still leads on the first one.
+//! The deployment of a candidate, stored next to the claim record. Without this record, a restart
+//! with a changed connection string could lead on another replica set while another candidate still
+//! leads on the first one.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,7 @@ use super::place::{read_ours, replace_file, temporary};
 use super::{DEPLOYMENT_FILE, StatusDirectory};
 use leasehold_mongodb::store::DeploymentId;
 
-/// Maximum length of the file. Fifty members of a replica set with the longest host names take
-/// 13 KiB.
+/// Maximum length of the file. Fifty members with the longest host names take 13 KiB.
 const BYTES_MAX: u64 = 1 << 16;
 const SCHEMA: u32 = 1;
 
@@ -30,9 +29,6 @@ impl StatusDirectory {
     }
 
     /// Records the deployment atomically.
-    ///
-    /// # Errors
-    /// The error of the file system.
     pub fn remember_deployment(&self, deployment: &DeploymentId) -> io::Result<()> {
         let text = serde_json::to_vec(&DeploymentRecord {
             schema: SCHEMA,
@@ -43,10 +39,7 @@ impl StatusDirectory {
     }
 }
 
-/// Returns the deployment that a process recorded in this status directory.
-///
-/// # Errors
-/// If the file exists but cannot be read or is not a valid record.
+/// Returns the recorded deployment, if any. Fails if the file is not readable or not valid.
 pub fn recorded_deployment(directory: &Path) -> io::Result<Option<DeploymentId>> {
     let text = match read_ours(&directory.join(DEPLOYMENT_FILE), BYTES_MAX) {
         Ok(text) => text,

@@ -1,6 +1,5 @@
-//! Examines a status directory as a daemon would find it, without changing anything there.
-//!
-//! Takes no lock, because a daemon that starts meanwhile would find it taken.
+//! Examines a status directory without changing it. Takes no lock, because a lock would stop a
+//! daemon that starts meanwhile.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,10 +12,10 @@ use leasehold_core::election::ResourceName;
 use leasehold_host::CommandError;
 use leasehold_host::occupant::{self, Occupant};
 
-/// A usable status directory.
+/// The state of a usable status directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Examined {
-    /// Missing, and can be created in this existing directory.
+    /// Missing; can be created in this existing directory.
     Missing(PathBuf),
     /// Writable.
     Writable {
@@ -27,10 +26,7 @@ pub enum Examined {
     Full,
 }
 
-/// Examines a directory.
-///
-/// # Errors
-/// If a daemon could not create it or write in it.
+/// Examines a directory. Fails if a daemon could not create it or write in it.
 pub fn examine(path: &Path) -> Result<Examined, CommandError> {
     place::refuse_planted_links(path).map_err(cannot_create(path))?;
     let existing = path
@@ -57,15 +53,14 @@ pub fn examine(path: &Path) -> Result<Examined, CommandError> {
     }
 }
 
-/// Returns the directory that a daemon would choose for `lease`, as [`super::default_directory`]
-/// does, but creates none.
+/// Returns the directory that a daemon would choose for `lease`, but creates none.
 pub fn intended_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
     choose(lease, configured, roots(), |path| examine(path).is_ok())
 }
 
 fn may_write_in(directory: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    // With the effective user, who creates the files.
+    // Files are created with the effective user.
     Ok(accessat(CWD, directory, access, AtFlags::EACCESS)?)
 }
 

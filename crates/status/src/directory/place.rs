@@ -1,6 +1,6 @@
-//! Creates directories and files in places where other users may write as well. A link, FIFO or
-//! file that another user planted under one of our names is not followed, read or written, and the
-//! umask does not decide who may read.
+//! Creates directories and files where other users may write too. A link, FIFO or file that another
+//! user planted under one of our names is not followed, read or written, and the umask does not
+//! decide who may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,18 +11,14 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Mode of the parents created above a directory that other users may have to read; a closed parent
-/// would hide it.
+/// Mode of created parents. A closed parent would hide a directory that other users read.
 const PARENT_MODE: u32 = 0o755;
 /// Name of the directory that contains the status directories.
 const ROOT: &str = "leasehold";
 /// Mode bits that let the group or every user write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Creates a directory with this mode if it is missing, and its missing parents with 0755.
-///
-/// # Errors
-/// The error of the file system; `NotADirectory` if the name belongs to something else; an error if
+/// Creates a directory with this mode if it is missing, and its missing parents with 0755. Fails if
 /// the path leads through a symbolic link of another user.
 pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     refuse_planted_links(path)?;
@@ -51,8 +47,7 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a path that leads through a symbolic link of a user other than this one and root,
-/// because that user would decide where our files are written.
+/// Refuses a path through a symbolic link of another user, who would decide where we write.
 pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     let planted = path.ancestors().find(|part| {
         fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink() && !is_ours(found.uid()))
@@ -66,8 +61,8 @@ pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a whole file of at most `bytes_max` bytes that belongs to this user or root, and that is not
-/// a symbolic link and has no second name. Any other file proves nothing.
+/// Reads a file of at most `bytes_max` bytes. Refuses a symbolic link, a file of another user, and
+/// a file with a second name, because they prove nothing.
 pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(OpenOptions::new().read(true), path)?;
     let found = file.metadata()?;
@@ -84,43 +79,28 @@ pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the name of a temporary file for [`replace_file`]. The name is fixed, so that the next write
-/// reuses a file that a kill left behind.
+/// Returns the temporary file for [`replace_file`], which a kill may leave for the next write.
 pub fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().display();
     path.with_file_name(format!(".{name}.tmp"))
 }
 
-/// Replaces a file atomically, by renaming `temporary` next to it, which a kill may leave behind.
-/// Nothing is synced.
-///
-/// # Errors
-/// The error of the file system, with the name of the file that caused it.
+/// Replaces a file atomically, without a sync. An error begins with the name of its file.
 pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io::Result<()> {
     let named = |path: &Path, error: io::Error| {
         let name = path.file_name().unwrap_or_default().display();
         io::Error::new(error.kind(), format!("{name}: {error}"))
     };
     let written = create_anew(temporary, mode).and_then(|mut file| file.write_all(text));
-    let replaced = written
-        .map_err(|error| named(temporary, error))
-        .and_then(|()| {
-            let renamed = fs::rename(temporary, path);
-            renamed.map_err(|error| match error.kind() {
-                ErrorKind::IsADirectory => named(path, in_the_way("a directory")),
-                _ => named(path, error),
-            })
-        });
-    replaced.inspect_err(|_| {
+    let written = written.map_err(|error| named(temporary, error));
+    let renamed = || fs::rename(temporary, path).map_err(|error| named(path, refusal(error)));
+    written.and_then(|()| renamed()).inspect_err(|_| {
         // A partial file would occupy the space that the next attempt needs.
         let _ = fs::remove_file(temporary);
     })
 }
 
 /// Creates an empty file with this mode, replacing any file of that name except a directory.
-///
-/// # Errors
-/// The error of the file system.
 pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     // `create_new` sets O_EXCL, which follows no link.
     let mut options = OpenOptions::new();
@@ -138,27 +118,18 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
 
 /// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(path).or_else(|error| match error.kind() {
-        ErrorKind::IsADirectory => Err(in_the_way("a directory")),
-        ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    })
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(refusal),
+    }
 }
 
 /// Opens a file for reading and writing in place, and creates it with mode 0600 if it is missing.
-///
-/// # Errors
-/// The error of the file system, or an error if the file is not a regular file or has a second
-/// name, in which case it may belong to any user.
+/// Refuses a file with a second name, because it may belong to any user.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600);
-    open_regular(&mut options, path)
+    options.read(true).write(true).create(true).truncate(false);
+    open_regular(options.mode(0o600), path)
 }
 
 /// Truncates a file that cannot be removed.
@@ -167,19 +138,8 @@ pub fn empty(path: &Path) -> io::Result<()> {
 }
 
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let opened = options
-        .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
-        .open(path);
-    let file =
-        opened.map_err(
-            |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::LOOP) => in_the_way("a symbolic link"),
-                Some(Errno::ISDIR) => in_the_way("a directory"),
-                // A FIFO without a reader, or a socket.
-                Some(Errno::NXIO) => in_the_way("not a regular file"),
-                _ => error,
-            },
-        )?;
+    options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK));
+    let file = options.open(path).map_err(refusal)?;
     let opened = file.metadata()?;
     if !opened.is_file() {
         return Err(in_the_way("not a regular file"));
@@ -190,16 +150,22 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the error for a foreign file under one of our names.
+/// Replaces the error of the kernel about a foreign file under one of our names.
+fn refusal(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => in_the_way("a symbolic link"),
+        Some(Errno::ISDIR) => in_the_way("a directory"),
+        // A FIFO without a reader, or a socket.
+        Some(Errno::NXIO) => in_the_way("not a regular file"),
+        _ => error,
+    }
+}
+
 fn in_the_way(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}; to fix: remove it"))
 }
 
-/// Returns the reason why users other than this one and root could replace the files in a
-/// directory; `None` if they cannot.
-///
-/// # Errors
-/// The error of the file system.
+/// Returns why other users could replace the files in a directory; `None` if only root can.
 pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     let found = fs::metadata(directory)?;
     Ok(if !is_ours(found.uid()) {
@@ -213,7 +179,7 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Returns true if other users can rename entries of others in a directory.
+/// Returns true if other users can rename a directory's entries.
 fn can_be_replaced_in(directory: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     fs::metadata(directory).is_ok_and(|found| {
@@ -222,8 +188,7 @@ fn can_be_replaced_in(directory: &Path) -> bool {
     })
 }
 
-/// Returns the directory above the status directories if other users may not enter it. An
-/// administrator closed it, and files created in it cannot be read by other users.
+/// Returns the parent of the status directories if an administrator closed it to other users.
 pub fn closed_root(directory: &Path) -> Option<&Path> {
     const MAY_BE_PASSED: u32 = 0o001;
     let root = directory.parent().filter(|root| root.ends_with(ROOT))?;
@@ -231,7 +196,7 @@ pub fn closed_root(directory: &Path) -> Option<&Path> {
     (found.mode() & MAY_BE_PASSED == 0).then_some(root)
 }
 
-/// Returns true for this user and for root, who can do everything anyway.
+/// Returns true for this user and root.
 pub(super) fn is_ours(owner: u32) -> bool {
     owner == geteuid().as_raw() || owner == 0
 }

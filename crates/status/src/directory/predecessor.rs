@@ -1,5 +1,5 @@
-//! Detects processes that may still run under the claim of a process that has exited. This is the
-//! part of the proof of death that the lock of the claim does not provide.
+//! The part of the proof of death that the lock of the claim does not provide: no command still
+//! runs under the claim.
 
 use std::fs::File;
 use std::io;
@@ -12,23 +12,22 @@ use leasehold_clock as clock;
 use leasehold_guard::claim_share::{Child, children};
 use leasehold_guard::survivors;
 
-/// Maximum wait for a child whose guard was killed. The kernel kills the child a few milliseconds
-/// later, or some hundred in a throttled container. A child that changed its user is not killed,
-/// and waiting for it would only add to the lease duration.
+/// Maximum wait for a child whose guard was killed. The kernel kills the child within milliseconds,
+/// or some hundred in a throttled container, but not a child that changed its user.
 const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
 
-/// The reason why a claim is not a proof of death.
+/// Why a claim is not a proof of death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unproven {
     /// A command or hook with this process id, or a descendant of it, may still run.
     MayRun(i32),
-    /// The record is from an earlier version or damaged, and does not list the children.
+    /// The record does not list the children: it is damaged or from an earlier version.
     NotRecorded,
 }
 
-/// Returns a reason to assume that something still runs under the claim, after a wait of at most
-/// `patience`; `None` if it is proven that nothing does. The caller holds the lock of `claim`, so
-/// the guards have exited, and their entries no longer change.
+/// Returns `None` once it is proven that nothing runs under the claim, or the missing proof after
+/// `patience`. The caller holds the lock of `claim`, so the guards have exited, and their records no
+/// longer change.
 pub(super) fn may_run(
     claim: &File,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! Errors of a status directory, which are configuration errors (exit 78), with their remedies.
+//! Errors of a status directory, with their remedies. All are configuration errors (exit 78).
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -7,7 +7,6 @@ use leasehold_host::cause::cause;
 use leasehold_host::occupant::{self, named};
 use leasehold_host::{CommandError, exit};
 
-/// Returns a converter for errors with the directory itself.
 pub(super) fn cannot_create(directory: &Path) -> impl Fn(io::Error) -> CommandError {
     move |error| {
         let what = format!("cannot create status directory {}", directory.display());
@@ -16,7 +15,6 @@ pub(super) fn cannot_create(directory: &Path) -> impl Fn(io::Error) -> CommandEr
     }
 }
 
-/// Returns a converter for errors with a file of the directory.
 pub(super) fn cannot_write(directory: &Path, file: &str) -> impl Fn(io::Error) -> CommandError {
     move |error| {
         let directory = directory.display();
@@ -39,8 +37,7 @@ fn refused(what: String, error: &io::Error, remedy: &str) -> CommandError {
     }
 }
 
-/// Returns the error for a file that another process has locked, with the processes that have the
-/// file open, as far as they are visible.
+/// Returns the error for a file that another process has locked, with the visible processes.
 pub(super) fn locked(directory: &Path, file: &str) -> CommandError {
     let by = named(&occupant::of_file(&directory.join(file)));
     let directory = directory.display();

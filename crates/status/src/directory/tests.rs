@@ -63,7 +63,7 @@ fn the_longest_record_fits() {
         .unwrap();
 }
 
-/// A token of another lease would look like a rollback of this one.
+/// The token of another lease would look like a rollback.
 #[test]
 fn the_state_of_another_lease_is_discarded() {
     let place = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@ fn the_guard_of_a_longer_lease_is_waited_for() {
     };
     let memory = loop {
         match StatusDirectory::open_after(place.path(), &orders(), patience, guard_ends) {
-            // The lock of the daemon, as in `opened`.
+            // A child that another test has forked holds the lock, as in `opened`.
             Err(error) if error.what.starts_with("cannot lock daemon ") => {}
             done => break done.unwrap().1,
         }
