@@ -179,7 +179,7 @@ impl PreparedDaemon {
         let metrics = Metrics::new(&who, status.clone(), elector.store_info())
             .and_then(|metrics| metrics.with_revision(env!("LEASEHOLD_REVISION")))
             .map_err(system("register the metrics"))?;
-        self.log.on_loss({
+        self.log.stderr.on_loss({
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });

@@ -1,9 +1,8 @@
-//! Lists the children of this process without allocating, because a guard does so when memory may
-//! be exhausted.
+//! Lists the direct children of this process without allocating, because memory may be exhausted.
 //!
-//! Only direct children are listed. The children of a killed process are adopted by the subreaper,
-//! so killing proceeds in rounds. The id of a direct child is not reused until this process has
-//! reaped it, so no unrelated process can be signalled.
+//! A subreaper adopts the children of a killed process, so killing proceeds in rounds. The id of a
+//! direct child is not reused until this process has reaped it, so no unrelated process can be
+//! signalled.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -12,7 +11,7 @@ use std::mem::MaybeUninit;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, read, retry_on_intr};
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
 
 use super::groups;
 use super::stack_text::StackText;
@@ -24,8 +23,7 @@ const BUFFER: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Children {
-    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise the parent of every
-    /// process in /proc is read.
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN); otherwise /proc is searched.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
     text: [u8; BUFFER],
@@ -41,10 +39,7 @@ impl Children {
         }
     }
 
-    /// Calls `visit` for every child, including those that have ended and were not yet reaped.
-    ///
-    /// # Errors
-    /// If there is no `/proc`.
+    /// Calls `visit` for every child that was not yet reaped. Fails without `/proc`.
     pub(super) fn each(&mut self, mut visit: impl FnMut(Pid)) -> Result<(), Errno> {
         if self.listed {
             self.each_listed(&mut visit)
@@ -53,8 +48,7 @@ impl Children {
         }
     }
 
-    /// Reads the list of every thread: each thread has the children that it started, and the main
-    /// thread usually has the adopted ones.
+    /// Reads the list of every thread, because a child belongs to the thread that started it.
     fn each_listed(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
         let tasks = open(&path(format_args!("/proc/self/task")), OFlags::DIRECTORY)?;
         let mut names = RawDir::new(&tasks, &mut self.names);
@@ -63,7 +57,7 @@ impl Children {
                 continue;
             };
             let name = path(format_args!("/proc/self/task/{task}/children"));
-            // The thread may have ended; its children then belong to another thread.
+            // The children of a thread that has ended belong to another thread.
             let Ok(file) = open(&name, OFlags::empty()) else {
                 continue;
             };
@@ -108,6 +102,12 @@ impl Children {
         }
         Ok(())
     }
+}
+
+/// Reaps a child if it has ended. Returns false if the child still runs.
+pub(super) fn reap(child: Pid) -> bool {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    !matches!(waitid(WaitId::Pid(child), ended), Ok(None))
 }
 
 fn own_id() -> i32 {

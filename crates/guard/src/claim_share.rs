@@ -1,14 +1,13 @@
 //! The claim file's records of the processes that run under the claim.
 //!
-//! A free lock proves that daemon and guards are gone, not that CMD is gone: the kernel frees the
-//! lock of a killed guard before it ends CMD, and does not end a CMD that changed its user.
-//! Therefore each process records itself before it becomes CMD, and its guard records that CMD is
-//! gone before it releases the lock. The next owner of the lock reads these records first.
-//!
-//! Each guard has its own place in the file, after the daemon's record. A record is written in
-//! place with one write of fixed length and without an allocation.
+//! A free lock does not prove that CMD is gone: the kernel frees the lock of a killed guard before
+//! it ends CMD, and does not end a CMD that changed its user. Therefore each process records itself
+//! before it becomes CMD, its guard records that CMD is gone before it releases the lock, and the
+//! next owner of the lock reads these records first. Each guard has its own place in the file, after
+//! the daemon's record, and writes it in place without an allocation.
 
 use std::io;
+use std::num::ParseIntError;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +22,8 @@ use super::survivors::ProcessId;
 
 /// Offset of the first place, after the record of the daemon.
 pub const PLACES_BEGIN: usize = 512;
-/// The length of a place. Its longest text has 80 bytes: a word, a process id, and three numbers of
-/// 20 digits. All places lie in the first page of the file, so that a kill cannot tear a write.
+/// The length of a place, whose longest text has 80 bytes. All places lie in the first page of the
+/// file, so that a kill cannot tear a write.
 const PLACE_LENGTH: usize = 96;
 /// The length of the file.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
@@ -41,7 +40,7 @@ pub enum ClaimPlace {
 }
 
 impl ClaimPlace {
-    /// All places, in the order in which they stand in the file.
+    /// All places, in file order.
     pub const ALL: [Self; 3] = [Self::Command, Self::OnLead, Self::OnStepDown];
 
     fn begin(self) -> usize {
@@ -62,8 +61,8 @@ pub enum Child {
     Unreadable,
 }
 
-/// A claim file whose places are shared with one guard at a time. The late record of a guard on a
-/// disk that hangs would otherwise overwrite the record of the next guard.
+/// A claim file that gives each place to one guard at a time. Otherwise a guard on a hanging disk
+/// could overwrite the record of the next guard.
 #[derive(Debug)]
 pub struct ClaimShares {
     file: OwnedFd,
@@ -77,21 +76,16 @@ impl ClaimShares {
         Self { file, free }
     }
 
-    /// Returns a share of a place once the guard that had it has exited.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] if that guard does not exit within `patience`; another error
-    /// without a free descriptor.
+    /// Returns a share of a place once its guard has exited. Fails with
+    /// [`io::ErrorKind::ResourceBusy`] after `patience`, or without a free descriptor.
     pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
         let free = Arc::clone(&self.free[place as usize]).acquire_owned();
         let Ok(Ok(turn)) = timeout(patience, free).await else {
             return Err(io::ErrorKind::ResourceBusy.into());
         };
-        let share = ClaimShare::new(self.file.try_clone()?, place);
-        Ok(ClaimShare {
-            turn: Some(Arc::new(turn)),
-            ..share
-        })
+        let mut share = ClaimShare::new(self.file.try_clone()?, place);
+        share.turn = Some(Arc::new(turn));
+        Ok(share)
     }
 }
 
@@ -114,10 +108,7 @@ impl ClaimShare {
         }
     }
 
-    /// Duplicates the handle.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors.
+    /// Duplicates the handle. Fails without a free descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
@@ -131,9 +122,6 @@ impl ClaimShare {
     }
 
     /// Writes the state of the child. Not synced, because the record proves nothing after a reboot.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn write(&self, child: Child) -> io::Result<()> {
         let begin = self.place.begin() as u64;
         match pwrite(&self.file, &text(child), begin)? {
@@ -150,9 +138,6 @@ impl AsFd for ClaimShare {
 }
 
 /// Reads all places of a claim file whose lock the caller holds.
-///
-/// # Errors
-/// If the file cannot be read.
 pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     let mut children = [Child::Unreadable; 3];
     for (child, place) in children.iter_mut().zip(ClaimPlace::ALL) {
@@ -163,13 +148,10 @@ pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     Ok(children)
 }
 
-/// Returns the places of a new claim, which has no commands yet.
+/// Returns the places of a claim without commands.
 pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
-    let mut bytes = [0; FILE_LENGTH - PLACES_BEGIN];
-    for place in bytes.chunks_exact_mut(PLACE_LENGTH) {
-        place.copy_from_slice(&text(Child::None));
-    }
-    bytes
+    let none = text(Child::None);
+    std::array::from_fn(|index| none[index % PLACE_LENGTH])
 }
 
 fn text(child: Child) -> [u8; PLACE_LENGTH] {
@@ -200,11 +182,11 @@ fn read(bytes: &[u8]) -> Child {
         ["gone"] => Child::Gone,
         ["running", pid, started, pid_namespace, time_namespace] => {
             let process = || {
-                Some(ProcessId {
-                    pid: pid.parse().ok()?,
-                    started: started.parse().ok()?,
-                    pid_namespace: pid_namespace.parse().ok()?,
-                    time_namespace: time_namespace.parse().ok()?,
+                Ok::<_, ParseIntError>(ProcessId {
+                    pid: pid.parse()?,
+                    started: started.parse()?,
+                    pid_namespace: pid_namespace.parse()?,
+                    time_namespace: time_namespace.parse()?,
                 })
             };
             process().map_or(Child::Unreadable, Child::Running)

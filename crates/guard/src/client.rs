@@ -1,5 +1,5 @@
-//! The daemon's side of a guard: sends the newest order, receives the reports, and ends CMD itself
-//! if the guard does not.
+//! The daemon's side of a guard: sends the newest order, receives the reports, and ends CMD if the
+//! guard does not.
 //!
 //! ```text
 //!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
@@ -10,11 +10,11 @@
 //! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
 //! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
 //! after the deadline, with the same effect. Guard and daemon both killed: the kernel ends CMD's
-//! leader; its descendants are left running, as is everything in a frozen cgroup or in
-//! uninterruptible sleep. A command that changes its user or gains privileges (setuid, setpriv)
-//! loses its parent-death signal and is left too. The next daemon on the status directory does not
-//! take over the claim of a command that may survive before the lease expires; the fencing token protects
-//! against candidates elsewhere. A command with more privileges than the daemon cannot be signalled.
+//! leader. Its descendants survive, as does everything in a frozen cgroup or in uninterruptible
+//! sleep, and a command that changed its user or gained privileges (setuid, setpriv) and thereby
+//! lost its parent-death signal. The next daemon on the status directory waits for the expiry of
+//! the lease if a command may survive; the fencing token protects against candidates elsewhere. A
+//! command with more privileges than the daemon cannot be signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +30,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UnixDatagram;
 use tokio::sync::watch;
 
+use super::children::reap;
 use super::claim_share::{Child, ClaimShare};
 use super::orphans::{WaitedFor, each_adopted};
 use super::signal_pipe::SignalPipe;
@@ -41,42 +42,38 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// How long after the deadline the guard may take to report that it killed CMD. After that the
-/// client kills the guard and CMD. `lease_duration` exceeds the last deadline by 500 ms; a fifth of
-/// that leaves time for the rest of the work.
+/// Maximum delay of the guard's report that it killed CMD at the deadline. The client then kills the
+/// guard and CMD within the rest of the 500 ms between the last deadline and `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// Interval between searches for descendants after the guard has exited, because the kernel does
-/// not report adopted children. Not used while the guard is running.
+/// Interval between searches for adopted children, whose end the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// Time after which a stop signal is assumed to have had no effect: terminal signals do not stop
-/// process 1 or an orphaned process group.
+/// Time after which a stop signal had no effect, as on process 1 or an orphaned process group.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
-/// Keeps one guard until CMD is gone.
 pub(super) struct GuardClient {
     socket: UnixDatagram,
     /// Readable when the guard has exited.
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// The claim record. The client writes the end of CMD into it if the guard cannot. Held until
-    /// the guard has exited, so that no other guard gets its place before.
+    /// The client writes the end of CMD into the claim file if the guard cannot. Held until the
+    /// guard has exited, so that no other guard gets its place before.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
     terminal: Option<Terminal>,
     continued: Option<SignalPipe>,
-    /// The record to send to the guard: the desired state of CMD, and a signal to relay.
+    /// The newest record for the guard.
     wanted: ToGuard,
-    /// Counter of the signals that the handle has asked to relay.
+    /// Number of the last signal that the handle asked to relay.
     relays_asked: u32,
     /// True if `wanted` has not been sent yet.
     unsent: bool,
     /// True if the guard has closed its end of the socket.
     closed: bool,
-    /// Time at which CMD was first ordered to be killed.
+    /// Time of the first order to kill CMD.
     kill_since: Option<BootTime>,
     report: Option<GuardReport>,
     guard_killed: bool,
@@ -93,30 +90,24 @@ impl GuardClient {
         orders: watch::Receiver<ToGuard>,
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
-        let StandbyGuard {
-            socket,
-            guard,
-            terminal,
-            ..
-        } = prepared;
-        let ended = pidfd_open(guard.pid(), PidfdFlags::NONBLOCK)?;
-        // The constructor is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
-        // descriptor. The replacement is unsafe, which this crate forbids.
+        let ended = pidfd_open(prepared.guard.pid(), PidfdFlags::NONBLOCK)?;
+        // Deprecated for types whose descriptor may change; the descriptor of an `OwnedFd` does not.
+        // The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let listen = |_| SignalPipe::listen(SIGCONT);
-        let continued = terminal.as_ref().map(listen).transpose()?;
+        let continued = prepared.terminal.as_ref().map(listen).transpose()?;
         let wanted = *orders.borrow();
         Ok(Self {
             // In tokio, sockets that preserve record boundaries are datagram sockets.
-            socket: UnixDatagram::from_std(StdUnixDatagram::from(socket))?,
+            socket: UnixDatagram::from_std(StdUnixDatagram::from(prepared.socket))?,
             ended,
-            guard,
+            guard: prepared.guard,
             leader: None,
             claim: None,
             orders,
             progress,
-            terminal,
+            terminal: prepared.terminal,
             continued,
             wanted,
             relays_asked: 0,
@@ -136,7 +127,7 @@ impl GuardClient {
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         post_with(self.socket.as_fd(), start, descriptors)?;
-        // The guard may have waited for long, and may have been stopped meanwhile.
+        // The guard may have been stopped while it waited.
         let _ = kill_process(self.guard.pid(), Signal::CONT);
         Ok(())
     }
@@ -162,8 +153,7 @@ impl GuardClient {
         }
         self.receive_reports();
         // The guard's process id is not reused until the guard is reaped here.
-        let guard = WaitId::Pid(self.guard.pid());
-        let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        reap(self.guard.pid());
         if !self.is_gone() {
             let (end, by_us) = self.end_what_is_left().await;
             self.gone(Termination {
@@ -198,7 +188,7 @@ impl GuardClient {
         (self.report).is_some_and(|report| report.stage == CommandStage::Gone)
     }
 
-    /// Takes over the newest desired state. CMD is killed once all handles are dropped.
+    /// Sends the newest desired state. CMD is killed once all handles are dropped.
     fn apply_newest(&mut self, handles: bool) {
         let newest = *self.orders.borrow_and_update();
         self.wanted.desired = newest.desired;
@@ -219,8 +209,7 @@ impl GuardClient {
         self.wanted.relays = self.wanted.relays.wrapping_add(1);
     }
 
-    /// Sends the newest record if there is room. Never waits: an unsent record is replaced by the
-    /// next one.
+    /// Sends the newest record if there is room. The next record replaces an unsent one.
     fn send(&mut self) {
         let (socket, wanted) = (&self.socket, &self.wanted);
         let sent = socket.try_io(tokio::io::Interest::WRITABLE, || {
@@ -302,9 +291,9 @@ impl GuardClient {
         foreground.is_some() && foreground == self.leader.as_ref().map(WaitedFor::pid)
     }
 
-    /// Stops this process too after CMD was stopped by a key of the terminal, or for accessing the
-    /// terminal from the background. To the shell, CMD and this process are one job. The guard
-    /// keeps running, and the deadline applies to a stopped CMD as to any other.
+    /// Stops this process after a key of the terminal, or an access to the terminal from the
+    /// background, stopped CMD, because both are one job for the shell. The guard keeps running, and
+    /// enforces the deadline of a stopped CMD too.
     fn stop_with_cmd(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -313,8 +302,8 @@ impl GuardClient {
             return;
         }
         match Signal::from_named_raw(signal) {
-            // Another thread may receive the signal, so this one runs on for a moment. CMD is
-            // resumed when SIGCONT reports that this process continues.
+            // If another thread receives the signal, this thread runs on for a moment. SIGCONT
+            // reports that this process continues, and then CMD is resumed.
             Some(signal) if !terminal.is_ours() => {
                 let _ = kill_current_process_group(signal);
                 self.stopping = true;
@@ -323,8 +312,8 @@ impl GuardClient {
         }
     }
 
-    /// Resumes a stopped CMD: in the foreground if this process has it, otherwise in the
-    /// background, unless CMD was stopped because it needs the foreground.
+    /// Resumes a stopped CMD, in the foreground if this process has it, and otherwise in the
+    /// background unless CMD needs the foreground.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader), Some(report)) =
@@ -358,8 +347,8 @@ impl GuardClient {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // A daemon that was frozen may have timely reports of its guard still unread. The time is
-        // read first, because the freeze may come between the two.
+        // After a freeze, timely reports of the guard may be unread. The time is read first, because
+        // the freeze may come between the two.
         let now = leasehold_clock::boot_now();
         self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {
@@ -369,17 +358,16 @@ impl GuardClient {
         }
     }
 
-    /// Kills what the guard left behind, round by round, and reaps the leader last, because the id
-    /// of its process group is not reused until then.
+    /// Kills the processes that the guard left behind, round by round, and reaps the leader last, so
+    /// that the id of its process group is not reused before.
     async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
         let reported = self.report.map(|report| (report.end, report.by_us));
         let reported = reported.filter(|(end, _)| *end != CommandEnd::Unknown);
         let (mut end, by_us) = reported.unwrap_or((CommandEnd::Unknown, true));
-        let lingers = false;
         self.progress.send_replace(CommandProgress::Ending {
             end,
             by_us,
-            lingers,
+            lingers: false,
         });
         let leader = self.leader.as_ref().map(WaitedFor::pid);
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -393,8 +381,7 @@ impl GuardClient {
             let mut alive = u32::from(matches!(leader_state, Some(Ok(None))));
             let looked = each_adopted(self.terminal.is_some(), |child| {
                 let _ = kill_process(child, Signal::KILL);
-                let gone = !matches!(waitid(WaitId::Pid(child), ended), Ok(None));
-                alive += u32::from(!gone);
+                alive += u32::from(!reap(child));
             });
             if alive == 0 && looked.is_ok() {
                 break;
@@ -411,7 +398,7 @@ impl GuardClient {
     }
 }
 
-/// Waits until this process continues after a stop; indefinitely without a terminal.
+/// Waits for SIGCONT; indefinitely without a terminal.
 async fn continued(continued: &mut Option<SignalPipe>) {
     match continued {
         // Fails only if the event loop is gone.
@@ -420,7 +407,7 @@ async fn continued(continued: &mut Option<SignalPipe>) {
     }
 }
 
-/// Records that CMD is gone, on a thread of its own, because the disk may hang.
+/// Records that CMD is gone, on a thread because the disk may hang.
 fn record_end(claim: ClaimShare) {
     let write = move || {
         let _ = claim.write(Child::Gone);

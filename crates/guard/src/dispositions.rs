@@ -1,9 +1,8 @@
-//! Signals that this process ignores since its start.
+//! The inherited dispositions of signals.
 //!
-//! nohup(1) ignores HUP, and a script ignores INT and QUIT for its background jobs, on behalf of
-//! everything that they start. A handler would undo this: after an exec, a signal with a handler
-//! has its default effect again. SIGPIPE cannot be seen here, because the standard library ignores
-//! it before `main`.
+//! nohup(1) ignores HUP, and a script ignores INT and QUIT for its background jobs, for everything
+//! that they start. A handler would undo this, because an exec resets it to the default effect.
+//! SIGPIPE cannot be examined, because the standard library ignores it before `main`.
 
 use std::fs::read_to_string;
 
@@ -12,25 +11,20 @@ use nix::libc::{
 };
 use nix::sys::signal::{SigSet, Signal};
 
-/// Unblocks all signals in this thread and in the threads and processes that it starts later. A
-/// process that was started with a signal blocked could not be stopped by it.
+/// Unblocks all signals in this thread, and in threads and processes that it starts later.
 pub fn unblock_all() {
-    // Fails for no valid set.
+    // Fails only for an invalid set.
     let _ = SigSet::empty().thread_set_mask();
 }
 
-/// Blocks SIGTTIN in this thread. A read of the terminal in the background then fails, and does not
-/// stop the process.
+/// Makes background reads of the terminal in this thread fail instead of stopping the process.
 pub fn read_without_stopping() {
-    let mut terminal_input = SigSet::empty();
-    terminal_input.add(Signal::SIGTTIN);
-    // Fails for no valid set.
-    let _ = terminal_input.thread_block();
+    // Fails only for an invalid set.
+    let _ = SigSet::from(Signal::SIGTTIN).thread_block();
 }
 
-/// Returns the signals of timers, limits, IO and the power supply, and the real-time signals: all
-/// signals that end a process by default, except faults and signals from terminals and users (INT,
-/// QUIT, HUP, TERM, USR1, USR2).
+/// Returns all signals that end a process by default, except faults and the signals of terminals and
+/// users (INT, QUIT, HUP, TERM, USR1, USR2).
 pub fn ending() -> impl Iterator<Item = i32> {
     let named = [
         SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGXCPU, SIGPWR, SIGSTKFLT,
@@ -46,11 +40,10 @@ pub fn signal_name(number: i32) -> String {
     }
 }
 
-/// Calls `access` with SIGTTOU blocked in this thread. A process in the background that changes the
-/// foreground group of its terminal, or writes to it with `stty tostop`, would otherwise be stopped.
+/// Calls `access` with SIGTTOU blocked in this thread. The signal would stop a process in the
+/// background that changes the foreground group of its terminal, or writes with `stty tostop`.
 pub fn without_background_stop<T>(access: impl FnOnce() -> T) -> T {
-    let mut terminal_output = SigSet::empty();
-    terminal_output.add(Signal::SIGTTOU);
+    let terminal_output = SigSet::from(Signal::SIGTTOU);
     let blocked = terminal_output.thread_block();
     let result = access();
     if blocked.is_ok() {
@@ -72,9 +65,7 @@ impl Ignored {
 
     /// Returns true if the signal is ignored.
     pub fn contains(self, signal: i32) -> bool {
-        let bit = u32::try_from(signal).ok().and_then(|n| n.checked_sub(1));
-        bit.and_then(|bit| self.0.checked_shr(bit))
-            .is_some_and(|rest| rest & 1 == 1)
+        (1..=64).contains(&signal) && (self.0 >> (signal - 1)) & 1 == 1
     }
 
     fn parse(status: &str) -> Option<Self> {

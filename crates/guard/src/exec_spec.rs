@@ -1,8 +1,5 @@
-//! The command to execute: CMD's command line, and the variables that are added to the daemon's
-//! environment.
-//!
-//! Passed as a memfd because it has no size limit. Sent only after acquisition because it contains
-//! the token.
+//! The command line of CMD, and its additional environment variables. Passed in a memfd, because
+//! they have no size limit, and only after the acquisition, because they contain the token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,8 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Variable with the id of the process that systemd opened sockets for. sd_listen_fds(3) finds none
-/// in other processes.
+/// The process that systemd opened sockets for. sd_listen_fds(3) finds none in other processes.
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,11 +35,7 @@ impl ExecSpec {
         }
     }
 
-    /// Writes the exec spec to a file that can be sent.
-    ///
-    /// # Errors
-    /// If a string contains a NUL, which cannot be passed to a program, or if memory or descriptors
-    /// are exhausted.
+    /// Writes the exec spec to a memfd. Fails if a string contains a NUL.
     pub(super) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut bytes = format!("{}\0", self.words.len()).into_bytes();
         for word in &self.words {
@@ -57,10 +49,6 @@ impl ExecSpec {
         Ok(file.into())
     }
 
-    /// Reads an exec spec from a received file.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or does not contain an exec spec.
     pub(super) fn of_file(file: OwnedFd) -> io::Result<Self> {
         let mut file = File::from(file);
         file.rewind()?;

@@ -1,8 +1,7 @@
 //! Process groups and sessions, by number.
 //!
-//! The number is 0 for a group or session that began outside of this PID namespace, such as the
-//! group of process 1 under `unshare --pid`, or of a process started by `nsenter`. rustix's process
-//! ids cannot represent 0, and its functions assume that it does not occur, so these functions use
+//! The number is 0 for a group or session from outside of this PID namespace (`unshare --pid`,
+//! `nsenter`). rustix cannot represent 0, and assumes that it does not occur, so these functions use
 //! nix.
 
 use nix::unistd::{getpgid, getpgrp, getsid};

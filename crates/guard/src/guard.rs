@@ -1,26 +1,21 @@
 //! The guard: CMD's parent, which ends CMD in time even if the daemon cannot.
 //!
-//! The guard is a second instance of this binary, with one thread and without a runtime. Guard and
-//! shim are started before there is authority, because that takes milliseconds. Until the start
-//! message arrives, there is nothing to enforce.
-//!
-//! From then on the guard holds the newest deadlines and the claim lock. A new daemon therefore
-//! finds the lock free only if CMD is gone or this guard was killed; in the latter case the claim
-//! file names the process that became CMD. After CMD was started the guard allocates nothing,
+//! The guard is a second instance of this binary, with one thread and without a runtime. It waits
+//! for the start message, and from then on holds the newest deadlines and the claim lock. A new
+//! daemon finds the lock free only if CMD is gone or this guard was killed; in the latter case the
+//! claim file names the process that became CMD. After CMD was started the guard allocates nothing,
 //! because it must work when memory is exhausted. If the kernel's OOM killer chooses the guard
-//! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, a subreaper like the guard, ends the
-//! rest.
+//! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, a subreaper too, ends the rest.
 //!
 //! **Sessions.** Without a terminal, the guard has a session of its own. If the daemon has a
-//! controlling terminal, the guard stays in that session, because CMD inherits the session from it
-//! and needs the terminal. In a session of its own CMD could not receive Ctrl-C, and as an orphaned
-//! process group it would not stop for Ctrl-Z. The guard is then a process group of its own, which
-//! never gets the foreground, so no key of the terminal reaches it.
+//! controlling terminal, the guard stays in that session, which CMD inherits. In another session CMD
+//! could not receive Ctrl-C, and as an orphaned process group it would not stop for Ctrl-Z. The
+//! guard has a process group of its own, which never gets the foreground, so no key of the terminal
+//! reaches the guard.
 //!
 //! **Signals.** A service manager that signals every process of a unit must not separate the guard
 //! from CMD. Signals that end or stop a process by default therefore have a handler that does
-//! nothing, unless they were ignored at the start. Handlers, unlike ignored signals, are not
-//! inherited through an exec.
+//! nothing, unless they were ignored at the start. CMD does not inherit handlers.
 
 mod starting;
 
@@ -43,14 +38,12 @@ use signal_hook::consts::{
     SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 };
 
-use super::children::Children;
-use super::claim_share::{Child, ClaimShare};
+use super::children::{Children, reap};
+use super::claim_share::{Child, ClaimPlace, ClaimShare};
 use super::dispositions::{Ignored, ending};
 use super::groups::{group_of, number};
-use super::observed::{PolicyObserver, Watched};
 use super::progress::CommandEnd;
-use super::shim::errno;
-use super::waiting_shim::Shim;
+use super::shim::{Shim, errno};
 use super::wire::{
     CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, take, wait_with,
 };
@@ -65,9 +58,25 @@ const OUTLIVED: [i32; 10] = [
     SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 ];
 
-/// Interval between kill rounds while processes remain. The end of each child wakes the guard
-/// anyway; the interval is for a child that was forked during a round.
+/// Interval between kill rounds, for children that were forked during a round.
 const KILL_ROUND: Duration = Duration::from_millis(10);
+
+/// A command that a guard is about to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// The options of its policy.
+    pub policy: PolicyOptions,
+    /// The guard's place in the claim file, if it has one.
+    pub place: Option<ClaimPlace>,
+    /// Process id of the process that gives the orders.
+    pub daemon: u32,
+}
+
+/// Records the inputs of a guard's policy and its decisions, for traces.
+pub trait PolicyObserver {
+    /// The policy has handled an input. The guard has not taken the action yet.
+    fn handled(&mut self, now: BootTime, input: PolicyInput, action: Option<Action>);
+}
 
 pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObserver>>;
 
@@ -75,8 +84,7 @@ pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObser
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
     match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
-        // CMD was never started, and the daemon sees that the guard has exited. After the start of
-        // CMD no errors are expected.
+        // CMD was never started, and the daemon notices the exit of the guard.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -84,7 +92,7 @@ pub(super) fn run(observe: Observe<'_>) -> ExitCode {
 struct Guard {
     policy: DeadlinePolicy,
     observer: Option<Box<dyn PolicyObserver>>,
-    /// The process group that CMD takes the terminal over from; 0 if it does not.
+    /// The process group whose foreground CMD takes over; 0 if there is none.
     foreground: i32,
     launch: Option<Launch>,
     daemon: OwnedFd,
@@ -97,8 +105,7 @@ struct Guard {
     relays: u32,
     report: GuardReport,
     reported: Option<GuardReport>,
-    /// The claim lock is held through this handle and released when CMD is gone, or when this
-    /// process exits.
+    /// Holds the claim lock until CMD is gone or this process exits.
     claim: Option<ClaimShare>,
     /// Kept open for descendants of CMD, which read it through /proc.
     _kept: Option<OwnedFd>,
@@ -109,12 +116,10 @@ struct Launch {
     /// The waiting shim. If `None`, a shim is created when needed.
     shim: Option<Shim>,
     stdin: OwnedFd,
-    /// The command line of CMD and its environment.
-    file: OwnedFd,
+    exec_spec: OwnedFd,
 }
 
-/// Exercises the code that ends CMD without signalling any process, because code that has never run
-/// may have to be read from the disk first.
+/// Runs the code that ends CMD once, without any signal, so that its pages are in memory.
 fn rehearse(children: &mut Children, alarm: &Alarm) {
     let now = leasehold_clock::boot_now();
     let terms = Terms::without_grace(now);
@@ -173,20 +178,21 @@ impl Guard {
         signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
         let alarm = Alarm::new()?;
         let mut children = Children::new();
-        // If this fails, the shim is created again when needed, and the error is reported then.
+        // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
-        // Pages used so far, and those faulted in later, stay in memory, because a hanging disk is
-        // a reason to end CMD. If the limit (`ulimit -l`) forbids this, the guard works as long as
-        // its pages are not evicted.
+        // Used pages stay in memory, because a hanging disk is a reason to end CMD. If the limit
+        // (`ulimit -l`) forbids this, the guard works as long as its pages are not evicted.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
             shim.into_iter().for_each(Shim::dismiss);
             return Ok(None);
         };
-        let (file, lock, kept) = match (descriptors, start.place.is_some()) {
-            ([Some(file), Some(lock), kept], true) => (file, Some(lock), kept),
-            ([Some(file), kept, None], false) => (file, None, kept),
+        let (exec_spec, claim, kept) = match (descriptors, start.place) {
+            ([Some(exec_spec), Some(lock), kept], Some(place)) => {
+                (exec_spec, Some(ClaimShare::new(lock, place)), kept)
+            }
+            ([Some(exec_spec), kept, None], None) => (exec_spec, None, kept),
             _ => return Err(Errno::PROTO.into()),
         };
         let watched = Watched {
@@ -198,7 +204,11 @@ impl Guard {
             policy: DeadlinePolicy::new(watched.policy),
             observer: observe(&watched),
             foreground: start.foreground,
-            launch: Some(Launch { shim, stdin, file }),
+            launch: Some(Launch {
+                shim,
+                stdin,
+                exec_spec,
+            }),
             daemon,
             daemon_gone: false,
             child_ended,
@@ -217,17 +227,15 @@ impl Guard {
                 stopped: 0,
             },
             reported: None,
-            claim: lock
-                .zip(start.place)
-                .map(|(file, place)| ClaimShare::new(file, place)),
+            claim,
             _kept: kept,
         }))
     }
 
     fn attend(mut self) -> io::Result<()> {
         loop {
-            // The time is read before the orders. Otherwise a guard that was stopped in between
-            // would judge an old order by a later time, before it looks for a newer order.
+            // The time is read before the orders, so that a guard which was stopped in between does
+            // not judge an old order by a later time before it reads a newer order.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
             self.receive_from_shim();
@@ -249,7 +257,7 @@ impl Guard {
         }
     }
 
-    /// Reads everything that was sent, so that only the newest order is judged.
+    /// Reads all orders, so that only the newest is judged.
     fn receive_orders(&mut self) {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
@@ -309,9 +317,8 @@ impl Guard {
         }
     }
 
-    /// Relays a signal to CMD's first process, as kill(1) would send it to a command without a guard:
-    /// SIGTTIN, for example, would stop a descendant that does not expect it. SIGCONT is for all,
-    /// because a stopped job continues as a whole.
+    /// Relays a signal to CMD's first process, as kill(1) does without a guard, because SIGTTIN would
+    /// stop an unprepared descendant. SIGCONT is for all, because a job continues as a whole.
     fn relay(&mut self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(Signal::CONT) => self.signal(Signal::CONT),
@@ -331,8 +338,8 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Records that CMD and all its descendants are gone, and releases the claim lock. The daemon is
-    /// notified before, because a disk that hangs must not delay the release of the lease.
+    /// Records that CMD and all its descendants are gone, and releases the claim lock. Called after
+    /// the daemon was notified, so that a hanging disk does not delay the release of the lease.
     fn record_end(&mut self) {
         if let Some(claim) = self.claim.take() {
             // If this fails, the next daemon searches for the process and does not find it.
@@ -340,8 +347,7 @@ impl Guard {
         }
     }
 
-    /// Signals CMD's group, and all descendants outside the group that are children of the guard,
-    /// because their own parent has exited.
+    /// Signals CMD's group, and the adopted descendants outside the group.
     fn signal(&mut self, signal: Signal) {
         let Some(leader) = &self.leader else { return };
         let group = (!leader.reaped).then_some(leader.pid);
@@ -363,7 +369,7 @@ impl Guard {
 
     /// Reaps ended children, CMD's leader last.
     fn check_children(&mut self) {
-        // The number of bytes does not matter, because the children themselves are checked.
+        // All children are checked, whatever the number of signals.
         let _ = self.child_ended.read(&mut [0; 64]);
         if self.report.stage == CommandStage::Gone {
             return;
@@ -375,9 +381,7 @@ impl Guard {
         let mut others = 0;
         let looked = self.children.each(|child| {
             if child != leader {
-                let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-                let alive = matches!(waitid(WaitId::Pid(child), ended), Ok(None));
-                others += u32::from(alive);
+                others += u32::from(!reap(child));
             }
         });
         if looked.is_ok() && others == 0 && self.report.stage == CommandStage::LeaderEnded {
@@ -405,11 +409,9 @@ impl Guard {
         }
     }
 
-    /// Reaps the leader when no other child was seen. The kernel then confirms that there are no
-    /// more.
+    /// Reaps the leader when no other child was seen. The kernel then confirms that none is left.
     fn reap_leader(&mut self, leader: Pid) {
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let _ = waitid(WaitId::Pid(leader), ended);
+        reap(leader);
         if let Some(leader) = &mut self.leader {
             leader.reaped = true;
         }
@@ -430,12 +432,9 @@ impl Guard {
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
-        match post(self.daemon.as_fd(), &self.report) {
-            Ok(true) => self.reported = Some(self.report),
-            // No room; retried when the socket is writable.
-            Ok(false) => {}
-            // The daemon is gone. `receive_orders` notices it after reading the remaining orders.
-            Err(_) => {}
+        // Without room, retried when writable. If the daemon is gone, `receive_orders` notices.
+        if let Ok(true) = post(self.daemon.as_fd(), &self.report) {
+            self.reported = Some(self.report);
         }
     }
 
@@ -446,8 +445,7 @@ impl Guard {
         self.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !reported);
-        // A socket whose other end is closed would always be ready. A timer polled for no events is
-        // never ready.
+        // A socket whose other end is closed would always be ready.
         let idle = || PollFd::new(&self.alarm, PollFlags::empty());
         let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
         let mut places = [

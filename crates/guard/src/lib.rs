@@ -1,9 +1,8 @@
 //! Runs a command only while there is authority for it.
 //!
-//! The crate does not know where authority comes from; it receives deadlines on CLOCK_BOOTTIME.
-//! [`GuardedCommand`] starts a command and receives a later deadline with each renewal of the claim. The
-//! command is gone by the last deadline (I5). [`StandbyGuard`] is everything but the command, started
-//! before there is authority.
+//! [`GuardedCommand`] starts a command, which is gone by its deadline on CLOCK_BOOTTIME (I5) unless
+//! a renewal of the authority moves the deadline. [`StandbyGuard`] is started before there is
+//! authority, because that takes milliseconds.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -26,8 +25,8 @@
 //! ```
 //!
 //! The guard is the parent of the command and outlives the daemon; a shim becomes the command. The
-//! module `client` documents the behavior when one of them is killed or frozen, and [`CommandProgress`] the
-//! meaning of "gone".
+//! module `client` documents what happens when one of them is killed or frozen, and the module
+//! `progress` defines "gone".
 
 mod children;
 pub mod claim_share;
@@ -39,7 +38,6 @@ pub mod dispositions;
 mod exec_spec;
 pub mod groups;
 mod guard;
-mod observed;
 mod orphans;
 pub mod prerequisites;
 mod progress;
@@ -48,7 +46,6 @@ mod signal_pipe;
 mod stack_text;
 pub mod survivors;
 mod terminal;
-mod waiting_shim;
 mod wire;
 
 use std::ffi::{OsStr, OsString};
@@ -56,13 +53,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command as Process, ExitCode, Stdio};
+use std::process::{Command as Process, ExitCode};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
+use self::children::reap;
 use self::claim_share::ClaimShare;
 use self::client::GuardClient;
 use self::exec_spec::ExecSpec;
@@ -72,34 +70,32 @@ use self::wire::{GuardBegin, GuardStart, ToGuard};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
+pub use guard::{PolicyObserver, Watched};
 pub use leasehold_core::deadline_policy::{
     Action, DesiredState, Leftovers, PolicyInput, PolicyOptions, Stop, StopScope, Terms,
 };
-pub use observed::{PolicyObserver, Watched};
 pub use orphans::Orphans;
 pub use progress::{CommandEnd, CommandProgress, Termination};
 
 /// This program, even after its file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
-/// The first argument of a guard. Internal, so not in `--help`.
+/// The first arguments of a guard and of a shim. Internal, so not in `--help`.
 const GUARD: &str = "__guard";
-/// The first argument of a shim.
 const SHIM: &str = "__shim";
 
-/// Interval and number of checks for the exit of an unneeded guard. After that many checks the
-/// guard is killed.
+/// Interval and number of checks until an unneeded guard is killed.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
-/// Number of checks after that, which a killed process exceeds only if it cannot be scheduled.
+/// Number of checks after the kill.
 const KILLED_ROUNDS: u32 = 5_000;
 
-/// Becomes a guard or a shim if `arguments` request it. Must come first in `main`, because a guard
+/// Becomes a guard or a shim if `arguments` request it. Call it first in `main`, because a guard
 /// must be small and start early.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     observed_stage(arguments, |_| None)
 }
 
-/// Like [`stage`]. A guard whose command is about to start asks `observe` for an observer.
+/// Like [`stage`], with an observer for each command that a guard starts.
 pub fn observed_stage(
     arguments: impl IntoIterator<Item = OsString>,
     observe: impl Fn(&Watched) -> Option<Box<dyn PolicyObserver>>,
@@ -158,64 +154,43 @@ impl Command {
         self
     }
 
-    /// Sets the signal that asks the command to end. The default is SIGTERM.
+    /// Sets the stop signal (default SIGTERM), its recipients (default all descendants), and the
+    /// time that descendants have to end by themselves after the command has exited (default zero).
     #[must_use]
-    pub fn stop_signal(mut self, signal: i32) -> Self {
-        self.stop_signal = signal;
+    pub fn stopping(mut self, signal: i32, scope: StopScope, linger: Duration) -> Self {
+        (self.stop_signal, self.stop_scope, self.linger) = (signal, scope, linger);
         self
     }
 
-    /// Sets the recipients of the stop signal. By default it goes to all descendants too.
-    #[must_use]
-    pub fn stop_scope(mut self, scope: StopScope) -> Self {
-        self.stop_scope = scope;
-        self
-    }
-
-    /// Sets the time that descendants have to end by themselves after the command has exited. By
-    /// default they get the stop signal at once.
-    #[must_use]
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
-        self
-    }
-
-    /// Sets the time that descendants have after that signal. The default is the grace of the first
-    /// terms.
+    /// Sets the time from their stop signal to SIGKILL (default the grace of the first terms).
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);
         self
     }
 
-    /// Returns the time that descendants have after that signal, if the command starts with these
-    /// terms.
+    /// Returns the time from the stop signal to SIGKILL for descendants that outlive the command.
     pub fn grace_of_leftovers(&self, terms: Terms) -> Duration {
         let of_terms = || terms.kill_at.since(terms.valid_until);
         self.leftover_grace.unwrap_or_else(of_terms)
     }
 
     /// Runs the command without standard input and without the terminal, and redirects its standard
-    /// output to standard error, where the log is. Used for hooks.
+    /// output to standard error, as for hooks.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// Sets the `leasehold` binary that runs as guard and shim, for programs that embed the
-    /// library. The default is the binary of this process.
+    /// Sets the `leasehold` binary that runs as guard and shim. The default is this program.
     #[must_use]
     pub fn executable(mut self, executable: impl Into<PathBuf>) -> Self {
         self.executable = executable.into();
         self
     }
 
-    /// Starts the guard and the shim that waits to become this command. This takes milliseconds and
-    /// needs no authority. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the guard cannot be started.
+    /// Starts the guard and a waiting shim, inside a tokio runtime. Needs no authority.
     pub fn prepare(self) -> io::Result<StandbyGuard> {
         orphans::adopt()?;
         let terminal = Terminal::of_this_process();
@@ -225,21 +200,20 @@ impl Command {
         } else {
             io::stdin().as_fd().try_clone_to_owned()?
         };
-        let begin = GuardBegin {
-            on_terminal: terminal.is_some(),
-        };
-        wire::post_with(socket.as_fd(), &begin, &[stdin.as_fd()])?;
+        let on_terminal = terminal.is_some();
+        wire::post_with(
+            socket.as_fd(),
+            &GuardBegin { on_terminal },
+            &[stdin.as_fd()],
+        )?;
         let mut guard = Process::new(&self.executable);
-        // CMD inherits the guard's environment, so the daemon's own variables are removed.
-        guard
-            .arg0("leasehold")
-            .arg(GUARD)
-            .stdin(Stdio::from(theirs));
+        guard.arg0("leasehold").arg(GUARD).stdin(theirs);
+        // CMD inherits the guard's environment.
         without_ours(&mut guard);
         if self.quiet {
-            guard.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+            guard.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         }
-        if terminal.is_some() {
+        if on_terminal {
             // Set before the guard's first instruction. Without a terminal, the guard creates a
             // session itself, which the leader of a process group cannot do.
             guard.process_group(0);
@@ -262,9 +236,8 @@ pub fn without_ours(process: &mut Process) {
     }
 }
 
-/// Returns true if the variable is meant for the daemon only: configuration, which may hold a
-/// credential (I12), and the service manager's variables, because a command could send
-/// notifications in the daemon's name.
+/// Returns true for configuration, which may hold a credential (I12), and for variables of the
+/// service manager, because a command could use them to send notifications in the daemon's name.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let configuration = name
@@ -273,8 +246,7 @@ fn is_ours(name: &OsStr) -> bool {
     configuration || name == b"NOTIFY_SOCKET" || name.starts_with(b"WATCHDOG_")
 }
 
-/// A command under a claim. Dropping it kills the command. A caller that must know that the command
-/// is gone calls [`GuardedCommand::kill`] and awaits [`GuardedCommand::ended`].
+/// A command that runs under an authority. Dropping it kills the command without waiting.
 #[derive(Debug)]
 pub struct GuardedCommand {
     orders: watch::Sender<ToGuard>,
@@ -282,10 +254,8 @@ pub struct GuardedCommand {
     guard: u32,
 }
 
-/// A command that can start immediately, because its guard already waits for authority.
-///
-/// If dropped, the guard exits on its own and is reaped by [`Orphans`], if those are in use.
-/// Otherwise use [`StandbyGuard::dismiss`], which leaves nothing behind.
+/// A command that can start immediately, because its guard already waits for authority. After a
+/// drop the guard exits, but only [`StandbyGuard::dismiss`] or [`Orphans`] reaps it.
 #[derive(Debug)]
 pub struct StandbyGuard {
     command: Command,
@@ -301,22 +271,17 @@ impl StandbyGuard {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Lets the guard keep a descriptor open while the command runs. Descendants of the command
-    /// find it in `/proc/<guard>/fd`, which they may read even if this process is not dumpable.
+    /// Lets the guard keep a descriptor open, which the command's descendants find in /proc.
     #[must_use]
     pub fn keeping(mut self, descriptor: OwnedFd) -> Self {
         self.kept = Some(descriptor);
         self
     }
 
-    /// Starts the command, with the environment variables that are known only now. The guard holds
-    /// the lock of `claim` until the command and all its descendants are gone, and records the
-    /// started process in the claim file.
-    ///
-    /// # Errors
-    /// If a string contains a NUL, the process is out of descriptors, or the guard was lost while
-    /// it waited and no other can be started; nothing runs then. A command that cannot be executed
-    /// is reported by [`GuardedCommand::ended`].
+    /// Starts the command with additional environment variables. The guard holds the lock of `claim`
+    /// until the command and all its descendants are gone. Fails, and runs nothing, if a string
+    /// contains a NUL, without a free descriptor, or if the guard was lost and no other can be
+    /// started. [`GuardedCommand::ended`] reports a command that cannot be executed.
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -351,8 +316,7 @@ impl StandbyGuard {
             .collect();
         let (orders, newest) = watch::channel(ToGuard::new(terms));
         let (publish, progress) = watch::channel(CommandProgress::Starting);
-        // Everything that can fail comes before the message to the guard, because CMD runs from
-        // then on and needs a client.
+        // Everything that can fail comes before the message to the guard, after which CMD runs.
         let command = self.command.clone();
         let mut guard = self.guard();
         let mut client = GuardClient::new(self, newest.clone(), publish.clone())?;
@@ -377,17 +341,12 @@ impl StandbyGuard {
     pub async fn dismiss(self) {
         drop(self.socket);
         let guard = self.guard.pid();
-        let ended = || {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            !matches!(waitid(WaitId::Pid(guard), options), Ok(None))
-        };
         for round in 0..DISMISS_ROUNDS + KILLED_ROUNDS {
-            if ended() {
+            if reap(guard) {
                 return;
             }
             if round == DISMISS_ROUNDS {
-                // The guard is probably stopped (SIGSTOP). Killing it is safe, because nothing is
-                // guarded.
+                // The guard is probably stopped (SIGSTOP). It guards nothing.
                 let _ = kill_process(guard, Signal::KILL);
             }
             tokio::time::sleep(DISMISS_ROUND).await;
@@ -396,17 +355,12 @@ impl StandbyGuard {
 }
 
 impl GuardedCommand {
-    /// Starts `command` under a guard, which holds the lock of `claim` until the command and all
-    /// its descendants are gone. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// As [`Command::prepare`] and [`StandbyGuard::start`].
+    /// Starts `command` under a guard; see [`Command::prepare`] and [`StandbyGuard::start`].
     pub fn start(command: &Command, terms: Terms, claim: Option<ClaimShare>) -> io::Result<Self> {
         command.clone().prepare()?.start([], terms, claim)
     }
 
-    /// Returns a workload without a process, whose progress is set by the returned sender. For
-    /// tests of code that waits for a workload.
+    /// Returns a workload without a process for tests, and the sender of its progress.
     #[cfg(any(test, feature = "stand-in"))]
     pub fn stand_in() -> (Self, watch::Sender<CommandProgress>) {
         let terms = Terms::without_grace(BootTime::from_nanos(u64::MAX));
@@ -440,9 +394,7 @@ impl GuardedCommand {
         self.update(|desired| desired.extended(terms));
     }
 
-    /// Asks CMD to end with `signal`. CMD is killed at `kill_at`, or at the deadline if that comes
-    /// first. [`GuardedCommand::extend`] still applies meanwhile. If called again, the earlier of the two
-    /// kill times applies.
+    /// Asks CMD to end with `signal`, and kills it at its deadline or at the earliest `kill_at`.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
         self.update(|desired| desired.stopped(stop));
@@ -453,8 +405,7 @@ impl GuardedCommand {
         self.update(DesiredState::killed);
     }
 
-    /// Relays a signal to CMD's first process, SIGCONT to all. If several are sent faster than the
-    /// guard reads, only the last one is delivered.
+    /// Relays a signal to CMD's first process, SIGCONT to all. Replaces an unread signal.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;
@@ -462,16 +413,14 @@ impl GuardedCommand {
         });
     }
 
-    /// Returns the current progress.
+    /// Returns CMD's progress.
     pub fn progress(&self) -> CommandProgress {
         *self.progress.borrow()
     }
 
-    /// Waits for the next change of [`GuardedCommand::progress`]. After [`CommandProgress::Gone`] it never
-    /// returns. Cancel safe.
+    /// Waits for the next change of the progress; never returns after the end. Cancel safe.
     pub async fn changed(&mut self) -> CommandProgress {
         if self.progress.changed().await.is_err() {
-            // The client ended with CMD, or with its runtime.
             std::future::pending::<()>().await;
         }
         *self.progress.borrow_and_update()
@@ -480,8 +429,7 @@ impl GuardedCommand {
     /// Waits until CMD and all its descendants are gone. Cancel safe.
     pub async fn ended(&mut self) -> Termination {
         loop {
-            let progress = *self.progress.borrow_and_update();
-            if let CommandProgress::Gone(ended) = progress {
+            if let CommandProgress::Gone(ended) = *self.progress.borrow_and_update() {
                 return ended;
             }
             self.changed().await;

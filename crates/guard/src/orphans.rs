@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+use rustix::process::{Pid, getpid, set_child_subreaper};
 use signal_hook::consts::SIGCHLD;
 
-use super::children::Children;
+use super::children::{Children, reap};
 use super::groups::{group_of, own_group, own_session, session_of};
 use super::signal_pipe::SignalPipe;
 
@@ -44,36 +44,29 @@ pub(super) fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Reaps every child that has exited, except guards and leaders, which are reaped by the workload
-/// that started them.
-fn reap() {
+/// Reaps every child that has exited, except guards and leaders, whose workload reaps them.
+fn reap_unowned() {
     // A child that cannot be listed now is found when the next child ends.
     let _ = Children::new().each(|child| {
         // Held from the check to the wait, so that no child is registered in between.
         let known = waited_for();
         if !known.contains(&child) {
-            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            let _ = waitid(WaitId::Pid(child), ended);
+            reap(child);
         }
     });
 }
 
-/// Reaps orphans on behalf of a daemon that is the parent of last resort, so that no zombies
-/// remain. A program that starts children of its own must not use this, because it would lose their
-/// exit codes.
+/// Reaps orphans for a daemon that is the parent of last resort. A program with children of its own
+/// must not use this, because it would lose their exit codes.
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: SignalPipe,
-    /// True until the children are listed after the last signal. Listing reads a file for each
-    /// thread, so it is not repeated by each call of [`Orphans::reap`].
+    /// True if a child may have ended since the children were last listed.
     unlisted: bool,
 }
 
 impl Orphans {
     /// Adopts orphaned descendants from now on. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors.
     pub fn adopt() -> io::Result<Self> {
         adopt()?;
         Ok(Self {
@@ -82,14 +75,11 @@ impl Orphans {
         })
     }
 
-    /// Reaps orphans indefinitely. Cancel safe.
-    ///
-    /// # Errors
-    /// If the event loop is gone.
+    /// Reaps orphans until the event loop is gone. Cancel safe.
     pub async fn reap(&mut self) -> io::Result<Infallible> {
         loop {
             if std::mem::take(&mut self.unlisted) {
-                reap();
+                reap_unowned();
             }
             self.child_ended.arrived().await?;
             self.unlisted = true;
@@ -97,12 +87,9 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every child that this process adopted, except those that a [`super::GuardedCommand`]
-/// owns.
-///
-/// Adopted processes are distinguished from the program's own children by group and session: CMD is
-/// outside of this process group and, without a terminal, outside of this session, and cannot enter
-/// either.
+/// Calls `visit` for every adopted child, except those that a [`super::GuardedCommand`] owns. The
+/// program's own children differ by group and session: CMD is outside of this process group and,
+/// without a terminal, outside of this session, and cannot enter either.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -1,7 +1,5 @@
-//! The system calls and files that a guard needs, tried before there is authority.
-//!
-//! A container without /proc, or with a seccomp profile that is older than a call, would otherwise
-//! fail only after the acquisition.
+//! Tests the system calls and files that a guard needs before the acquisition, because they fail in
+//! a container without /proc or with an old seccomp profile.
 
 use std::error::Error;
 use std::fmt;
@@ -36,28 +34,27 @@ impl fmt::Display for MissingPrerequisite {
 
 impl Error for MissingPrerequisite {}
 
-/// Checks that a guard can work here, without starting one.
-///
-/// # Errors
-/// [`MissingPrerequisite`] with the first call that fails.
+/// Checks that a guard can work here, without starting one. Returns the first failure.
 pub fn prerequisites() -> Result<(), MissingPrerequisite> {
-    let missing = |call| move |source| MissingPrerequisite { call, source };
-    std::fs::read_link(EXECUTABLE)
-        .map(drop)
-        .map_err(missing("readlink(/proc/self/exe)"))?;
-    Children::new()
-        .each(|_| {})
-        .map_err(|error| missing("read(/proc/self/task/N/children)")(io::Error::from(error)))?;
-    pidfd_open(getpid(), PidfdFlags::empty())
-        .map(drop)
-        .map_err(|error| missing("pidfd_open")(error.into()))?;
-    memfd_create("leasehold-prerequisite", MemfdFlags::CLOEXEC)
-        .map(drop)
-        .map_err(|error| missing("memfd_create")(error.into()))?;
-    Alarm::new()
-        .map(drop)
-        .map_err(missing("timerfd_create(CLOCK_BOOTTIME)"))?;
-    orphans::adopt().map_err(missing("prctl(PR_SET_CHILD_SUBREAPER)"))
+    let memfd = || memfd_create("leasehold-prerequisite", MemfdFlags::CLOEXEC);
+    let children = || Children::new().each(|_| {});
+    test("readlink(/proc/self/exe)", std::fs::read_link(EXECUTABLE))?;
+    test("read(/proc/self/task/N/children)", children())?;
+    test("pidfd_open", pidfd_open(getpid(), PidfdFlags::empty()))?;
+    test("memfd_create", memfd())?;
+    test("timerfd_create(CLOCK_BOOTTIME)", Alarm::new())?;
+    test("prctl(PR_SET_CHILD_SUBREAPER)", orphans::adopt())
+}
+
+fn test<T, E>(call: &'static str, result: Result<T, E>) -> Result<(), MissingPrerequisite>
+where
+    io::Error: From<E>,
+{
+    let missing = |error| MissingPrerequisite {
+        call,
+        source: io::Error::from(error),
+    };
+    result.map(drop).map_err(missing)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The progress of a workload, and how it ended.
 //!
-//! **Gone** means that every process in CMD's process group has ended, that every adopted
-//! descendant has ended too, round by round, and that the kernel reports no remaining child. CMD's
-//! leader is reaped last, so that the id of its process group is not reused before. A descendant
-//! cannot escape by `setsid` or a double fork, because guard and daemon are subreapers.
+//! **Gone** means that every process in CMD's process group and every adopted descendant has ended,
+//! and that the kernel reports no remaining child. CMD's leader is reaped last, so that the id of its
+//! process group is not reused before. A descendant cannot escape by `setsid` or a double fork,
+//! because guard and daemon are subreapers.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shim;
 
-/// The way CMD ended.
+/// How CMD ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// Exited with this code.
@@ -25,12 +25,11 @@ pub enum CommandEnd {
     NotSpawned(i32),
     /// Not started, because the deadline had passed or a stop had been requested.
     Refused,
-    /// Unknown, because the guard was lost.
+    /// Unknown after the loss of the guard.
     Unknown,
 }
 
 impl CommandEnd {
-    /// Converts a status of `waitid`.
     pub(crate) fn of(status: &WaitIdStatus) -> Self {
         match (status.exit_status(), status.terminating_signal()) {
             // An exit code has eight bits.
@@ -41,8 +40,8 @@ impl CommandEnd {
     }
 
     /// Returns the exit code that a shell would report: CMD's own code, 128 + N after signal N, 127
-    /// if CMD was not found, 126 if it cannot be executed. `None` if the end is unknown, or if CMD
-    /// never ran for a reason other than CMD itself.
+    /// if CMD was not found, 126 if it cannot be executed. `None` if the end is unknown, or if
+    /// something else kept CMD from running.
     pub fn exit_code(self) -> Option<u8> {
         match self {
             Self::Exited(code) => Some(code),
@@ -52,31 +51,27 @@ impl CommandEnd {
         }
     }
 
-    /// Returns the error if CMD never ran because of CMD itself or of the machine.
+    /// Returns the error of a failed start.
     pub fn not_executed(self) -> Option<io::Error> {
-        match self {
-            Self::NotExecuted(errno) | Self::NotSpawned(errno) => {
-                Some(io::Error::from_raw_os_error(errno))
-            }
-            Self::Exited(_) | Self::Signalled(_) | Self::Refused | Self::Unknown => None,
-        }
+        let (Self::NotExecuted(errno) | Self::NotSpawned(errno)) = self else {
+            return None;
+        };
+        Some(io::Error::from_raw_os_error(errno))
     }
 }
 
 /// The end of CMD and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Termination {
-    /// The way CMD ended.
+    /// How CMD ended.
     pub end: CommandEnd,
-    /// True if CMD had been asked to end or killed: on request, at its deadline, or because its
-    /// guard was lost.
+    /// True if CMD was stopped or killed: on request, at its deadline, or without its guard.
     pub by_us: bool,
-    /// True if a key of the terminal (Ctrl-C, Ctrl-\) ended CMD, which means that the user wants
-    /// the daemon to end too.
+    /// True if a key of the terminal (Ctrl-C, Ctrl-\) ended CMD, so that the daemon should end too.
     pub interrupted: bool,
-    /// True if CMD left descendants that ended by themselves, before they were asked to.
+    /// True if CMD left descendants, which ended by themselves before they were asked to.
     pub lingered: bool,
-    /// True if the guard was lost. CMD was ended for that reason, and the claim should end too.
+    /// True if CMD was ended because the guard was lost. The claim should end too.
     pub guard_lost: bool,
 }
 
@@ -92,7 +87,7 @@ pub enum CommandProgress {
     },
     /// CMD has exited, or its guard was lost; descendants are being ended.
     Ending {
-        /// The way CMD ended, as far as known.
+        /// How CMD ended, as far as known.
         end: CommandEnd,
         /// As in [`Termination`].
         by_us: bool,

@@ -1,22 +1,24 @@
-//! The last stage before CMD: a third instance of this binary, which becomes CMD.
+//! The shim: a third instance of this binary, which becomes CMD.
 //!
-//! The shim first records itself in the claim file. A disk that hangs therefore blocks the shim
-//! alone, and the guard goes on enforcing the deadline. Until the exec, the shim holds the claim
-//! lock too, so that the lock is not free while a record may still be written.
+//! The shim records itself in the claim file, so that a hanging disk does not block the guard. Until
+//! the exec, the shim holds the claim lock too, so that the lock is not free while the record may
+//! still be written.
 //!
-//! The shim sets the attributes that can only be set from inside the process: the parent-death
-//! signal and the foreground of the terminal. The standard library's `exec` gives CMD the default
-//! disposition of SIGPIPE. CMD inherits the signal mask, which is empty, and the signals that were
-//! ignored at the start of the daemon; signal handlers are reset by the exec.
+//! The shim sets the parent-death signal and the foreground of the terminal, which only the process
+//! itself can set. The standard library's `exec` gives CMD the default disposition of SIGPIPE. CMD
+//! inherits the empty signal mask, and the signals that were ignored at the start of the daemon.
 
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::io::Errno;
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process,
+    set_parent_process_death_signal, waitid,
+};
 
 use super::claim_share::{Child, ClaimShare};
 use super::exec_spec::ExecSpec;
@@ -24,20 +26,42 @@ use super::groups::{number, own_group};
 use super::progress::CommandEnd;
 use super::survivors::ProcessId;
 use super::terminal::Terminal;
-use super::wire::{ShimStart, post, wait_with};
+use super::wire::{ShimStart, pair, post, wait_with};
+use super::{EXECUTABLE, SHIM};
 
-/// The exit code that shells report if a command was found but cannot be executed.
+/// A waiting shim, as its guard sees it.
+pub(super) struct Shim {
+    pub(super) socket: OwnedFd,
+    pub(super) pid: Pid,
+}
+
+impl Shim {
+    pub(super) fn new() -> io::Result<Self> {
+        let (socket, theirs) = pair()?;
+        let mut shim = Command::new(EXECUTABLE);
+        shim.arg0("leasehold").arg(SHIM).stdin(theirs);
+        // CMD leads a process group from its first instruction on.
+        let pid = Pid::from_child(&shim.process_group(0).spawn()?);
+        Ok(Self { socket, pid })
+    }
+
+    /// Kills and reaps a shim that is not needed, or that was killed while it waited.
+    pub(super) fn dismiss(self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = retry_on_intr(|| waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED));
+    }
+}
+
+/// The exit codes of a shell for a command that cannot be executed, or was not found.
 const NOT_EXECUTABLE: u8 = 126;
-/// The exit code that shells report if a command was not found.
 const NOT_FOUND: u8 = 127;
 
 /// Returns the exit code for an error of `exec`.
 pub(super) fn exit_code(errno: i32) -> u8 {
     let missing = [Errno::NOENT, Errno::NOTDIR].map(Errno::raw_os_error);
-    if missing.contains(&errno) {
-        NOT_FOUND
-    } else {
-        NOT_EXECUTABLE
+    match missing.contains(&errno) {
+        true => NOT_FOUND,
+        false => NOT_EXECUTABLE,
     }
 }
 
@@ -46,9 +70,8 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
 }
 
-/// Becomes the received command; returns only if that fails, or if the shim is not needed. The
-/// guard's socket is this process's standard input. The guard receives the reason, and the process
-/// that requested CMD reports it to the user.
+/// Becomes the received command; returns only if that fails, or if the shim is not needed. Reports
+/// the reason to the guard, whose socket is this process's standard input.
 pub(super) fn run() -> ExitCode {
     // A copy with close-on-exec, so that the guard notices the exec by the closed socket.
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
@@ -63,7 +86,7 @@ pub(super) fn run() -> ExitCode {
     ExitCode::from(end.exit_code().unwrap_or(NOT_EXECUTABLE))
 }
 
-/// The reason why a shim did not become CMD; `None` if its guard is gone.
+/// Why a shim did not become CMD; `None` if its guard is gone.
 struct NotBecome(Option<CommandEnd>);
 
 impl<E: Into<io::Error>> From<E> for NotBecome {
@@ -81,16 +104,15 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     if getppid().map(number) != Some(start.guard) {
         return Err(NotBecome(None));
     }
-    let [Some(stdin), Some(file), lock] = descriptors else {
-        return Err(Errno::PROTO.into());
+    let (stdin, file, claim) = match (descriptors, start.place) {
+        ([Some(stdin), Some(file), Some(lock)], Some(place)) => {
+            (stdin, file, Some(ClaimShare::new(lock, place)))
+        }
+        ([Some(stdin), Some(file), None], None) => (stdin, file, None),
+        _ => return Err(Errno::PROTO.into()),
     };
-    if lock.is_some() != start.place.is_some() {
-        return Err(Errno::PROTO.into());
-    }
-    // A process that finds the claim lock free while CMD runs must find CMD in the claim file.
-    // Closed by the exec; the guard holds the lock after that.
-    let claim = lock.zip(start.place);
-    let claim = claim.map(|(file, place)| ClaimShare::new(file, place));
+    // A process that finds the claim lock free while CMD runs must find CMD in the claim file. The
+    // exec closes this handle on the lock; the guard has another.
     if let Some(claim) = &claim {
         let record = Child::Running(ProcessId::of(number(getpid())));
         let unrecorded = |error| CommandEnd::NotSpawned(errno(&error));
@@ -108,8 +130,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     };
     let mut next = Command::new(program);
     next.args(arguments).envs(environment);
-    // Checked here too, because the guard may have been suspended after its decision, and the disk
-    // may have hung.
+    // The guard may have been suspended after its decision, and the disk may have hung.
     if leasehold_clock::boot_now() >= start.valid_until {
         return Err(NotBecome(Some(CommandEnd::Refused)));
     }

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 
 use signal_hook::SigId;
 use signal_hook::low_level::{pipe, unregister};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 /// Listens for one signal until dropped.
@@ -27,12 +28,8 @@ impl SignalPipe {
 
     /// Waits until the signal has arrived at least once since the last call. Cancel safe.
     pub(super) async fn arrived(&mut self) -> io::Result<()> {
-        self.reader.readable().await?;
         // One byte per signal.
-        match self.reader.try_read(&mut [0; 256]) {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
+        self.reader.read(&mut [0; 256]).await.map(drop)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt::{self, Write as _};
 
-/// A text of at most `N - 1` bytes. The rest, at least one byte, keeps the filler.
+/// A text of at most `N - 1` bytes, padded with a filler.
 #[derive(Debug)]
 pub(super) struct StackText<const N: usize> {
     bytes: [u8; N],
@@ -11,14 +11,14 @@ pub(super) struct StackText<const N: usize> {
 }
 
 impl<const N: usize> StackText<N> {
-    /// Formats a text. A text that does not fit is cut off; no text here is that long.
+    /// Formats a text, which must fit.
     pub(super) fn new(filler: u8, text: fmt::Arguments<'_>) -> Self {
         let mut written = Self {
             bytes: [filler; N],
             length: 0,
         };
-        let fits = written.write_fmt(text);
-        debug_assert!(fits.is_ok());
+        let fits = written.write_fmt(text).is_ok();
+        debug_assert!(fits);
         written
     }
 

@@ -1,9 +1,6 @@
-//! Checks if any process of a command may still run after its daemon and its guard were killed. A
-//! child whose end neither of them confirmed is searched for in /proc.
-//!
-//! Only definite absence counts. Process ids are meaningful within one PID namespace, and start
-//! times within one time namespace. If either namespace differs, or /proc does not show every
-//! process, the answer is that the command may run.
+//! Checks in /proc if any process of a command may still run after its daemon and its guard were
+//! killed. If this process is in another PID or time namespace, in which process ids or start times
+//! mean nothing, or if /proc does not show every process, the command may run.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,8 +21,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Identifies a process in the namespaces of this one. If it is not found in /proc, its end can
-    /// never be confirmed.
+    /// Identifies a process. The end of a process that is not in /proc can never be confirmed.
     pub fn of(pid: i32) -> Self {
         let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
         Self {
@@ -42,19 +38,17 @@ fn namespace(kind: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
 }
 
-/// Returns true if `leader` or a descendant of it may run: the process itself, a process of its
-/// group or session, or a process with the variable `mark` in its environment. Descendants that
-/// left both group and session still inherit the variable.
+/// Returns true if `leader` or one of its descendants may run: a process of its group or session, or
+/// with the inherited variable `mark` in its environment.
 pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
         && leader.time_namespace == namespace("time");
-    // If /proc is mounted with hidepid, process 1 is among the hidden processes.
+    // The mount option hidepid hides process 1 too.
     let sees_all = || matches!(Stat::of(1), Ok(Some(_)));
     if !here || !sees_all() {
         return true;
     }
-    // In most cases the leader itself is still running, so it is checked first.
     match Stat::of(leader.pid) {
         Err(_) => return true,
         Ok(Some(stat)) if stat.started == leader.started && stat.runs => return true,
@@ -67,10 +61,8 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     let mut buffer = Vec::new();
     for entry in processes {
         let Ok(entry) = entry else { return true };
-        let number = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok());
         let Some(pid) = number.filter(|pid| *pid != own) else {
             continue;
         };
@@ -88,9 +80,8 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     false
 }
 
-/// Returns true if the environment of the process contains `mark`, or cannot be determined at this
-/// instant. The environment of another user's process is not readable; only its group and session
-/// identify it.
+/// Returns true if the environment of the process contains `mark`, or cannot be read now. The
+/// environment of another user's process is never readable and does not count.
 ///
 /// While a process executes another program, its environment reads as empty for a moment. Its stat
 /// file tells this from a process without an environment.
@@ -114,14 +105,13 @@ fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> boo
         if now.has_no_environment && !now.is_executing {
             return false;
         }
-        // The program starts in a moment, or has started since the read.
         std::thread::yield_now();
     }
     true
 }
 
-/// Reads a file with one system call: a second one would not see the rest of an environment whose
-/// process executes another program meanwhile.
+/// Reads a file with one system call, because between two calls the process may execute another
+/// program.
 fn read_at_once<'a>(path: &str, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     buffer.resize(buffer.len().max(ENVIRONMENT_USUAL), 0);
     loop {
@@ -153,10 +143,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads the fields of a process; returns `None` if there is no such process.
-    ///
-    /// # Errors
-    /// If the process may exist, but cannot be examined.
+    /// Reads the fields of a process, if it exists. Fails if it may exist but is not readable.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => Self::parse(&text)
@@ -177,15 +164,14 @@ impl Stat {
         let field = |index| fields.split_ascii_whitespace().nth(index);
         let threads: u32 = field(17)?.parse().ok()?;
         let flags: u64 = field(6)?.parse().ok()?;
-        // A main thread that ended while other threads run is shown as a zombie too.
+        // A main thread that ended before other threads is shown as a zombie too.
         let ended = matches!(field(0)?, "Z" | "X" | "x") && threads <= 1;
         Some(Self {
             parent: field(1)?.parse().ok()?,
             started: field(19)?.parse().ok()?,
             runs: !ended,
             is_kernel_thread: flags & PF_KTHREAD != 0,
-            // The address of the program's code is set last, and is hidden for processes of other
-            // users.
+            // The address of the program's code is set last. It is hidden for other users.
             is_executing: field(23)? == "0",
             has_no_environment: field(47)? == field(48)?,
             group: field(2)?.parse().ok()?,
@@ -194,15 +180,13 @@ impl Stat {
     }
 }
 
-/// Size of the buffer for an environment; most are far smaller.
+/// Initial size of the buffer; most environments are far smaller.
 const ENVIRONMENT_USUAL: usize = 64 * 1024;
 /// Larger environments are not read; the process then counts as possibly marked.
 const ENVIRONMENT_MAX: usize = 16 * 1024 * 1024;
-/// Reads of an environment that is empty each time, because the process executes another program. It
-/// takes a fraction of a millisecond to start one, so this is reached only if the process is stopped
-/// meanwhile.
+/// Maximum number of reads of an environment that is empty during an exec, which takes under 1 ms.
 const READS_MAX: usize = 100;
-/// The flag of kernel threads in /proc/PID/stat, from the kernel's sched.h.
+/// The flag of kernel threads, from the kernel's sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
@@ -216,7 +200,7 @@ mod tests {
 
     const MARK: &str = "LEASEHOLD_TEST_MARK=survivors";
 
-    /// A process that ends with the test, even with a failed one.
+    /// A process that is killed at the end of the test, even after a panic.
     struct Sleeper(Child);
 
     impl Drop for Sleeper {
@@ -226,8 +210,8 @@ mod tests {
         }
     }
 
-    /// Waits until it is known that no process is left. Any other process of the machine may be marked
-    /// while it executes a program; on a busy one, that lasts.
+    /// Waits until no process may run. On a busy machine, another process may count as marked for a
+    /// while, because it executes a program.
     fn is_gone(id: &ProcessId, mark: &str) -> bool {
         let until = leasehold_clock::boot_now() + Duration::from_secs(30);
         while may_run(id, mark) {
@@ -287,7 +271,7 @@ mod tests {
         assert!(is_gone(&id, mark));
     }
 
-    /// Without `is_executing`, this fails within a few hundred looks.
+    /// Without `is_executing`, this fails within a few hundred checks.
     #[test]
     fn a_marked_process_counts_while_it_executes_another_program() {
         let (leader, id) = sleeper(&mut Command::new("sleep"));

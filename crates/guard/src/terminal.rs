@@ -1,10 +1,6 @@
-//! The terminal that the daemon was started on, if any.
-//!
-//! CMD has its own process group, so the terminal's keys and input reach it only while that group
-//! is in the foreground. As in a shell, CMD gets the foreground if the
-//! daemon had it, and the daemon takes it back when CMD is gone.
-//!
-//! A background process may change the foreground group only while SIGTTOU is blocked.
+//! The terminal of the daemon. CMD has its own process group, so the terminal's keys and input reach
+//! it only in the foreground. As in a shell, CMD gets the foreground if the daemon had it, and the
+//! daemon takes it back when CMD is gone.
 
 use std::io::IsTerminal;
 
@@ -31,14 +27,13 @@ impl Terminal {
         self.foreground().map(number) == Some(own_group())
     }
 
-    /// Returns the foreground process group; also `None` for one outside of this PID namespace.
+    /// Returns the foreground process group; `None` if it is outside of this PID namespace.
     pub(super) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.0).ok()
     }
 
-    /// Returns true if CMD gets the foreground when it starts. In a pipeline it does not, because
-    /// another member of the group may need it (`lock NAME -- CMD | less`). If CMD then reads the
-    /// terminal, it is stopped for that and gets the foreground.
+    /// Returns true if CMD starts in the foreground. In a pipeline (`lock NAME -- CMD | less`), CMD
+    /// gets the foreground only when it is stopped for reading the terminal.
     pub(super) fn is_for_cmd(&self) -> bool {
         self.is_ours() && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
     }
@@ -48,8 +43,7 @@ impl Terminal {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// Takes the foreground back from a workload that is gone, unless another group has it: the
-    /// shell, or another job.
+    /// Takes the foreground back from a workload that is gone, unless another live group has it.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

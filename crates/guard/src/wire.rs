@@ -1,17 +1,11 @@
 //! The messages between daemon, guard and shim: records in JSON over SOCK_SEQPACKET, which preserves
-//! record boundaries. [`records`] defines their content. Encoding and decoding allocate nothing.
+//! record boundaries. Encoding and decoding allocate nothing. A record is the complete state that its
+//! sender wants or knows, so a sender that finds the socket full keeps only the newest record.
 //!
-//! A record is the complete state that its sender wants or knows, never a difference. A sender that
-//! finds the socket full keeps the newest record and discards older ones, so an unread queue costs
-//! nothing.
-//!
-//! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with FD_CLOEXEC
-//! set. No descriptor is therefore ever inheritable: the standard library maps 0, 1 and 2 of a
-//! child, the socket is the child's 0, and the real standard input is passed over it. Clearing
-//! FD_CLOEXEC around a spawn instead would leak the claim lock into any process that another thread
-//! starts meanwhile.
-
-mod records;
+//! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with FD_CLOEXEC.
+//! Clearing FD_CLOEXEC around a spawn instead would leak the claim lock into any process that
+//! another thread starts meanwhile. The socket is a child's standard input, and the real standard
+//! input is passed over it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,24 +18,21 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
     send, sendmsg, socketpair,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-pub(super) use self::records::{
-    CommandStage, GuardBegin, GuardReport, GuardStart, ShimStart, ToGuard,
-};
+use super::claim_share::ClaimPlace;
+use super::progress::CommandEnd;
+use leasehold_core::deadline_policy::{DesiredState, PolicyOptions, Terms};
+use leasehold_core::election::BootTime;
 
 /// An exec spec, the claim lock, and a descriptor to keep.
 const DESCRIPTORS_MAX: usize = 3;
 
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        flags,
-        None,
-    )?)
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    Ok(pair)
 }
 
 /// Maximum length of a record. The longest has some 350 bytes.
@@ -58,7 +49,7 @@ fn decode<R: DeserializeOwned>(bytes: &[u8]) -> Option<R> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Encodes and decodes a record, so that the code for it has run once.
+/// Encodes and decodes a record, so that the pages of that code are in memory.
 pub(super) fn rehearse<R: Serialize + DeserializeOwned>(record: &R) {
     let mut bytes = [0; LENGTH_MAX];
     let decoded = encode(record, &mut bytes).map(|encoded| decode::<R>(encoded).is_some());
@@ -75,7 +66,6 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Resul
     }
 }
 
-/// The result of one read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received<R> {
     Record(R),
@@ -88,23 +78,22 @@ pub(super) enum Received<R> {
 pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
     let mut bytes = [0; LENGTH_MAX];
     loop {
-        // With TRUNC, the length of a record that is too long is its own.
+        // TRUNC reports the full length of an overlong record.
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
             Ok((_, length @ 1..=LENGTH_MAX)) => {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The other end was closed with records of ours unread; its own records can still be
-            // read after this error.
+            // The other end was closed before it read all our records. Its own are still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // End of file, another error, or a record that is too long. Our peers send neither of the
-            // last two, nor another text; a peer that does is treated as gone.
+            // End of file, another error, or an overlong record. A peer that sends an overlong or
+            // undecodable record counts as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }
 }
 
-/// Sends a record with descriptors to a receiver with few unread records, so there is room.
+/// Sends a record with descriptors. The receiver has few unread records, so there is room.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
     record: &impl Serialize,
@@ -121,7 +110,6 @@ pub(super) fn post_with(
     Ok(())
 }
 
-/// A record, and the descriptors that came with it.
 pub(super) type With<R> = (R, [Option<OwnedFd>; DESCRIPTORS_MAX]);
 
 /// Waits for a record with descriptors; returns `None` if the other end is closed.
@@ -135,7 +123,7 @@ pub(super) fn wait_with<R: DeserializeOwned>(
     retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::IN)], None))?;
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let length = match recvmsg(socket, &mut parts, &mut ancillary, flags) {
-        // A descriptor that found no room, at the limit of open files, would be missed.
+        // The limit of open files left no room for a descriptor.
         Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
             return Err(Errno::MFILE.into());
         }
@@ -156,6 +144,78 @@ pub(super) fn wait_with<R: DeserializeOwned>(
     }
     let record = decode(&bytes[..length]).ok_or(Errno::PROTO)?;
     Ok(Some((record, descriptors)))
+}
+
+/// The record of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ToGuard {
+    pub(super) desired: DesiredState,
+    /// A signal to relay; new if `relays` has changed.
+    pub(super) relay: i32,
+    pub(super) relays: u32,
+}
+
+impl ToGuard {
+    pub(super) fn new(terms: Terms) -> Self {
+        Self {
+            desired: DesiredState::run(terms),
+            relay: 0,
+            relays: 0,
+        }
+    }
+}
+
+/// The first record to a guard; sent with standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GuardBegin {
+    /// True if the daemon has a controlling terminal, so the guard stays in its session.
+    pub(super) on_terminal: bool,
+}
+
+/// The second record to a guard, when there is authority; sent with the exec spec and, optionally,
+/// the claim lock and a descriptor to keep open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GuardStart {
+    pub(super) policy: PolicyOptions,
+    /// The process group whose foreground CMD takes over; 0 if there is none.
+    pub(super) foreground: i32,
+    /// The guard's place in the claim file, if the claim lock was sent.
+    pub(super) place: Option<ClaimPlace>,
+}
+
+/// The only record to a shim; sent with standard input, the exec spec and, optionally, the claim
+/// lock. The shim answers with a [`CommandEnd`], unless an exec closes the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ShimStart {
+    pub(super) guard: i32,
+    pub(super) valid_until: BootTime,
+    pub(super) foreground: i32,
+    pub(super) place: Option<ClaimPlace>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum CommandStage {
+    Starting,
+    Running,
+    LeaderEnded,
+    Gone,
+}
+
+/// The record of the guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GuardReport {
+    pub(super) stage: CommandStage,
+    /// 0 before there is a leader.
+    pub(super) leader: i32,
+    pub(super) end: CommandEnd,
+    /// True if CMD's leader was stopped or killed.
+    pub(super) by_us: bool,
+    /// True if SIGKILL was sent, so that the guard has enforced the deadline.
+    pub(super) killed: bool,
+    /// True while descendants of an exited CMD may end by themselves, and afterwards if they did.
+    pub(super) lingers: bool,
+    /// The signal that stopped (not ended) CMD; 0 while CMD runs.
+    pub(super) stopped: i32,
 }
 
 #[cfg(test)]

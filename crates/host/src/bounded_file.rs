@@ -7,12 +7,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Returns the bytes of a file; `None` if there are more than `bytes_max`. Only regular files are
-/// read, because a pipe would block its reader, and returns its bytes only once.
+/// Returns the bytes of a regular file; `None` if it has more than `bytes_max`. A pipe is refused,
+/// because it would block the reader and returns its bytes only once.
 pub fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
-    let limit = u64::try_from(bytes_max)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
+    let limit = (bytes_max as u64).saturating_add(1);
     let file = open_without_waiting(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_dir() {
@@ -26,7 +24,7 @@ pub fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>
     Ok((bytes.len() <= bytes_max).then_some(bytes))
 }
 
-/// Opens a file for reading. The open of a FIFO without a writer does not block.
+/// Opens a file for reading. Does not block on a FIFO without a writer.
 pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

@@ -35,8 +35,7 @@ pub fn not_executed(error: &Error) -> String {
     }
 }
 
-/// Returns why a program cannot be executed. The kernel reports ENOENT both for a missing script
-/// and for a script whose interpreter is missing.
+/// Returns why a program cannot be executed. ENOENT may also mean that its interpreter is missing.
 pub fn not_executable(program: &OsStr, error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound if Path::new(program).is_file() => {

@@ -1,7 +1,8 @@
-//! The reason why a command failed, in the parts in which it is printed.
+//! The reason why a command failed: the operation, its cause and the remedy.
 
 use std::error::Error;
 use std::fmt;
+use std::iter::successors;
 
 use leasehold_guard::prerequisites::MissingPrerequisite;
 
@@ -37,7 +38,14 @@ impl CommandError {
         operation: &str,
     ) -> impl Fn(E) -> Self + use<E> {
         let what = format!("cannot {operation}");
-        move |error| Self::new(exit, what.as_str()).because(chain(&*error.into()))
+        move |error| {
+            let error = error.into();
+            let chain = successors(Some(&*error as &(dyn Error + 'static)), |&error| {
+                error.source()
+            });
+            let causes: Vec<_> = chain.map(ToString::to_string).collect();
+            Self::new(exit, what.as_str()).because(causes.join(": "))
+        }
     }
 
     /// Adds the cause.
@@ -68,7 +76,7 @@ impl fmt::Display for CommandError {
         let problem = self.problem();
         f.write_str(&problem)?;
         match &self.remedy {
-            // Otherwise the remedy would look like a part of the last line.
+            // On the last line of a cause, the remedy would look like a part of that line.
             Some(remedy) if problem.contains('\n') => write!(f, "\n  to fix: {remedy}"),
             Some(remedy) => write!(f, "; to fix: {remedy}"),
             None => Ok(()),
@@ -82,17 +90,6 @@ impl From<MissingPrerequisite> for CommandError {
     fn from(missing: MissingPrerequisite) -> Self {
         Self::new(exit::SYSTEM, missing.to_string())
     }
-}
-
-/// Returns an error and its sources on one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,26 +1,19 @@
-//! Formats durations for humans, and parses them as users write them: in the configuration, on the command line, and in the
-//! parameters of HTTP requests.
+//! Formats durations for humans, and parses them in the configuration, on the command line and in
+//! HTTP requests.
 
 use std::time::Duration;
 
-/// Parses a duration with its unit, between two bounds.
-///
-/// # Errors
-/// A description of the accepted values.
+/// Parses a duration with its unit, between two bounds. The error describes the accepted values.
 pub fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    /// Longer texts are mistakes, and could overflow the parser's sum.
+    // Longer texts are mistakes, and could overflow the parser's sum. Nine digits of years are
+    // still within the range of a `Duration`.
     const LENGTH_MAX: usize = 32;
-    /// Nine digits of years are still within the range of a `Duration`.
     const DIGITS_MAX: usize = 9;
     const EXPECTED: &str = "expected a duration such as \"500ms\", \"18s\" or \"1m30s\"";
 
     let text = text.trim();
-    let digits_longest = text
-        .split(|c: char| !c.is_ascii_digit())
-        .map(str::len)
-        .max()
-        .unwrap_or(0);
-    if text.len() > LENGTH_MAX || digits_longest > DIGITS_MAX {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    if text.len() > LENGTH_MAX || numbers.any(|digits| digits.len() > DIGITS_MAX) {
         return Err(EXPECTED.to_owned());
     }
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.') {
@@ -47,11 +40,8 @@ pub fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
 }
 
 fn range(min: Duration, max: Duration) -> String {
-    format!(
-        "between {} and {}",
-        humantime::format_duration(min),
-        humantime::format_duration(max)
-    )
+    let [min, max] = [min, max].map(humantime::format_duration);
+    format!("between {min} and {max}")
 }
 
 /// Returns a duration in milliseconds, with three digits after the point.

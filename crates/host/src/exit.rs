@@ -1,4 +1,4 @@
-//! The exit codes of `leasehold`, taken from sysexits.h if it defines one.
+//! The exit codes of `leasehold`, from sysexits.h where possible.
 
 /// Success, including a graceful stop by SIGTERM or SIGINT.
 pub const DONE: u8 = 0;
@@ -16,15 +16,13 @@ pub const UNDER_WAY: u8 = 3;
 pub const USAGE: u8 = 64;
 /// A one-shot command cannot reach MongoDB (EX_UNAVAILABLE).
 pub const STORE_UNREACHABLE: u8 = 69;
-/// The operating system refused a resource that leasehold, or the start of its command, needs
-/// (EX_OSERR).
+/// The operating system refused a resource that leasehold or its command needs (EX_OSERR).
 pub const SYSTEM: u8 = 71;
 /// The lock was not acquired (EX_TEMPFAIL).
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
-/// The command exited with 0, but processes that it left were stopped. As after a loss, the work may
-/// be incomplete.
+/// The command exited with 0, but processes that it left were stopped, so its work may be incomplete.
 pub const INCOMPLETE: u8 = LOCK_LOST;
 /// The command was not run because it succeeded recently (the convention of automake).
 pub const SKIPPED: u8 = 77;

@@ -1,12 +1,5 @@
-//! The surroundings of a command of leasehold: signals, exit codes, log lines that never
-//! block, limits, processes that use a file or port, and readable reasons for system errors.
-//!
-//! ```
-//! use leasehold_host::cause::cause;
-//!
-//! let error = std::io::Error::from_raw_os_error(2);
-//! assert_eq!(cause(&error), "no such file or directory");
-//! ```
+//! The operating system around a leasehold command: signals, exit codes, log lines that never
+//! block, limits, the processes that use a file or port, and readable system errors.
 
 #![forbid(unsafe_code)]
 

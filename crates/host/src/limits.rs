@@ -4,15 +4,10 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{CommandError, exit};
 
-/// Minimum limit of open files. Standard streams, the event loop, six signals, the status directory
-/// and connections to three members of a replica set take about 40.
+/// Minimum limit of open files. A daemon of a replica set with three members needs about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Rejects a limit of open files that is too low, because an arbitrary later step would fail with a
-/// misleading error.
-///
-/// # Errors
-/// If the limit is too low, with the remedy.
+/// Rejects a low limit of open files, because a later step would fail with a misleading error.
 pub fn check() -> Result<(), CommandError> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < OPEN_FILES_MIN => Err(CommandError::new(

@@ -18,36 +18,21 @@ pub use self::throttle::{ErrorThrottle, millis, shown};
 #[derive(Clone)]
 pub struct LogHandle {
     level: reload::Handle<LevelFilter, Registry>,
-    stderr: Arc<Stderr>,
-    json: bool,
+    /// The destination of the lines.
+    pub stderr: Arc<Stderr>,
+    /// True if lines are written as JSON.
+    pub json: bool,
 }
 
 impl LogHandle {
-    /// True if lines are written as JSON.
-    pub fn is_json(&self) -> bool {
-        self.json
-    }
-
-    /// Returns the destination of the lines, for messages that are not log lines.
-    pub fn stderr(&self) -> Arc<Stderr> {
-        Arc::clone(&self.stderr)
-    }
-
-    /// Sets the minimum level of the lines that are written from now on.
+    /// Sets the minimum level of later lines.
     pub fn set_level(&self, level: LevelFilter) {
         // Fails only if the subscriber no longer exists, and then nothing is logged anyway.
         let _ = self.level.modify(|now| *now = level);
     }
-
-    /// Registers a callback for lines that are dropped because standard error is not read fast
-    /// enough. The callback first receives the number of lines dropped so far.
-    pub fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
-        self.stderr.on_loss(count);
-    }
 }
 
-/// Starts logging for the whole process. Call it only once. If `json` is `None`, lines are text on a
-/// terminal and JSON otherwise.
+/// Starts logging for the whole process, by default as text on a terminal and as JSON otherwise.
 pub fn start(level: LevelFilter, json: Option<bool>) -> LogHandle {
     let (filter, level_handle) = reload::Layer::new(level);
     let terminal = io::stderr().is_terminal();
@@ -63,8 +48,8 @@ pub fn start(level: LevelFilter, json: Option<bool>) -> LogHandle {
         layer.with_ansi(color).boxed()
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
-    // Records of the crate `log` are not collected: they contain paths of the build.
-    // Fails only if a subscriber was set before, by a program that embeds this one.
+    // Records of the crate `log` are not collected, because they contain paths of the build. Fails
+    // only if a program that embeds this one has set a subscriber.
     let _ = set_global_default(subscriber);
     LogHandle {
         level: level_handle,

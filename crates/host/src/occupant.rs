@@ -1,8 +1,9 @@
 //! Finds the processes that have locked a file or taken a port, to name them in errors.
 //!
-//! The search reads /proc, so it finds processes in its own PID namespace that this user may
-//! inspect. The search runs only after a lock or an address was refused.
+//! The search reads /proc, so it finds only processes of its PID namespace that this user may
+//! inspect. It runs after a lock or an address was refused.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -35,13 +36,11 @@ pub fn named(occupants: &[Occupant]) -> String {
     named.join(", ")
 }
 
-/// Maximum number of processes named in an error. A file has one process that locked it, and its
-/// children.
+/// Maximum number of processes named in an error.
 const NAMED_MAX: usize = 3;
 
-/// Returns the other processes that have this file open. If this user may not read their
-/// descriptors (a daemon hides its own), returns those that have locked the file. Empty if none are
-/// visible.
+/// Returns the other processes that have this file open or, if this user may not read their
+/// descriptors (a daemon hides its own), that have locked the file. Empty if none are visible.
 pub fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();
@@ -55,37 +54,32 @@ pub fn of_file(path: &Path) -> Vec<Occupant> {
     if !open.is_empty() {
         return open;
     }
-    let name_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm"));
-    let mine = name_of(std::process::id()).ok();
+    let mine = name_of(std::process::id());
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mut locked: Vec<u32> = table
-        .lines()
-        .filter_map(|line| owner(line, wanted))
-        .collect();
-    locked.sort_unstable();
-    locked.dedup();
+    let owners = table.lines().filter_map(|line| owner(line, wanted));
+    let locked: BTreeSet<u32> = owners.collect();
     let occupant = |pid| {
-        let name = name_of(pid).ok()?;
+        let name = name_of(pid)?;
+        let is_leasehold = Some(&name) == mine.as_ref();
         Some(Occupant {
             pid,
-            name: name.trim().escape_debug().to_string(),
-            is_leasehold: Some(name) == mine,
+            name,
+            is_leasehold,
         })
     };
-    locked
-        .into_iter()
-        .filter_map(occupant)
-        .take(NAMED_MAX)
-        .collect()
+    let occupants = locked.into_iter().filter_map(occupant);
+    occupants.take(NAMED_MAX).collect()
 }
 
-/// Returns the process in a line of /proc/locks if its lock is on this file.
+fn name_of(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim().escape_debug().to_string())
+}
+
+/// Returns the process in a line of /proc/locks that describes a lock on this file.
 fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
-    let fields = line
-        .split_whitespace()
-        .skip(1)
-        .skip_while(|field| *field == "->");
-    let mut fields = fields.skip(3);
+    let fields = line.split_whitespace().skip(1);
+    let mut fields = fields.skip_while(|field| *field == "->").skip(3);
     let pid = fields.next()?.parse().ok()?;
     let mut place = fields.next()?.split(':');
     let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
@@ -96,31 +90,23 @@ fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
 
 /// Returns the processes that listen on this address; empty if none are visible.
 pub fn of_address(address: SocketAddr) -> Vec<Occupant> {
-    // A listener on `[::]` takes the port of IPv4 addresses too, and a listener on an IPv4 address
-    // blocks `[::]`.
+    // A listener on `[::]` takes the port of IPv4 too, and a listener on IPv4 blocks `[::]`.
     let tables = match address.ip() {
-        IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none() => {
-            &["/proc/net/tcp6"][..]
-        }
-        _ => &["/proc/net/tcp", "/proc/net/tcp6"][..],
+        IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none() => &["tcp6"][..],
+        _ => &["tcp", "tcp6"][..],
     };
-    let read = |table: &&str| fs::read_to_string(table).unwrap_or_default();
+    let read = |table| fs::read_to_string(Path::new("/proc/net").join(table)).unwrap_or_default();
     let tables: Vec<_> = tables.iter().map(read).collect();
-    let sockets: Vec<_> = tables
-        .iter()
-        .flat_map(|table| table.lines())
-        .filter_map(|line| listener(line, address.port()))
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
+    let listeners = tables.iter().flat_map(|table| table.lines());
+    let inodes = listeners.filter_map(|line| listener(line, address.port()));
+    let sockets: Vec<_> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
     of(|descriptor| {
         let link = fs::read_link(descriptor).unwrap_or_default();
-        sockets
-            .iter()
-            .any(|socket| link.as_os_str() == socket.as_str())
+        sockets.iter().any(|socket| link.as_os_str() == &**socket)
     })
 }
 
-/// Returns the inode in a line of /proc/net/tcp if it is a listener on this port.
+/// Returns the inode in a line of /proc/net/tcp that describes a listener on this port.
 fn listener(line: &str, port: u16) -> Option<&str> {
     const LISTEN: &str = "0A";
     let mut fields = line.split_whitespace().skip(1);
@@ -146,10 +132,9 @@ fn of(wanted: impl Fn(&Path) -> bool) -> Vec<Occupant> {
         if pid == me || !descriptors.any(|descriptor| wanted(&descriptor.path())) {
             continue;
         }
-        let command = fs::read_to_string(path.join("comm")).unwrap_or_default();
         found.push(Occupant {
             pid,
-            name: command.trim().escape_debug().to_string(),
+            name: name_of(pid).unwrap_or_default(),
             is_leasehold: ours.is_some() && program(&path).ok() == ours,
         });
         if found.len() == NAMED_MAX {

@@ -1,13 +1,11 @@
-//! Signals as a stream. The handlers are registered before any work starts.
+//! Signals as a stream.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::{
@@ -21,7 +19,7 @@ use signal_hook::flag;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::low_level::emulate_default_handler;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 use crate::exit;
@@ -29,9 +27,8 @@ use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::dispositions::{Ignored, ending, signal_name, unblock_all};
 
-/// A stop signal that follows the first one within this time belongs to the same request, because
-/// timeout(1) signals its child and then its process group, systemd signals every process of a
-/// unit, and a supervisor forwards signals that its child received directly.
+/// Stop signals within this time are one request, because timeout(1), systemd and supervisors may
+/// signal a process directly and through its group, its unit or its parent.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 const NO_CORE: Rlimit = Rlimit {
@@ -39,13 +36,12 @@ const NO_CORE: Rlimit = Rlimit {
     maximum: Some(0),
 };
 
-/// Action that a signal requests.
+/// The action that a signal requests from a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// TERM, INT, QUIT (some images stop with QUIT) or another signal that ends a process by
-    /// default: step down and exit. [`StopRequests`] decides the meaning of a second one.
+    /// TERM, INT, QUIT or another signal that ends a process by default: step down and exit.
     Stop(StopSignal),
-    /// HUP: read the configuration again.
+    /// HUP: reload the configuration.
     Reload,
     /// USR1: step down and stay out for one lease duration.
     StepDown,
@@ -53,8 +49,7 @@ pub enum Signal {
     Report,
 }
 
-/// A signal that ends a command: TERM, INT, QUIT, HUP or another signal that does so by default.
-/// Service managers stop some programs with PWR or a real-time signal.
+/// A signal that ends a process by default, such as TERM, INT, QUIT, HUP, PWR or a real-time signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(i32);
 
@@ -86,17 +81,15 @@ impl Display for StopSignal {
     }
 }
 
-/// The end of this process.
-///
-/// After a signal of the terminal, a shell ends its script only if that signal ended the command.
+/// How this process ends. A shell ends its script after Ctrl-C only if SIGINT ended the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Exits with this code.
     Code(u8),
     /// Ends by this signal.
     Signal(StopSignal),
-    /// Ends by this signal with the whole process group. The key was meant for the group, and only
-    /// CMD, which was in the foreground, received its signal.
+    /// Ends by this signal with the whole process group. The key was meant for the group, but only
+    /// CMD, which was in the foreground, received the signal.
     Key(StopSignal),
 }
 
@@ -124,8 +117,7 @@ impl Exit {
         }
     }
 
-    /// Ends this process by a signal, or returns the exit code. Call it when nothing else is left to
-    /// do.
+    /// Ends this process by a signal, or returns the exit code for `main`.
     pub fn take(self) -> ExitCode {
         let stop = match self {
             Self::Code(code) => return ExitCode::from(code),
@@ -146,8 +138,8 @@ impl Exit {
     }
 }
 
-/// Resets the inherited state of signals: unblocks all, and handles SIGXFSZ, so that a write beyond
-/// the file size limit fails instead of ending the process. Call it before any thread is started.
+/// Unblocks all signals, and handles SIGXFSZ, so that a write beyond the file size limit fails
+/// instead of ending the process. Call it before any thread is started.
 pub fn prepare() {
     unblock_all();
     if !Ignored::of_this_process().contains(SIGXFSZ) {
@@ -162,14 +154,14 @@ pub struct StopRequests {
     first: Option<BootTime>,
 }
 
-/// Meaning of a stop signal, given the ones before it.
+/// The meaning of a stop signal, given the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopRequest {
     /// Stop gracefully.
     First,
     /// Another signal of the first request, without effect.
     Repeated,
-    /// A second request: exit without waiting any longer.
+    /// Exit immediately.
     Second,
 }
 
@@ -199,14 +191,15 @@ impl StopRequests {
 /// All signals that the daemon handles.
 pub type Signals = SignalStream<Signal>;
 
-/// Signals that end a command which is not a daemon. They include SIGHUP, because the result is not
-/// seen after the terminal has hung up.
+/// Signals that stop a one-shot command, including SIGHUP after the terminal has hung up.
 pub type Stops = SignalStream<StopSignal>;
 
-/// Signals, by number, that a one-shot command does not use itself, but may relay: USR1 and USR2,
-/// WINCH and URG, and without a terminal TTIN, TTOU and CONT. A terminal stops and continues both
-/// as one job.
+/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH, URG and,
+/// without a terminal, TTIN, TTOU and CONT. A terminal stops and continues both as one job.
 pub type Relays = SignalStream<i32>;
+
+/// Changes of the terminal's size.
+pub type Resizes = SignalStream<()>;
 
 /// Stream of arriving signals, each with its meaning.
 #[derive(Debug)]
@@ -216,10 +209,7 @@ pub struct SignalStream<T> {
 }
 
 impl Signals {
-    /// Registers the handlers. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the process has run out of file descriptors.
+    /// Registers the handlers, inside a tokio runtime. Fails without a free descriptor.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT].into_iter().chain(ending());
         let stops = stops.map(|number| (Signal::Stop(StopSignal(number)), number));
@@ -232,25 +222,16 @@ impl Signals {
 }
 
 impl Stops {
-    /// Registers the handlers. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the process has run out of file descriptors.
+    /// Registers the handlers, inside a tokio runtime. Fails without a free descriptor.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter();
-        Self::listen(
-            stops
-                .chain(ending())
-                .map(|number| (StopSignal(number), number)),
-        )
+        let stops = stops.chain(ending());
+        Self::listen(stops.map(|number| (StopSignal(number), number)))
     }
 }
 
 impl Relays {
-    /// Registers the handlers. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the process has run out of file descriptors.
+    /// Registers the handlers, inside a tokio runtime. Fails without a free descriptor.
     pub fn register() -> io::Result<Self> {
         let mut numbers = vec![SIGUSR1, SIGUSR2, SIGWINCH, SIGURG];
         if File::open("/dev/tty").is_err() {
@@ -260,14 +241,8 @@ impl Relays {
     }
 }
 
-/// Changes of the terminal's size.
-pub type Resizes = SignalStream<()>;
-
 impl Resizes {
-    /// Registers the handler. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// If the process has run out of file descriptors.
+    /// Registers the handler, inside a tokio runtime. Fails without a free descriptor.
     pub fn register() -> io::Result<Self> {
         Self::listen([((), SIGWINCH)])
     }
@@ -277,10 +252,8 @@ impl<T: Copy> SignalStream<T> {
     fn listen(signals: impl IntoIterator<Item = (T, i32)>) -> io::Result<Self> {
         // A signal that was ignored at the start stays ignored, here and in CMD.
         let ignored = Ignored::of_this_process();
-        let heeded = signals.into_iter();
-        let meanings: Vec<_> = heeded
-            .filter(|(_, number)| !ignored.contains(*number))
-            .collect();
+        let mut meanings: Vec<_> = signals.into_iter().collect();
+        meanings.retain(|(_, number)| !ignored.contains(*number));
         // The handlers write a byte per signal, so no thread is needed.
         let (reader, writer) = StdUnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -290,26 +263,18 @@ impl<T: Copy> SignalStream<T> {
         Ok(Self { delivery, meanings })
     }
 
-    /// Returns the next signal. Signals that arrive between calls are kept, each once.
+    /// Waits for the next signal. Signals that arrive between calls are kept, each once.
     pub async fn next(&mut self) -> T {
-        std::future::poll_fn(|context| {
-            loop {
-                if let Some(signal) = self.arrived() {
-                    return Poll::Ready(signal);
-                }
-                let mut bytes = [0; 64];
-                let mut buffer = ReadBuf::new(&mut bytes);
-                let reader = Pin::new(self.delivery.get_read_mut());
-                // Never at end of file, because the handlers keep the other end open.
-                if reader.poll_read(context, &mut buffer).is_pending() {
-                    return Poll::Pending;
-                }
+        loop {
+            if let Some(signal) = self.arrived() {
+                return signal;
             }
-        })
-        .await
+            // Never at end of file, because the handlers keep the other end open.
+            let _ = self.delivery.get_read_mut().read(&mut [0; 64]).await;
+        }
     }
 
-    /// Forgets the signals that have arrived.
+    /// Drops the signals that have arrived.
     pub fn discard(&mut self) {
         while self.arrived().is_some() {}
     }

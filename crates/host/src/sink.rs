@@ -1,7 +1,7 @@
-//! Standard output and standard error that never block on their reader, or stop this process.
+//! Standard output and standard error that never block or stop this process.
 //!
-//! A full pipe, or a terminal whose output is suspended (Ctrl-S), blocks the writer, and here the
-//! writer is the event loop that renews a lease or lock.
+//! A full pipe, or a terminal whose output is suspended (Ctrl-S), blocks its writer. Here the writer
+//! is the event loop that renews a lease or lock.
 
 use std::io::IsTerminal;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,20 +17,20 @@ use leasehold_guard::dispositions::without_background_stop;
 /// Number of bytes that a writable pipe accepts in one write without blocking (PIPE_BUF).
 const PIECE_MAX: usize = 4096;
 
-/// One of the two standard streams.
+/// Standard output or standard error.
 pub struct Sink {
     inherited: BorrowedFd<'static>,
     way: Way,
 }
 
 enum Way {
-    /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description.
-    /// The inherited description is shared with other processes, which do not expect it.
+    /// A pipe or a terminal, opened a second time. O_NONBLOCK on the inherited open file description
+    /// would affect the other processes that share the description.
     Reopened(OwnedFd),
     /// A socket, such as journald's, on which each call can be made non-blocking.
     Socket,
-    /// A file, or anything that cannot be reopened; written only if poll reports it writable.
-    /// Another writer could fill the pipe in between, and this write would block.
+    /// A file, or anything that cannot be reopened, which is written only if poll reports it
+    /// writable. The write blocks if another writer fills the pipe in between.
     WhenReady,
 }
 
@@ -59,16 +59,21 @@ impl Sink {
         Self { inherited, way }
     }
 
-    /// Writes a part of `bytes`, and returns its length.
-    ///
-    /// # Errors
-    /// `AGAIN` if the reader has no room.
-    pub fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        // `stty tostop` stops a background job that writes to its terminal.
-        without_background_stop(|| self.write_now(bytes))
+    /// Writes from the front of `rest` until it is empty. Fails with `AGAIN` without room.
+    pub fn write(&self, rest: &mut &[u8]) -> rustix::io::Result<()> {
+        while !rest.is_empty() {
+            // `stty tostop` stops a background job that writes to its terminal.
+            match without_background_stop(|| self.write_part(rest)) {
+                Ok(0) => return Err(Errno::AGAIN),
+                Ok(written) => *rest = &rest[written..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
-    fn write_now(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+    fn write_part(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
         match &self.way {
             Way::Reopened(fd) => rustix::io::write(fd, bytes),
             Way::Socket => {
@@ -77,11 +82,7 @@ impl Sink {
             }
             Way::WhenReady => {
                 let mut ready = [PollFd::new(&self.inherited, PollFlags::OUT)];
-                let at_once = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
-                if poll(&mut ready, Some(&at_once))? == 0 {
+                if poll(&mut ready, Some(&Timespec::default()))? == 0 {
                     return Err(Errno::AGAIN);
                 }
                 rustix::io::write(self.inherited, &bytes[..bytes.len().min(PIECE_MAX)])

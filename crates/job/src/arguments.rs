@@ -19,9 +19,9 @@ const OF_A_COMMAND: [&str; 3] = [
     "workload.linger",
 ];
 
-/// Maximum of `--wait`. A wait of more than a month needs no limit.
+/// Maximum of `--wait`.
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
-/// Bounds of `--once-per`: a second and a year.
+/// Bounds of `--once-per`.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -100,15 +100,9 @@ pub struct LockArgs {
     #[arg(short, long, aliases = ["nonblock", "nb"], group = "limit")]
     no_wait: bool,
     /// Additional attempts, a retry_interval apart; with --wait or --no-wait
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        value_parser = whole::<u32>(0, u32::MAX),
-        default_value_t = 0,
-        hide_default_value = true,
-        requires = "limit"
-    )]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = whole::<u32>(0, u32::MAX), default_value_t = 0, hide_default_value = true,
+          requires = "limit")]
     pub(crate) retries: u32,
     /// Exit code if the lock is not acquired
     #[arg(short = 'E', long, value_name = "CODE", allow_negative_numbers = true,
@@ -140,7 +134,6 @@ impl LockArgs {
         holds_only.then(|| useless_without_command(&OF_A_COMMAND, &self.configuration.sources))?
     }
 
-    /// Returns the mode in which the lock is acquired.
     pub(crate) fn want(&self) -> LockMode {
         match self.slots.and_then(Slots::new) {
             Some(slots) => LockMode::Slot(slots),
@@ -149,12 +142,10 @@ impl LockArgs {
         }
     }
 
-    /// Returns the minimum hold of the place.
     pub(crate) fn at_least(&self) -> MinHold {
         self.at_least.and_then(MinHold::new).unwrap_or_default()
     }
 
-    /// Returns the work that is skipped if it succeeded recently.
     pub(crate) fn once_per(&self) -> Option<OncePer> {
         let key = || self.key.clone().unwrap_or_default();
         self.once_per.map(|period| OncePer { period, key: key() })

@@ -1,5 +1,4 @@
-//! The log of a contender for a lock: its acquisition, its loss, its notices, and the responses of
-//! MongoDB.
+//! The log of a contender for a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,16 +17,13 @@ use leasehold_mongodb::locker::{Finished, LockSurfaces, StoreHealth};
 use leasehold_mongodb::store::mongo::lock::ClaimHint;
 use leasehold_mongodb::store::{RetryPolicy, StoreEvent};
 
-/// The reports of the wait, on which the log depends.
 pub(super) struct WaitReports {
-    /// True if the acquisition is logged at level info, because the user requested it or because
-    /// the wait was reported.
+    /// True if the acquisition is logged at level info (`--verbose`, or a reported wait).
     pub(super) announced: AtomicBool,
     /// True if the command has reported why it gives up, so that later failures are not logged.
     pub(super) given_up: AtomicBool,
 }
 
-/// Logs the events of a contender.
 pub(super) struct ContenderLog {
     pub(super) lock: ResourceName,
     pub(super) identity: Identity,
@@ -87,9 +83,7 @@ impl LockSurfaces for ContenderLog {
             LockNotice::PlaceLost => {
                 warn!(%lock, "lost the place in the queue, rejoining at the end")
             }
-            LockNotice::QueueFull => {
-                warn!(%lock, "queue full ({QUEUE_MAX}), retrying")
-            }
+            LockNotice::QueueFull => warn!(%lock, "queue full ({QUEUE_MAX}), retrying"),
             LockNotice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lock, %identity, lease_duration_ms = millis,
                 "entry declares an out-of-range lease duration; treating it as 1h"
@@ -97,46 +91,37 @@ impl LockSurfaces for ContenderLog {
             LockNotice::Duplicate { session } => warn!(
                 %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
-            LockNotice::StoreRolledBack { seen, found, wait } => {
-                warn!(
-                    %lock, token_seen = seen.get(), token_found = found.map(Token::get),
-                    wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
-                );
-            }
+            LockNotice::StoreRolledBack { seen, found, wait } => warn!(
+                %lock, token_seen = seen.get(), token_found = found.map(Token::get),
+                wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
+            ),
             LockNotice::TokensExhausted => warn!(%lock, "token exhausted"),
         }
     }
 
     /// Logs the first failure, later ones at growing intervals, and the first success after them.
     fn answered(&mut self, answered: &AnsweredCall, health: &StoreHealth) {
-        let AnsweredCall {
-            operation,
-            outcome,
-            failure,
-            late,
-            ..
-        } = answered;
-        if *late || self.reported.given_up.load(Ordering::Relaxed) {
+        let (operation, outcome) = (answered.operation, answered.outcome);
+        if answered.late || self.reported.given_up.load(Ordering::Relaxed) {
             return;
         }
         let now = clock::boot_now();
         let (lock, identity) = (&self.lock, &self.identity);
-        let errors = match *operation {
+        let errors = match operation {
             "read" => &mut self.reads,
             _ => &mut self.writes,
         };
-        match failure {
+        match &answered.failure {
             Some(failure) => {
                 if errors.failed_with(failure.kind, failure.code, now) {
                     let (failing_for, failures) = errors.so_far(now);
                     // A refusal is final for a contender without a place.
-                    let retry = match (*operation, failure.retry) {
-                        ("try" | "join" | "create" | "read", RetryPolicy::Reconfigure) => {
-                            String::new()
-                        }
+                    let begins = ["try", "join", "create", "read"].contains(&operation);
+                    let retry = match failure.retry {
+                        RetryPolicy::Reconfigure if begins => String::new(),
                         _ => format!(", retrying in {}", shown(self.retry_interval)),
                     };
-                    let what = match *operation {
+                    let what = match operation {
                         "try" => "join",
                         "sweep" => "eviction",
                         other => other,

@@ -9,12 +9,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-use super::deadline::Deadline;
-use super::inherited::{Held, Inherited, VARIABLE};
+use super::inherited::{Deadline, Held, Inherited, VARIABLE};
 use super::messages::JobMessages;
 use super::piped::{HELD_AT_TERMINAL, print_line};
-use super::standard_input;
-use super::{Job, LockArgs};
+use super::{Job, standard_input};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{End as LockEnd, LockStatus, Standing};
@@ -27,28 +25,21 @@ use leasehold_supervisor::command::{
     CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd,
 };
 
-/// Maximum time that the exit waits for the release. The next waiter is granted the lock within
-/// milliseconds; if MongoDB does not respond, the entry expires.
+/// Maximum time that the exit waits for the release. If MongoDB does not respond, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum time that the exit waits for the release after a loss. A script notices the loss only
-/// when this process exits.
+/// As [`RELEASE_MAX`], but after a loss, which a script notices only when this process exits.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
-/// Work to do under a lock.
 pub(super) struct Work<'a> {
     pub(super) job: Job<'a>,
     pub(super) token: Token,
-    /// Number of the held slot, if the lock has slots.
     pub(super) slot: Option<u32>,
 }
 
 impl Work<'_> {
-    /// Runs the command until it is gone, and releases the lock. Returns the result of this process;
-    /// `None` if the authority ended before the command was executed.
-    ///
-    /// # Errors
-    /// If a system call fails.
+    /// Runs the command until it is gone, and releases the lock. Returns `None` if the authority
+    /// ended before the command was executed.
     pub(super) async fn run(
         self,
         command: &mut StandbyCommand,
@@ -99,7 +90,7 @@ impl Work<'_> {
                 },
                 number = relays.next() => command.signal(number),
                 event = command.next() => match event {
-                    // The lock is kept until all of the command has ended.
+                    // Descendants of the command keep the lock.
                     CommandEvent::Started { .. } | CommandEvent::Exited => {}
                     CommandEvent::Stuck => {
                         error!(
@@ -126,7 +117,7 @@ impl Work<'_> {
         let mut code = self.exit_code(&finished, stopped);
         // A command that was asked to stop may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
-        // All of the command has ended, so others may hold the lock from here on (I6).
+        // The command and its descendants are gone, so others may hold the lock now (I6).
         match finished.ended.end {
             CommandEnd::Refused | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
                 locker.withdraw(RELEASE_MAX).await;
@@ -153,17 +144,12 @@ impl Work<'_> {
         fault.map_or(Ok(Some(exit)), Err)
     }
 
-    /// Reports a release that was not confirmed. Returns false if another contender or an operator had
-    /// removed the entry before, so that the lock was not held to the end of the work.
-    pub(super) fn is_released(
-        &self,
-        end: Option<LockEnd>,
-        was_lost: bool,
-        succeeded: bool,
-    ) -> bool {
+    /// Reports an unconfirmed release. Returns false if another contender or an operator had removed
+    /// the entry before, so that the lock was not held to the end of the work.
+    pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
         let (lock, token) = (&args.name, self.token.get());
-        let records = succeeded && args.once_per().is_some();
+        let records = success && args.once_per().is_some();
         let success = |text| if records { text } else { "" };
         match end {
             // The loss was reported when it was noticed.
@@ -182,8 +168,7 @@ impl Work<'_> {
             }
             Some(LockEnd::Unconfirmed) | None => {
                 let success = success("; its success may not be recorded");
-                let lease_duration = self.job.timings.lease_duration();
-                let expires_in = humantime::format_duration(lease_duration);
+                let expires_in = humantime::format_duration(self.job.timings.lease_duration());
                 warn!(
                     %lock, token,
                     "MongoDB did not confirm the release: the lock expires in up to {expires_in}{success}"
@@ -214,20 +199,18 @@ impl Work<'_> {
         Ok((command, deadline, orphans))
     }
 
-    /// Returns the environment variables that describe the lock.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let LockArgs { name, .. } = self.job.args;
-        let want = self.job.args.want();
-        let mut environment = variables(name, self.token.get(), self.slot);
-        environment.push((
-            "LEASEHOLD_IDENTITY",
-            self.job.config.identity.name.to_string(),
-        ));
-        // Without /proc the entry could not be verified. Inner commands then wait like any other
-        // contender.
-        let held = Held::by_this_process(name, self.job.store, want, (self.token, self.slot));
-        let held = held.map(|held| (VARIABLE, Inherited::of_process().with(held)));
-        environment.extend(held);
+        let Job {
+            args,
+            config,
+            store,
+            ..
+        } = self.job;
+        let mut environment = variables(&args.name, self.token.get(), self.slot);
+        environment.push(("LEASEHOLD_IDENTITY", config.identity.name.to_string()));
+        // Without /proc, inner commands could not verify the entry, and wait like other contenders.
+        let held = Held::by_this_process(&args.name, store, args.want(), (self.token, self.slot));
+        environment.extend(held.map(|held| (VARIABLE, Inherited::of_process().with(held))));
         let environment = environment.into_iter();
         environment
             .map(|(name, value)| (name.into(), value.into()))
@@ -236,8 +219,7 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let (ended, messages) = (finished.ended, self.job.messages);
-        // Applies whether the guard or this process sent the signal: on busy cores the guard may be
-        // late.
+        // On busy cores, this process may send the signal before the guard does.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
@@ -245,8 +227,7 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that ended by itself in time has completed its work, unless a filter that it left
-        // has not.
+        // A command that exited by itself in time has done its work, if no filter was cut off.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -266,8 +247,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns how this process ends after a command with this exit code. If a signal of the terminal
-/// has ended the command, it ends this process too.
+/// Returns how this process ends. A signal of the terminal that ended the command ends it too.
 fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) -> Exit {
     let SupervisedEnd { ended, .. } = finished;
     let CommandEnd::Signalled(number) = ended.end else {
@@ -283,14 +263,12 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
     }
 }
 
-/// Returns true if the guard found the deadline passed and executed nothing. On a busy machine, the
-/// start of a command can outlast an unconfirmed grant.
+/// Returns true if the deadline, such as of an unconfirmed grant, passed before the execution.
 fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
-/// Returns the variables of the innermost lock. A lock without slots keeps the slot variable of an
-/// outer lock.
+/// Returns the variables of the innermost lock. Without slots, an outer lock's slot stays visible.
 fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
@@ -301,7 +279,7 @@ fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'stati
     variables
 }
 
-/// Returns the line that tells a program without a command that the lock is held.
+/// Returns the line that reports a held lock to a program at the other end of the pipe.
 pub(super) fn held_line(lock: &ResourceName, token: i64, slot: Option<u32>) -> String {
     let mut line = serde_json::json!({ "lock": lock.as_str(), "token": token });
     if let Some(slot) = slot {
@@ -310,8 +288,7 @@ pub(super) fn held_line(lock: &ResourceName, token: i64, slot: Option<u32>) -> S
     format!("{line}\n")
 }
 
-/// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
-/// failed and no longer renews.
+/// Waits for the next status. Returns `None` if the lock is lost or the contender has failed.
 pub(super) async fn renewed(
     status: &mut watch::Receiver<LockStatus>,
     timings: &Timings,
@@ -335,8 +312,7 @@ fn terms(status: &LockStatus, timings: &Timings) -> Option<Terms> {
     }
 }
 
-/// Runs `command` under a lock that an outer command holds. Without a command, prints the lock and
-/// waits until standard input closes.
+/// Runs `command` under a lock that an outer command holds, or waits until standard input closes.
 pub(super) fn run_within(
     command: &[OsString],
     lock: &ResourceName,
@@ -344,8 +320,7 @@ pub(super) fn run_within(
     messages: &JobMessages,
 ) -> u8 {
     let Some((program, arguments)) = command.split_first() else {
-        let line = held_line(lock, held.token, held.slot);
-        if !print_line(&line) {
+        if !print_line(&held_line(lock, held.token, held.slot)) {
             messages
                 .say("standard output cannot be written; the outer command still holds the lock");
             return exit::CANNOT_TELL;
@@ -357,13 +332,11 @@ pub(super) fn run_within(
         return exit::DONE;
     };
     // The guard of the outer command ends this process too, and waits for its end. The variables
-    // are set again, because another lock may have been acquired in between.
+    // are set again, because a lock in between may have changed them.
     let mut process = Process::new(program);
     without_ours(&mut process);
-    let error = process
-        .args(arguments)
-        .envs(variables(lock, held.token, held.slot))
-        .exec();
+    process.args(arguments);
+    let error = process.envs(variables(lock, held.token, held.slot)).exec();
     messages.cannot_execute(command, &error);
     match error.kind() {
         _ if process_limit(&error).is_some() => exit::SYSTEM,
@@ -372,8 +345,7 @@ pub(super) fn run_within(
     }
 }
 
-/// Releases the lock after work that may have succeeded. Returns the end of the contender, if MongoDB
-/// responds within `patience`.
+/// Releases the lock after the work. Returns the result if MongoDB responds within `patience`.
 pub(super) async fn conclude(
     locker: &mut Locker,
     succeeded: bool,

@@ -1,19 +1,27 @@
-//! Locks that an outer command holds. The environment passes them on, and they are trusted only if
-//! the holder is a live ancestor.
+//! Locks that an outer command holds. The environment lists them, and an entry is trusted only if
+//! the holder is a live ancestor, whose guard ends this process together with its own authority. A
+//! scheduler or a remote shell would pass the variable on to processes that no guard ends.
 //!
-//! The variable alone is not sufficient: a program that starts processes elsewhere (a scheduler, a
-//! remote shell) would pass it on too, and a job would then run without the lock that it requested.
-//! The guard of an ancestor, in contrast, ends this process together with its own authority.
+//! The deadline of the lock is in a memfd, which the guard of the outer command keeps open too.
+//! Descendants read it through the guard's /proc/PID/fd, because the holder hides its own
+//! descriptors even from its own user.
 
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
-use super::deadline;
+use leasehold_clock as clock;
 use leasehold_config::{MongoConfig, UriSource};
-use leasehold_core::election::{ResourceName, Token};
+use leasehold_core::election::{BootTime, ResourceName, Token};
 use leasehold_core::lock::{EntryMode, LockMode};
 use leasehold_guard::survivors::Stat;
 
-/// Name of the variable, whose value is a JSON list of [`Held`].
+/// The variable, a JSON list of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
 
 /// Maximum number of nested locks; more indicates a loop.
@@ -31,7 +39,6 @@ pub(super) struct Held {
     pub(super) mode: String,
     pub(super) slots: u32,
     pub(super) token: i64,
-    /// Number of the held slot, if the lock has slots.
     #[serde(default)]
     pub(super) slot: Option<u32>,
     /// Process that holds the lock.
@@ -40,11 +47,9 @@ pub(super) struct Held {
     started: u64,
 }
 
-/// Locks listed in the environment of this process.
 pub(super) struct Inherited(Vec<Held>);
 
 impl Held {
-    /// Describes a lock that this process holds.
     pub(super) fn by_this_process(
         lock: &ResourceName,
         store: &str,
@@ -65,9 +70,9 @@ impl Held {
     }
 
     /// Returns true if the lock is held now; `None` if the holder is not an ancestor of this
-    /// process, or its guard keeps no deadline that this process may read.
+    /// process, or the deadline at its guard is not readable.
     pub(super) fn is_valid(&self) -> Option<bool> {
-        deadline::lies_ahead(self.guard()?)
+        lies_ahead(self.guard()?)
     }
 
     /// Returns the guard of the holder's command: the ancestor whose parent is the holder.
@@ -84,24 +89,22 @@ impl Held {
     }
 
     pub(super) fn mode(&self) -> Option<EntryMode> {
-        [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot]
+        EntryMode::ALL
             .into_iter()
             .find(|mode| mode.as_str() == self.mode)
     }
 }
 
 impl Inherited {
-    /// Reads the variable. The holders are not verified yet.
+    /// Reads the variable without verifying the holders. An unreadable value counts as empty.
     pub(super) fn of_process() -> Self {
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        // An unreadable value counts as empty, and the lock is acquired as usual.
         let mut held: Vec<Held> = serde_json::from_str(&text).unwrap_or_default();
         held.truncate(HELD_MAX);
         Self(held)
     }
 
-    /// Returns this lock if an ancestor of this process holds it. Without `store`, locks of any
-    /// store match.
+    /// Returns this lock if an ancestor holds it, in any location if `store` is `None`.
     pub(super) fn of(&self, lock: &ResourceName, store: Option<&str>) -> Option<&Held> {
         let named = |held: &&Held| {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
@@ -128,16 +131,56 @@ impl Inherited {
 pub(super) fn store(config: &MongoConfig) -> String {
     let uri = match &config.uri {
         UriSource::Inline(uri) | UriSource::Pipe(_, uri) => uri.expose().to_owned(),
-        UriSource::File(_) => config
-            .uri
-            .read()
-            .map(|uri| uri.expose().to_owned())
-            .unwrap_or_default(),
+        UriSource::File(_) => {
+            let uri = config.uri.read();
+            uri.map_or_else(|_| String::new(), |uri| uri.expose().to_owned())
+        }
     };
     let rest = uri.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let hosts = authority.rsplit('@').next().unwrap_or_default();
     format!("{hosts}/{}.{}", config.database, config.collection)
+}
+
+const DEADLINE_NAME: &str = "leasehold-deadline";
+/// Target prefix of the /proc link to this memfd.
+const DEADLINE_TARGET: &[u8] = b"/memfd:leasehold-deadline";
+
+#[derive(Debug)]
+pub(super) struct Deadline(OwnedFd);
+
+impl Deadline {
+    /// Creates a deadline that has passed.
+    pub(super) fn new() -> io::Result<Self> {
+        let deadline = Self(memfd_create(DEADLINE_NAME, MemfdFlags::CLOEXEC)?);
+        deadline.set(BootTime::default())?;
+        Ok(deadline)
+    }
+
+    /// Sets the deadline; zero once the lock is lost. Only the first call can fail (out of memory).
+    pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
+        let bytes = at.as_nanos().to_le_bytes();
+        rustix::io::pwrite(&self.0, &bytes, 0)?;
+        Ok(())
+    }
+
+    /// Returns a descriptor for the guard.
+    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+}
+
+/// Returns true if the deadline at the guard `pid` is in the future; `None` if not readable.
+fn lies_ahead(pid: i32) -> Option<bool> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let is_deadline = |path: &PathBuf| {
+        let target = fs::read_link(path).unwrap_or_default();
+        target.as_os_str().as_bytes().starts_with(DEADLINE_TARGET)
+    };
+    let mut paths = descriptors.flatten().map(|entry| entry.path());
+    let bytes = fs::read(paths.find(is_deadline)?).ok()?;
+    let nanos = u64::from_le_bytes(bytes.try_into().ok()?);
+    Some(BootTime::from_nanos(nanos) > clock::boot_now())
 }
 
 fn own_id() -> i32 {
@@ -150,10 +193,14 @@ fn stat(pid: i32) -> Option<Stat> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::deadline::Deadline;
-    use super::super::deadline::tests::ALONE;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
     use super::*;
     use leasehold_config::Secret;
+
+    /// Serializes the tests that search the descriptors of this process for a deadline.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     /// A lock of the parent of this process, as if this process were the guard.
     fn held() -> Held {
@@ -216,5 +263,20 @@ mod tests {
         }
         let held: Vec<Held> = serde_json::from_str(&text).expect("a list");
         assert_eq!(held.len(), 1);
+    }
+
+    #[test]
+    fn a_deadline_is_read_as_it_is_now() {
+        let _alone = ALONE.lock();
+        let deadline = Deadline::new().expect("a memfd");
+        let ahead = || lies_ahead(std::process::id().cast_signed());
+        assert_eq!(ahead(), Some(false));
+        let later = clock::boot_now() + Duration::from_secs(3600);
+        deadline.set(later).expect("set");
+        assert_eq!(ahead(), Some(true));
+        deadline.set(BootTime::default()).expect("set");
+        assert_eq!(ahead(), Some(false));
+        drop(deadline);
+        assert_eq!(ahead(), None);
     }
 }

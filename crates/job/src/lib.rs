@@ -1,17 +1,12 @@
 //! `leasehold lock`: a distributed flock for jobs.
 //!
-//! The lock protocol in [`leasehold_core::lock`] decides who holds the lock. This command waits within its
-//! limits, runs the job under the lock, and reports why it ends. It uses the library's `Locker`, on
-//! which the simpler `Lock` is built, because it logs each reply of MongoDB and remembers
-//! observations for the next job.
-//!
-//! A job never contends for a lease, and knows nothing of the daemon.
+//! Uses the library's `Locker` and not the simpler `Lock`, because it logs each reply of MongoDB and
+//! saves observations for the next job.
 
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod contender_log;
-mod deadline;
 mod held;
 mod inherited;
 mod messages;
@@ -33,33 +28,26 @@ use self::messages::JobMessages;
 use self::observation_cache::ObservationCache;
 use self::standard_input::StandardInput;
 use self::waiting::{LockAttempt, WaitLimits, Waited};
-use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{self, stopping};
-use leasehold_cli::trace;
+use leasehold_cli::{run_to_end, trace};
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
 use leasehold_core::election::Timings;
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
-use leasehold_host::CommandError;
-use leasehold_host::exit;
-use leasehold_host::log;
 use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::signals::{Exit, Relays, Stops};
+use leasehold_host::{CommandError, exit, log};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::StandbyCommand;
 
-/// Returns a converter for errors of the operating system.
 fn system(operation: &str) -> impl Fn(io::Error) -> CommandError {
     CommandError::failed(exit::SYSTEM, operation)
 }
 
 /// Acquires the lock, runs the work under it, and releases it.
-///
-/// # Errors
-/// For errors that precede any attempt, and for system calls that fail later.
 pub fn run(args: LockArgs) -> Result<ExitCode, CommandError> {
     let (name, reports) = (args.name.clone(), args.report_exit_code);
     let ended = acquire_and_work(args);
@@ -86,8 +74,8 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         })?;
     }
     let loaded = args.configuration.sources.load();
-    // The variables of our configuration are not passed to a command, because they may contain a
-    // credential. An inner command may therefore not know the store.
+    // Our configuration is not passed to a command, because it may contain a credential. An inner
+    // command may therefore not know the store.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
@@ -115,7 +103,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     let trace = trace::from_environment()?;
     let log = log::start(config.log.level, config.log.format.json);
     hide_from_the_user();
-    let messages = JobMessages::new(args.name.clone(), log.is_json(), args.quiet, log.stderr());
+    let messages = JobMessages::new(args.name.clone(), log.json, args.quiet, log.stderr);
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(run_under_outer_lock(&args, held, &messages).into());
@@ -134,15 +122,13 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     run_to_end(exit::SYSTEM, job.contend())?
 }
 
-/// Returns true if the environment suggests an outer `leasehold` command. This is sufficient for a
-/// hint.
+/// Returns true if the environment suggests an outer `leasehold` command.
 fn is_inside() -> bool {
     let ours = ["LEASEHOLD_LOCK", "LEASEHOLD_LEASE"];
     ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Runs the command under a lock that an outer command already holds. Nothing is written to the
-/// store. The guard of the outer command ends this command together with its own authority.
+/// Runs the command under a lock that an outer command holds, whose guard ends this command too.
 fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)
@@ -176,7 +162,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
     held::run_within(&args.command, &args.name, held, messages)
 }
 
-/// Returns the command to run under the lock; `None` if the lock is only held.
+/// Returns `None` if the lock is held without a command.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
     // The first terms may be provisional, without a grace.
@@ -186,8 +172,7 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     Some(StandbyCommand::new(command, stopping(&config.workload)))
 }
 
-/// Warns that the number of slots differs from the previous use. A free lock accepts any number of
-/// slots, so jobs that disagree are rejected only when they overlap.
+/// Warns of a changed number of slots. Jobs that disagree are rejected only when they overlap.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (&args.name, args.want().slots());
     let shown = match before {
@@ -227,7 +212,6 @@ impl Job<'_> {
         code
     }
 
-    /// Runs the attempts one after the other, and the work under the lock.
     async fn attempts(
         self,
         mut command: Option<&mut StandbyCommand>,
@@ -245,7 +229,7 @@ impl Job<'_> {
         let mut tries = args.retries;
         loop {
             let began = clock::boot_now();
-            let attempt = LockAttempt::new(self);
+            let attempt = LockAttempt::new(self, patience);
             let cache = ObservationCache::of(&args.name, self.store);
             let started = Locker::start(self.options(&cache), attempt.log(cache));
             let refused =
@@ -256,7 +240,7 @@ impl Job<'_> {
                 tokio::task::yield_now().await;
                 command.prepare();
             }
-            let waited = attempt.wait(&mut locker, &patience, &mut input, &mut stops);
+            let waited = attempt.wait(&mut locker, &mut input, &mut stops);
             let exit = match waited.await.map_err(system("contend for the lock"))? {
                 Waited::Held(authority) => {
                     if let Some(before) = locker.slots_before() {
@@ -296,7 +280,6 @@ impl Job<'_> {
         }
     }
 
-    /// Reports that the program at the other end of standard input no longer waits for the lock.
     fn abandoned(&self) -> u8 {
         self.messages
             .say("not acquired: standard input was closed during the wait");
@@ -311,7 +294,7 @@ impl Job<'_> {
         (options.mode, options.min_hold) = (args.want(), args.at_least());
         options.once_per = args.once_per();
         options.non_blocking = args.limit().is_some_and(|wait| wait.is_zero());
-        (options.token_remembered, options.observations) = cache.seen();
+        (options.token_remembered, options.observations) = cache.seen.clone();
         options
     }
 }

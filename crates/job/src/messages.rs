@@ -10,21 +10,17 @@ use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::log::Stderr;
 
-/// Messages about one lock on standard error: as text, or through the log if the log is JSON, so that
-/// a log collector finds only JSON lines.
-///
-/// Lines that would block on standard error are dropped, as in the log. A reader that has stopped
-/// must not stop a wait or a held lock.
+/// Messages about one lock on standard error: as text, or through the log if the log is JSON. Lines
+/// that would block are dropped, because a stopped reader must not stop a wait or a held lock.
 pub(super) struct JobMessages {
     lock: ResourceName,
     json: bool,
-    quiet: bool,
+    pub(super) quiet: bool,
     stderr: Arc<Stderr>,
 }
 
 impl JobMessages {
-    /// `json` means that the log was started and writes JSON; `quiet`, that a lock that others hold
-    /// is not reported.
+    /// `json` means that the log writes JSON; `quiet`, that a lock that others hold is not reported.
     pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
@@ -32,10 +28,6 @@ impl JobMessages {
             quiet,
             stderr,
         }
-    }
-
-    pub(super) fn is_quiet(&self) -> bool {
-        self.quiet
     }
 
     /// Reports why the command ends.
@@ -47,15 +39,13 @@ impl JobMessages {
         }
     }
 
-    /// Reports that the lock was not acquired because others hold it. Jobs that run on one of
-    /// several hosts expect this.
+    /// Reports that others hold the lock. Jobs that run on one of several hosts expect this.
     pub(super) fn held_by_others(&self, what: &str) {
         if !self.quiet {
             self.done_before(what);
         }
     }
 
-    /// Reports why there was nothing to do.
     pub(super) fn done_before(&self, what: &str) {
         if self.json {
             info!(lock = %self.lock, "{what}");
@@ -64,14 +54,12 @@ impl JobMessages {
         }
     }
 
-    /// Reports why the command was not executed.
     pub(super) fn cannot_execute(&self, command: &[OsString], error: &io::Error) {
         let program = command.first().cloned().unwrap_or_default();
         let why = not_executable(&program, error);
         self.say(&format!("cannot execute {}: {why}", program.display()));
     }
 
-    /// Prints a line of text.
     pub(super) fn print(&self, what: &str) {
         // If standard error cannot be written, the exit code alone reports the result.
         let line = format!("leasehold: lock {}: {what}\n", self.lock);

@@ -1,9 +1,8 @@
 //! Observations of other holders and waiters, kept from one `leasehold lock` to the next.
 //!
-//! An entry has expired for an observer that saw it unchanged for its lease duration. A job that
-//! waits or works for a shorter time never sees this, and under brisk traffic no job does. Each job
-//! therefore saves since when it has seen which entry unchanged. The times are on the boot clock,
-//! which is common to all jobs.
+//! An entry has expired for an observer that saw it unchanged for its lease duration. Under brisk
+//! traffic no job runs that long, so each job saves since when it has seen which entry unchanged, on
+//! the boot clock that all jobs share.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,33 +21,29 @@ use leasehold_host::bounded_file::read_bounded;
 use leasehold_mongodb::locker::Finished;
 use leasehold_status::directory::{make_directory, replace_file, roots};
 
-/// Directory of the records, next to the status directories. No lease has this name, because lease
-/// names cannot begin with a dot.
+/// Directory of the records, next to the status directories. No lease name begins with a dot.
 const DIRECTORY: &str = ".locks";
 
-/// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB; a larger file is not
-/// ours.
+/// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Highest token that is accepted from a record. No lock counts higher. If a higher token were
-/// trusted, the next one would be written to the lock, and no job could go beyond it.
+/// Highest token that is accepted from a record. A forged one could exhaust the lock's tokens.
 const TOKEN_MAX: i64 = i64::MAX / 2;
 
-/// Location of the record. Nothing is kept without a writable location.
+/// The record of a lock; nothing is saved without a writable path.
 pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// Contents of the record when this job began.
-    seen: (Token, Observations),
+    /// The highest token and the observations of earlier jobs of this boot and store.
+    pub(super) seen: (Token, Observations),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct CachedObservations {
     schema: u32,
-    /// Identifies the boot and the time namespace of the clock of `since_ns`.
+    /// Identifies the clock of `since_ns`, by boot and time namespace.
     boot_id: String,
-    /// Location of the lock.
     store: String,
     token: i64,
     entries: Vec<Line>,
@@ -70,12 +65,10 @@ struct Line {
 impl ObservationCache {
     /// Reads the record for a lock of a store.
     pub(super) fn of(lock: &ResourceName, store: &str) -> Self {
-        // The location begins with the directory of the user, because each user's jobs have their
-        // own.
+        // The user's own directory comes first, because users do not share records.
         let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
-        let place = places
-            .chain([of_this_user()])
-            .find(|place| make(place).is_ok());
+        let mut places = places.chain([of_this_user()]);
+        let place = places.find(|place| make(place).is_ok());
         let path = place.map(|place| place.join(file_name(lock, store)));
         Self::at(path, clock::boot_clock().ok().flatten(), store)
     }
@@ -89,12 +82,6 @@ impl ObservationCache {
         };
         cache.seen = cache.read();
         cache
-    }
-
-    /// Returns the highest token and the observations of earlier jobs, if they belong to this boot
-    /// and this store.
-    pub(super) fn seen(&self) -> (Token, Observations) {
-        self.seen.clone()
     }
 
     fn read(&self) -> (Token, Observations) {
@@ -116,8 +103,7 @@ impl ObservationCache {
         Some((token, Observations::remembered(entries)))
     }
 
-    /// Saves the observations for the next job. A job without them waits as if it were the
-    /// first.
+    /// Saves the observations for the next job.
     pub(super) fn keep(&self, finished: &Finished) {
         let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
             return;
@@ -142,8 +128,7 @@ impl ObservationCache {
         }
     }
 
-    /// Returns what this job knows, and what other jobs have saved since it began. If two jobs save at
-    /// the same instant, one of the two records is lost, which delays an eviction.
+    /// Merges the newest record. If two jobs save at once, a record is lost, and an eviction is late.
     fn merged(&self, finished: &Finished) -> (Token, Observations) {
         let (token, saved) = self.read();
         let (_, before) = &self.seen;
@@ -152,8 +137,7 @@ impl ObservationCache {
     }
 }
 
-/// Returns the name of the record: the lock's name and a hash of its deployment, database and
-/// collection, because two of them can have locks of one name.
+/// Returns the name of the record: the lock's name, and a hash for equal names in several stores.
 fn file_name(lock: &ResourceName, store: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (lock.as_str(), store).hash(&mut hasher);
@@ -175,7 +159,7 @@ impl Line {
     }
 
     fn observation(self) -> Option<(Claim, Observation)> {
-        let mut states = EntryState::ALL.iter().copied();
+        let mut states = EntryState::ALL.into_iter();
         let state = states.find(|state| state.as_str() == self.state)?;
         let observation = Observation {
             identity: Identity::new(self.identity).ok()?,
@@ -195,24 +179,22 @@ impl Line {
 /// Returns the directory for users without a runtime directory, as in cron jobs.
 fn of_this_user() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
-    let place = std::env::temp_dir();
     // With an empty or relative TMPDIR, the path would depend on the working directory of the job.
-    let place = Some(place).filter(|place| place.is_absolute());
-    place
-        .unwrap_or_else(|| PathBuf::from("/tmp"))
-        .join(format!("leasehold-{user}"))
+    let place = match std::env::temp_dir() {
+        place if place.is_absolute() => place,
+        _ => PathBuf::from("/tmp"),
+    };
+    place.join(format!("leasehold-{user}"))
 }
 
-/// Creates a directory that only this user can write to. In a directory of another user,
-/// observations could be forged.
+/// Creates a directory that only this user can write to, because others could forge observations.
 fn make(directory: &Path) -> io::Result<()> {
     make_directory(directory, 0o700)?;
     let made = fs::symlink_metadata(directory)?;
     let mine = made.uid() == rustix::process::geteuid().as_raw();
-    if made.is_dir() && mine && made.mode() & 0o022 == 0 {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
+    match made.is_dir() && mine && made.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 

@@ -1,9 +1,7 @@
-//! Holds a lock for a program at the other end of the pipes, until the program closes our standard
-//! input.
+//! Holds a lock for a program that keeps a pipe to our standard input open.
 //!
-//! The program works under the lock as long as it keeps the pipe open, and this process cannot end
-//! it. The lock is therefore released only after the program has closed the pipe (I6). Otherwise its
-//! entry is left to expire.
+//! This process cannot end the program. It therefore releases the lock only after the program has
+//! closed the pipe (I6), and otherwise leaves the entry to expire.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -20,29 +18,22 @@ use leasehold_host::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops
 use leasehold_host::sink::Sink;
 use leasehold_mongodb::locker::Locker;
 
-/// Message to a user at a terminal.
 pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";
 
-/// Maximum time that a line waits for room on standard output. A pipe has room for thousands of
-/// lines, so a program that leaves none has stopped reading.
+/// Maximum wait for room on standard output. A pipe has room for thousands of lines.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// Interval between attempts to write that line.
 const UNREAD_POLL: Duration = Duration::from_millis(20);
 
-/// Reason why the lock is no longer held.
 enum Over {
     /// Standard input was closed, possibly because the program exited.
     Closed,
-    /// Standard input is still open, after a second stop signal or for longer than
-    /// `workload.stop_grace` after the first.
+    /// Standard input stayed open until a second stop signal, or for `workload.stop_grace`.
     StillOpen,
-    /// The lock was lost.
     Lost,
 }
 
 impl Work<'_> {
-    /// Holds the lock until standard input closes.
     pub(super) async fn hold(
         self,
         mut locker: Locker,
@@ -50,7 +41,7 @@ impl Work<'_> {
         stops: &mut Stops,
     ) -> Exit {
         if let Err(exit) = self.announce(&locker, stops).await {
-            // The program was not informed that the lock is held.
+            // The program does not know that the lock is held.
             locker.withdraw(RELEASE_MAX).await;
             return exit;
         }
@@ -78,11 +69,7 @@ impl Work<'_> {
         }
     }
 
-    /// Prints the line that tells the program that the lock is held. The lock is renewed until
-    /// the program takes the line.
-    ///
-    /// # Errors
-    /// The result of this process if the line was not written.
+    /// Reports to the program that the lock is held. Fails with the result of this process.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);
         let output = Sink::output();
@@ -104,7 +91,7 @@ impl Work<'_> {
                 }
                 _ = attempts.tick() => {}
             }
-            // Read directly before the write: the program starts its work once it has the line.
+            // Checked directly before the write, because the program starts its work with the line.
             if locker.authority().is_none() {
                 return Err(exit::LOCK_LOST.into());
             }
@@ -140,8 +127,7 @@ impl Work<'_> {
                     StopRequest::First => {
                         stopped = Some(stop);
                         if io::stdin().is_terminal() {
-                            // On a terminal, the signal comes from a user who is finished, not from
-                            // a program.
+                            // The signal comes from a user who is finished.
                             return (Over::Closed, stopped);
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));
@@ -172,23 +158,17 @@ impl Work<'_> {
     }
 }
 
-/// Writes as much as standard output takes at once. Returns true once nothing is left to write.
+/// Writes without waiting. Returns true once nothing is left to write.
 fn write(output: &Sink, rest: &mut &[u8]) -> rustix::io::Result<bool> {
-    while !rest.is_empty() {
-        match output.write(rest) {
-            Ok(written) => *rest = &rest[written..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(false),
-            // The reader has closed the pipe, which is not an error.
-            Err(Errno::PIPE) => return Ok(true),
-            Err(error) => return Err(error),
-        }
+    match output.write(rest) {
+        // A reader that has closed the pipe is not an error.
+        Ok(()) | Err(Errno::PIPE) => Ok(true),
+        Err(Errno::AGAIN) => Ok(false),
+        Err(error) => Err(error),
     }
-    Ok(true)
 }
 
-/// Prints a line outside of the event loop. Returns false if it cannot be written, or is not read in
-/// time.
+/// Prints a line outside of the event loop. Returns false if it is not read in time.
 pub(super) fn print_line(line: &str) -> bool {
     let (output, mut rest) = (Sink::output(), line.as_bytes());
     let end = clock::boot_now() + READ_WITHIN;
@@ -202,8 +182,6 @@ pub(super) fn print_line(line: &str) -> bool {
 
 /// Returns the last line of `--report-exit-code`.
 pub(super) fn exit_line(lock: &ResourceName, code: u8) -> String {
-    format!(
-        "{}\n",
-        serde_json::json!({ "lock": lock.as_str(), "exit_code": code })
-    )
+    let line = serde_json::json!({ "lock": lock.as_str(), "exit_code": code });
+    format!("{line}\n")
 }

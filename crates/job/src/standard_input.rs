@@ -1,20 +1,19 @@
 //! Standard input of a lock without a command: its end releases the lock.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, ErrorKind, IsTerminal, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::tcgetpgrp;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Maximum amount of input to discard before the lock is acquired. A writer with more output is
-/// still there.
+/// Maximum input to discard before the acquisition. A writer with more output is still there.
 const DISCARDED_MAX: usize = 1 << 20;
 
 /// Interval at which a job in the background tries to read the terminal.
@@ -26,14 +25,11 @@ const ENDED: &str =
 /// The first read would stop this process, and its lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
 
-/// Checks that standard input is open, and that this process may read it.
-///
-/// # Errors
-/// The reason why standard input cannot hold a lock, before anything is acquired.
+/// Checks that standard input can hold a lock, and otherwise returns the reason.
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
-        // Fails for a terminal that does not control this process and therefore never stops it.
+        // Fails for a terminal that does not control, and never stops, this process.
         return match tcgetpgrp(input) {
             Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
             Ok(_) | Err(_) => Ok(()),
@@ -56,8 +52,7 @@ pub(super) fn check() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Reads standard input to its end. A job that is moved to the background (Ctrl-Z and `bg`)
-/// continues to hold the lock there.
+/// Reads standard input to its end. A job in the background (Ctrl-Z and `bg`) keeps the lock.
 pub(super) fn read_to_end() {
     let Ok(mut input) = own_handle() else { return };
     read_without_stopping();
@@ -77,63 +72,48 @@ pub(super) fn read_to_end() {
     }
 }
 
-/// Standard input of a lock without a command.
 pub(super) struct StandardInput {
-    /// Completes at the end of standard input; `None` until it is watched.
-    closes: Option<oneshot::Receiver<()>>,
-    closed: bool,
+    /// True at the end of standard input; `None` until it is watched.
+    closed: Option<watch::Receiver<bool>>,
 }
 
 impl StandardInput {
-    /// Watches standard input from here on if it holds the lock. A terminal is watched later,
-    /// because a read would stop a process that waits in the background.
+    /// Watches standard input if it holds the lock. A terminal is watched only after the
+    /// acquisition, because a read would stop a process that waits in the background.
     pub(super) fn of(holds_the_lock: bool) -> Self {
-        let mut input = Self {
-            closes: None,
-            closed: false,
-        };
+        let mut input = Self { closed: None };
         if holds_the_lock && !io::stdin().is_terminal() {
             input.watch();
         }
         input
     }
 
-    /// Reads standard input to its end, on a thread, since a terminal cannot be polled. The process
-    /// exits without joining the thread.
+    /// Reads standard input to its end on a thread, because a terminal cannot be polled.
     pub(super) fn watch(&mut self) {
-        self.closes.get_or_insert_with(|| {
-            let (closed, closes) = oneshot::channel();
+        self.closed.get_or_insert_with(|| {
+            let (sender, closed) = watch::channel(false);
             std::thread::spawn(move || {
                 read_to_end();
-                // Without a receiver, the command is already ending.
-                let _ = closed.send(());
+                sender.send_replace(true);
             });
-            closes
+            closed
         });
     }
 
     /// Waits for the end of standard input; indefinitely if it is not watched.
     pub(super) async fn closed(&mut self) {
-        if self.closed {
-            return;
-        }
-        match &mut self.closes {
-            // The thread that reads standard input ends only with this process.
-            Some(closes) => drop(closes.await),
+        match &mut self.closed {
+            Some(closed) => drop(closed.wait_for(|closed| *closed).await),
             None => std::future::pending().await,
         }
-        self.closed = true;
     }
 
-    /// Returns true if standard input has ended.
-    pub(super) fn is_closed(&mut self) -> bool {
-        let ended = |closes: &mut oneshot::Receiver<()>| closes.try_recv().is_ok();
-        self.closed |= self.closes.as_mut().is_some_and(ended);
-        self.closed
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.as_ref().is_some_and(|closed| *closed.borrow())
     }
 }
 
-/// Returns an unbuffered handle on standard input.
+/// Returns an unbuffered handle.
 fn own_handle() -> io::Result<File> {
     let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     Ok(input.into())
@@ -151,8 +131,5 @@ fn is_readable(input: &File, timeout: Option<&Timespec>) -> bool {
 }
 
 fn is_temporary(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
 }

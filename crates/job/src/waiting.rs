@@ -1,6 +1,5 @@
 //! Waits for the lock, and reports the current holders.
 
-use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,26 +20,22 @@ use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_status::render::date;
 
-/// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
-/// waiters evict it.
+/// Maximum time for leaving the queue. Other waiters evict an entry that remains.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
-/// Maximum time that a stopped wait spends on leaving if MongoDB does not respond. A join whose
-/// response was lost may have left an entry, but the wait is over.
+/// Maximum time for leaving the queue if MongoDB does not respond.
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
-/// Minimum time to wait for the first response of MongoDB, even if the wait for other holders is
-/// shorter. A caller with a shorter wait wants to know if the lock is free now.
+/// Minimum wait for the first response of MongoDB, which shows if the lock is free now.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
-/// Number of lease durations to wait for an unresponsive MongoDB if nothing else bounds the wait.
-/// This is far longer than an election or a restart, but ends jobs that are started again and
-/// again.
+/// Lease durations to wait for an unresponsive MongoDB if the wait is unlimited. This is far longer
+/// than an election or a restart, but ends jobs that are started again and again.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum rest of a wait after a lock was acquired and lost before the work began.
+/// Minimum rest of a wait after a lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
 const HOLDERS_NAMED_MAX: usize = 3;
 
-/// Limits of the wait.
+#[derive(Clone, Copy)]
 pub(super) struct WaitLimits {
     /// Limit of the wait for other holders; `None` if unlimited.
     pub(super) wait: Option<Duration>,
@@ -48,7 +43,7 @@ pub(super) struct WaitLimits {
 }
 
 impl WaitLimits {
-    /// Reduces a wait for other holders by this time. The next attempt is made in any case.
+    /// Reduces the wait, but leaves enough for another attempt.
     pub(super) fn spend(&mut self, time: Duration) {
         if let Some(wait) = self.wait.as_mut().filter(|wait| !wait.is_zero()) {
             *wait = wait.saturating_sub(time).max(LEFT_MIN);
@@ -63,38 +58,39 @@ impl WaitLimits {
         }
     }
 
-    /// Returns the limit for an unresponsive MongoDB if the wait for other holders is unlimited.
     fn silence(&self) -> Duration {
         self.timings.lease_duration() * SILENCE_MAX_LEASES
     }
 }
 
-/// Result of the wait.
 pub(super) enum Waited {
     Held(Authority),
-    /// The lock was acquired and lost before this task saw it held, so nothing has run.
+    /// The lock was acquired and lost before this task noticed, so nothing has run.
     NeverHeld,
     NotAcquired,
-    /// Another attempt is useless, and this process ends with this result.
+    /// This process ends with this result, without another attempt.
     Over(Exit),
 }
 
-/// One attempt to acquire the lock.
 pub(super) struct LockAttempt<'a> {
     job: Job<'a>,
+    limits: WaitLimits,
     reported: Arc<WaitReports>,
 }
 
 impl<'a> LockAttempt<'a> {
-    pub(super) fn new(job: Job<'a>) -> Self {
+    pub(super) fn new(job: Job<'a>, limits: WaitLimits) -> Self {
         let reported = Arc::new(WaitReports {
             announced: job.args.verbose.into(),
             given_up: false.into(),
         });
-        Self { job, reported }
+        Self {
+            job,
+            limits,
+            reported,
+        }
     }
 
-    /// Returns the log of the contender of this attempt.
     pub(super) fn log(&self, cache: ObservationCache) -> ContenderLog {
         ContenderLog {
             lock: self.job.args.name.clone(),
@@ -107,32 +103,27 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Waits until the lock is held, or until the wait is over.
-    ///
-    /// # Errors
-    /// If the contender failed.
+    /// Waits until the lock is held, or until the wait is over. Fails if the contender fails.
     pub(super) async fn wait(
         &self,
         locker: &mut Locker,
-        limits: &WaitLimits,
         input: &mut StandardInput,
         stops: &mut Stops,
     ) -> io::Result<Waited> {
         let began = clock::boot_now();
         let (mut status, mut health) = (locker.status(), locker.health());
-        let mut limit = limits.limit().map(|limit| began + limit);
+        let mut limit = self.limits.limit().map(|limit| began + limit);
         let mut over = false;
         let mut said = String::new();
         loop {
             let now = status.borrow_and_update().clone();
             if over && waits_for_others(&now) {
-                return Ok(self.give_up(locker, limits, &now, began).await);
+                return Ok(self.give_up(locker, &now, began).await);
             }
             self.log_holders(&now, &mut said);
-            let silent = health
-                .borrow_and_update()
-                .unreachable_until(limits.silence());
-            let silent = until(silent.filter(|_| limit.is_none()));
+            let silence = self.limits.silence();
+            let silent = health.borrow_and_update().unreachable_until(silence);
+            let silent = clock::until(silent.filter(|_| limit.is_none()));
             tokio::select! {
                 biased;
                 stop = stops.next() => {
@@ -154,11 +145,11 @@ impl<'a> LockAttempt<'a> {
                     }
                     LockDecision::Ended(end) => self.ended(&end),
                 }),
-                () = until(limit) => {
+                () = clock::until(limit) => {
                     let first_answer = began + FIRST_ANSWER_MIN;
                     let failed = health.borrow().failed();
                     if now.store_reached || failed || clock::boot_now() >= first_answer {
-                        return Ok(self.give_up(locker, limits, &now, began).await);
+                        return Ok(self.give_up(locker, &now, began).await);
                     }
                     (limit, over) = (Some(first_answer), true);
                 }
@@ -174,13 +165,7 @@ impl<'a> LockAttempt<'a> {
     }
 
     /// Leaves the queue at the end of the wait. The lock may have been granted just now.
-    async fn give_up(
-        &self,
-        locker: &mut Locker,
-        limits: &WaitLimits,
-        last: &LockStatus,
-        began: BootTime,
-    ) -> Waited {
+    async fn give_up(&self, locker: &mut Locker, last: &LockStatus, began: BootTime) -> Waited {
         // Only another holder or a full queue is a conflict.
         if !locker.is_kept_by_others(last) {
             let why = locker.failure().map(|failure| failure.to_string());
@@ -193,14 +178,13 @@ impl<'a> LockAttempt<'a> {
         let whom = wait_reason(last).filter(|_| waits_for_others(last));
         let whom = whom.unwrap_or_else(|| format!("queue is full ({QUEUE_MAX} waiting)"));
         locker.withdraw(LEAVE_MAX).await;
-        let wait = humantime::format_duration(limits.limit().unwrap_or_default());
+        let wait = humantime::format_duration(self.limits.limit().unwrap_or_default());
         let messages = self.job.messages;
         messages.held_by_others(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired
     }
 
-    /// Ends the wait, because MongoDB does not respond or rejects the calls. If the response to the
-    /// join was lost, its entry may still appear; the command does not wait for that.
+    /// Ends the wait without an answer. The entry of a join without a response may still appear.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);
@@ -242,6 +226,7 @@ impl<'a> LockAttempt<'a> {
             )),
             End::TokensExhausted => wrong("token exhausted; use another name"),
             End::Skipped { ago } => {
+                // Without the milliseconds.
                 let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
                 messages.done_before(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Over(args.skipped_exit_code.into())
@@ -254,36 +239,21 @@ impl<'a> LockAttempt<'a> {
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
     fn log_holders(&self, status: &LockStatus, said: &mut String) {
-        let Job {
-            args,
-            config,
-            messages,
-            ..
-        } = self.job;
-        if messages.is_quiet() {
+        let messages = self.job.messages;
+        if messages.quiet {
             return;
         }
-        // A contender with a minimum hold that was granted a free lock waits only for its own
-        // write.
+        // With a minimum hold, the contender of a free lock waits only for its own write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != said);
-        let Some(whom) = whom else {
-            return;
-        };
+        let Some(whom) = whom else { return };
         self.reported.announced.store(true, Ordering::Relaxed);
         if messages.at_terminal() {
             messages.print(&format!("waiting: {whom}"));
         } else if said.is_empty() {
-            info!(lock = %args.name, identity = %config.identity.name, whom, "waiting for the lock");
+            let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
+            info!(%lock, %identity, whom, "waiting for the lock");
         }
         *said = whom;
-    }
-}
-
-/// Waits until `bound`, or indefinitely without a bound.
-async fn until(bound: Option<BootTime>) {
-    match bound {
-        Some(bound) => tokio::time::sleep(bound.since(clock::boot_now())).await,
-        None => pending().await,
     }
 }
 
@@ -311,10 +281,8 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
     let names: Vec<_> = holders
         .take(HOLDERS_NAMED_MAX)
         .map(|holder| {
-            let over = match holder.work_done {
-                true => " (its work has ended, its place is kept)",
-                false => "",
-            };
+            let kept = " (its work has ended, its place is kept)";
+            let over = if holder.work_done { kept } else { "" };
             let since = match holder.since {
                 WallMillis(0) => String::new(),
                 at => format!(" since {}", date(at)),

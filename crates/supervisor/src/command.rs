@@ -2,13 +2,12 @@
 //!
 //! Safety depends on the order of the steps:
 //!
-//! 1. [`StandbyCommand::prepare`] starts the guard. It needs no authority.
-//! 2. [`StandbyCommand::start`] arms the guard with the deadlines of the authority. The command exists only
-//!    after that, and only if the deadline has not passed at its exec.
-//! 3. [`SupervisedCommand::extend`] moves the deadline with each acknowledged renewal, but never after
-//!    [`SupervisedCommand::lose`]. The guard sends SIGKILL at the deadline, or at the end of the grace.
-//! 4. The caller releases the authority only after [`CommandEvent::Gone`]: the command and all its
-//!    descendants are gone.
+//! 1. [`StandbyCommand::prepare`] starts the guard, which needs no authority.
+//! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The command is
+//!    executed after that, and only before the deadline.
+//! 3. [`SupervisedCommand::extend`] moves the deadline with each acknowledged renewal, but never
+//!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL when the deadline or the grace ends.
+//! 4. The caller releases the authority only after [`CommandEvent::Gone`].
 
 use std::ffi::OsString;
 use std::io;
@@ -26,15 +25,14 @@ use leasehold_guard::{
 };
 use leasehold_host::exit;
 
-/// Time from the latest possible SIGKILL, and `loss_grace`, to when a command counts as stuck. A
-/// killed process exits within milliseconds, unless it is in uninterruptible sleep or may not be
-/// signalled.
+/// Time after the latest SIGKILL and `loss_grace` at which a command counts as stuck. A killed
+/// process exits within milliseconds, unless it sleeps uninterruptibly or may not be signalled.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Maximum time that the report of a guard is unread after this process was frozen.
+/// Maximum time for reading the guard's report after this process was frozen.
 const UNREAD_MAX: Duration = Duration::from_millis(100);
 
-/// A command that does not run, and the guard that waits to start it, if there is one.
+/// A command that does not run yet, with a waiting guard if it is prepared.
 pub struct StandbyCommand {
     command: Command,
     stopping: StopMethod,
@@ -55,8 +53,7 @@ pub struct StopMethod {
 }
 
 impl StopMethod {
-    /// Returns a stop that is requested now.
-    pub fn requested_now(&self) -> Stop {
+    pub(crate) fn requested_now(&self) -> Stop {
         Stop {
             signal: self.signal,
             kill_at: clock::boot_now() + self.grace,
@@ -65,13 +62,16 @@ impl StopMethod {
 }
 
 impl StandbyCommand {
-    /// Creates it for a command, without a guard yet.
+    /// Creates an unprepared command.
     pub fn new(command: Command, stopping: StopMethod) -> Self {
+        let StopMethod {
+            signal,
+            scope,
+            linger,
+            ..
+        } = stopping;
         Self {
-            command: command
-                .stop_signal(stopping.signal)
-                .stop_scope(stopping.scope)
-                .linger(stopping.linger),
+            command: command.stopping(signal, scope, linger),
             stopping,
             guard: None,
         }
@@ -82,19 +82,15 @@ impl StandbyCommand {
         self.guard.is_some()
     }
 
-    /// Starts everything that needs no authority. A failed preparation is repeated by the next call
-    /// or by the start.
+    /// Starts the guard. The next call, or the start of the command, repeats a failed attempt.
     pub fn prepare(&mut self) {
         if self.guard.is_none() {
             self.guard = self.command.clone().prepare().ok();
         }
     }
 
-    /// Starts the command under an authority, with the environment variables that are known only
-    /// now. The guard holds the lock of `claim`, and keeps `descriptor` open for descendants.
-    ///
-    /// # Errors
-    /// If nothing runs: see [`StandbyGuard::start`].
+    /// Starts the command under an authority, or nothing after an error of [`StandbyGuard::start`].
+    /// The guard keeps `descriptor` open for descendants.
     pub fn start(
         &mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -110,16 +106,11 @@ impl StandbyCommand {
             guard = guard.keeping(descriptor);
         }
         let workload = guard.start(environment, terms, claim)?;
-        let leftover_grace = self.command.grace_of_leftovers(terms);
-        Ok(SupervisedCommand::new(
-            workload,
-            self.stopping,
-            leftover_grace,
-        ))
+        let grace = self.command.grace_of_leftovers(terms);
+        Ok(SupervisedCommand::new(workload, self.stopping, grace))
     }
 
-    /// Ends a guard that still waits. PID 1 of a container may not reap orphans, so its end is
-    /// awaited.
+    /// Ends a waiting guard and reaps it, because PID 1 of a container may not reap orphans.
     pub async fn dismiss(self) {
         if let Some(guard) = self.guard {
             guard.dismiss().await;
@@ -133,8 +124,7 @@ pub struct SupervisedCommand {
     stopping: StopMethod,
     /// Time between the stop signal and SIGKILL for processes that the command left.
     leftover_grace: Duration,
-    /// True if the command exited by itself. A later stop ends only the processes that it left
-    /// behind.
+    /// True if the command exited by itself, possibly leaving processes.
     exited: bool,
     stopped_at: Option<BootTime>,
     killed_at: Option<BootTime>,
@@ -143,8 +133,7 @@ pub struct SupervisedCommand {
     stuck: bool,
     /// True while descendants of a command that has exited may end by themselves.
     lingers: bool,
-    /// True if descendants were ended early, because the authority was lost or the command was
-    /// killed.
+    /// As in [`SupervisedEnd`].
     cut_off: bool,
     /// When the guard stopped the descendants that had not ended by themselves.
     leftovers_stopped_at: Option<BootTime>,
@@ -153,15 +142,14 @@ pub struct SupervisedCommand {
 /// An event of a running command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEvent {
-    /// The command was executed as this process.
+    /// The command was executed.
     Started {
-        /// Its process id.
+        /// Process id of the command.
         pid: u32,
     },
-    /// The command exited by itself. Descendants may take a while to end.
+    /// The command exited by itself. Descendants may still run.
     Exited,
-    /// The command was killed, and its end could not be confirmed in time. [`CommandEvent::Gone`] follows
-    /// if it is confirmed after all.
+    /// The end of a killed command was not confirmed in time. [`CommandEvent::Gone`] may follow.
     Stuck,
     /// The command and all its descendants are gone.
     Gone(SupervisedEnd),
@@ -172,20 +160,17 @@ pub enum CommandEvent {
 pub struct SupervisedEnd {
     /// The end of the command and all its descendants.
     pub ended: Termination,
-    /// True if the command exited by itself, and the processes that it left had their time to end,
-    /// or were stopped on request.
+    /// True if the command exited by itself, and the processes that it left were not cut off.
     pub exited: bool,
-    /// True if the command exited by itself, and processes that it left were ended before their time,
-    /// because the authority was lost or the command was killed.
+    /// True if the command exited by itself, and processes that it left were ended early, because
+    /// the authority was lost or the command was killed.
     pub cut_off: bool,
-    /// True if the command exited by itself, and processes that it left were stopped: after their
-    /// time to end by themselves, or before. Their work, such as the output of a filter, may be
-    /// incomplete.
+    /// True if the command exited by itself, and processes that it left were stopped. Their work,
+    /// such as the output of a filter, may be incomplete.
     pub leftovers_stopped: bool,
-    /// How long the command took to end after it was first asked to; `None` if it was not asked.
+    /// Time from the first stop request to the end of the command; `None` without a request.
     pub stopped_after: Option<Duration>,
-    /// True if the authority was lost before the command was gone, as noticed by this process or
-    /// only by the guard.
+    /// True if the authority was lost before the command was gone, even if only the guard noticed.
     pub lost: bool,
     /// True if the command was killed while the authority lasted.
     pub killed: bool,
@@ -230,7 +215,7 @@ impl SupervisedCommand {
         self.workload.desired().lost
     }
 
-    /// Adds everything that is newer in `desired`.
+    /// Merges a newer desired state.
     pub fn apply(&mut self, desired: DesiredState) {
         self.update(|before| before.merged(desired));
     }
@@ -240,15 +225,13 @@ impl SupervisedCommand {
         self.update(|desired| desired.extended(terms));
     }
 
-    /// Asks the command to stop within the grace, which counts from the first request. Meanwhile
-    /// the authority lasts.
+    /// Asks the command to stop within the grace, which counts from the first request.
     pub fn stop(&mut self) {
         let stop = self.stopping.requested_now();
         self.update(|desired| desired.stopped(stop));
     }
 
-    /// Asks the command to stop because the authority is lost. The command is gone at `kill_at` at
-    /// the latest.
+    /// Asks the command to stop because the authority is lost, and kills it at `kill_at`.
     pub fn lose(&mut self, kill_at: BootTime) {
         let signal = self.stopping.signal;
         self.update(|desired| desired.lost(Stop { signal, kill_at }));
@@ -282,15 +265,14 @@ impl SupervisedCommand {
             let progress = tokio::select! {
                 biased;
                 progress = self.workload.changed() => progress,
-                () = at(stuck_at) => {
-                    // A process that was frozen may have the report of the guard still unread.
-                    match tokio::time::timeout(UNREAD_MAX, self.workload.changed()).await {
-                        Ok(progress) => progress,
-                        Err(_) => {
-                            self.stuck = true;
-                            return CommandEvent::Stuck;
-                        }
-                    }
+                () = clock::until(stuck_at) => {
+                    // After a freeze, the report of the guard may still be unread.
+                    let report = tokio::time::timeout(UNREAD_MAX, self.workload.changed()).await;
+                    let Ok(progress) = report else {
+                        self.stuck = true;
+                        return CommandEvent::Stuck;
+                    };
+                    progress
                 }
             };
             if let CommandProgress::Ending { by_us: false, .. } = progress {
@@ -315,9 +297,9 @@ impl SupervisedCommand {
                 CommandProgress::Gone(ended) => {
                     let now = clock::boot_now();
                     let lingered = std::mem::take(&mut self.lingers);
-                    // A process that was frozen past the deadline has not noticed the loss.
+                    // If this process was frozen past the deadline, it has not noticed the loss.
                     self.cut_off |= lingered && self.is_expired(now);
-                    // The guard's report that their time is over may be unread.
+                    // The previous report of the guard may have been overwritten unread.
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }
@@ -328,9 +310,8 @@ impl SupervisedCommand {
         }
     }
 
-    /// Returns when the command counts as stuck, unless it is gone before: `loss_grace` and
-    /// [`CONFIRMED_WITHIN`] after SIGKILL. Processes that it left get SIGKILL after a grace of
-    /// their own.
+    /// Returns when the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`] after SIGKILL.
+    /// Processes that it left get SIGKILL after a grace of their own.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;
@@ -345,7 +326,6 @@ impl SupervisedCommand {
         killed.map(|at| at + CONFIRMED_WITHIN)
     }
 
-    /// Reports that descendants of the command did not end by themselves in time.
     fn report_leftovers(&self) {
         let linger = humantime::format_duration(self.stopping.linger);
         warn!(%linger, "the command exited, but left processes that did not end within workload.linger; stopping them");
@@ -357,31 +337,22 @@ impl SupervisedCommand {
 
     fn finished(&self, ended: Termination) -> SupervisedEnd {
         let now = clock::boot_now();
-        // A process that was frozen past the deadline may receive the end of the command before it
-        // notices the loss. If only the guard was lost, the authority may last.
+        // After a freeze past the deadline, this process may receive the end of the command before
+        // it notices the loss. If only the guard was lost, the authority may last.
         let expired = self.is_expired(now);
         let by_guard = ended.by_us && (expired || !ended.guard_lost) || self.cut_off;
         let unnoticed = self.stopped_at.is_none() && by_guard;
         let exited = self.exited && !self.cut_off;
+        let stopped_at = self.stopped_at.filter(|_| !exited);
         SupervisedEnd {
             ended,
             exited,
             cut_off: self.cut_off,
             leftovers_stopped: !ended.by_us && !ended.lingered,
-            stopped_after: (self.stopped_at)
-                .filter(|_| !exited)
-                .map(|at| now.since(at)),
+            stopped_after: stopped_at.map(|at| now.since(at)),
             lost: self.is_lost() || unnoticed,
             killed: self.killed,
         }
-    }
-}
-
-/// Waits until an instant; indefinitely without one.
-async fn at(instant: Option<BootTime>) {
-    match instant {
-        Some(at) => tokio::time::sleep(at.since(clock::boot_now())).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,7 +1,5 @@
-//! Health checks of the workload.
-//!
-//! Leadership is not decided here. The election is notified when the health changes, and leaves the
-//! lease to other candidates while the workload is unhealthy.
+//! Health checks of the workload. The election is notified of changes, and leaves the lease to other
+//! candidates while the workload is unhealthy.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -40,8 +38,8 @@ pub struct HealthOptions {
     pub timeout: Duration,
     /// Consecutive failed checks before the workload is considered unhealthy.
     pub failures: u32,
-    /// The current durations. A workload that was stopped as unhealthy is tried again after a lease
-    /// duration, if no check can determine its health while it is stopped.
+    /// The current durations. A stopped workload whose URL refuses connections is tried again after
+    /// a lease duration.
     pub timings: watch::Receiver<Timings>,
 }
 
@@ -49,8 +47,7 @@ pub struct HealthOptions {
 pub struct Health {
     options: HealthOptions,
     program: Program,
-    /// Token of the supervised command; the inner `None` means that no command runs.
-    /// The outer `None` means that this process does not run the workload.
+    /// Token of the running command, if any; the outer `None` for an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,
     /// Health command that could not be killed.
     left: LeftoverProcess,
@@ -89,10 +86,8 @@ impl HealthState {
             }
             ProbeOutcome::NotRunning => {
                 self.failures = 0;
-                let waited = self
-                    .failed_at
-                    .is_none_or(|at| now.since(at) >= self.retry_after);
-                self.healthy |= waited;
+                let waited = |at| now.since(at) >= self.retry_after;
+                self.healthy |= self.failed_at.is_none_or(waited);
             }
         }
         self.healthy != before
@@ -105,8 +100,7 @@ impl HealthState {
 }
 
 impl Health {
-    /// Creates a monitor of an external workload or, with `runs`, of the workload that this process
-    /// runs.
+    /// Creates a monitor of an external workload or, with `runs`, of a workload of this process.
     pub fn new(
         options: HealthOptions,
         program: Program,
@@ -120,9 +114,8 @@ impl Health {
         }
     }
 
-    /// Returns true if the workload is considered healthy before the first check. A URL check
-    /// cannot succeed before this process has started the workload. Command checks and workloads
-    /// that are already running have to pass a check first.
+    /// Returns true if the workload counts as healthy before the first check, because a URL check
+    /// cannot succeed before this process has started the workload.
     pub fn at_first(&self) -> bool {
         self.runs.is_some() && matches!(self.options.check, ProbeKind::Url(_))
     }
@@ -156,11 +149,9 @@ impl Health {
             if changed || std::mem::take(&mut first) && !state.healthy {
                 self.log(state.healthy, &outcome);
             }
-            if changed {
-                let healthy = state.healthy;
-                if inputs.send(Input::Health { healthy }).await.is_err() {
-                    return;
-                }
+            let healthy = state.healthy;
+            if changed && inputs.send(Input::Health { healthy }).await.is_err() {
+                return;
             }
         }
     }
@@ -168,14 +159,11 @@ impl Health {
     fn log(&self, healthy: bool, outcome: &ProbeOutcome) {
         let lease = &self.program.lease;
         match outcome {
-            ProbeOutcome::Unhealthy(why) => tracing::warn!(
-                %lease, why,
-                "workload unhealthy; not contending for the lease"
-            ),
-            ProbeOutcome::Healthy | ProbeOutcome::NotRunning if healthy => {
-                tracing::info!(%lease, "workload healthy; contending for the lease");
+            ProbeOutcome::Unhealthy(why) => {
+                tracing::warn!(%lease, why, "workload unhealthy; not contending for the lease");
             }
-            ProbeOutcome::Healthy | ProbeOutcome::NotRunning => {}
+            _ if healthy => tracing::info!(%lease, "workload healthy; contending for the lease"),
+            _ => {}
         }
     }
 
@@ -196,11 +184,12 @@ impl Health {
                 }
             }
             ProbeKind::Command(command) => {
-                let ended = self
+                let (timeout, left) = (self.options.timeout, &mut self.left);
+                match self
                     .program
-                    .run_briefly(command, token, self.options.timeout, &mut self.left)
-                    .await;
-                match ended {
+                    .run_briefly(command, token, timeout, left)
+                    .await
+                {
                     Ok(()) => ProbeOutcome::Healthy,
                     Err(why) => ProbeOutcome::Unhealthy(format!("the health command: {why}")),
                 }
@@ -242,8 +231,8 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
-    // The connection is polled here and ends with this check, whatever else the workload sends. The
-    // connection may end at the same moment as the response arrives.
+    // The connection ends with this check, whatever else the workload sends. It may close at the
+    // moment when the response arrives.
     let (answer, connection) = (sender.send_request(request), connection);
     tokio::pin!(answer, connection);
     let answer = tokio::select! {
@@ -251,9 +240,7 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         answer = &mut answer => answer,
         _ = &mut connection => answer.await,
     };
-    answer
-        .map(|answer| answer.status())
-        .map_err(|_| GetError::Http)
+    Ok(answer.map_err(|_| GetError::Http)?.status())
 }
 
 #[cfg(test)]

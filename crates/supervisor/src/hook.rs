@@ -1,7 +1,5 @@
-//! Hooks: commands that are notified of leadership, each with its own timeout.
-//!
-//! No decision depends on their effects, and nothing waits for these effects. Only a hook that is
-//! declared to stop the workload confirms its end, by exiting 0.
+//! Hooks: commands that are notified of leadership, each with its own timeout. Nothing depends on
+//! their result, except that a hook which stops the workload confirms its end by exiting 0.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,7 +14,6 @@ use leasehold_core::election::{BootTime, ResourceName, Terms, Token};
 use leasehold_guard::claim_share::ClaimPlace;
 use leasehold_guard::{DesiredState, GuardedCommand, Termination};
 
-/// Returns the terms of a claim, limited to `until`.
 pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
     Terms {
         valid_until: terms.valid_until.min(until),
@@ -32,7 +29,7 @@ pub(super) struct Hook {
     name: &'static str,
     place: ClaimPlace,
     words: Vec<OsString>,
-    /// The earlier run, if it could not be killed.
+    /// An earlier run that could not be killed.
     pub(super) left: LeftoverProcess,
 }
 
@@ -46,9 +43,8 @@ impl Hook {
         }
     }
 
-    /// Starts the hook; `None` if there is none, or if the start fails, which is logged and otherwise
-    /// ignored. The hook's guard shares the lock of the claim, like the guard of a command, so the
-    /// next daemon waits for the hook.
+    /// Starts the hook; `None` without one, or after a failure, which is logged. The hook's guard
+    /// shares the lock of the claim, so that the next daemon waits for the hook.
     pub(super) async fn start(
         &mut self,
         options: &SupervisorOptions,
@@ -70,9 +66,8 @@ impl Hook {
     }
 }
 
-/// Runs the on_lead hook until it ends by itself, reaches its timeout, or its claim no longer
-/// leads. If the daemon is frozen meanwhile, the guard of the hook enforces the deadline of the
-/// claim.
+/// Runs the on_lead hook until it exits, reaches its timeout, or its claim no longer leads. If the
+/// daemon freezes, the guard of the hook enforces the deadline of the claim.
 pub(super) async fn lead(
     mut hook: GuardedCommand,
     mut states: DesiredStates,
@@ -85,7 +80,6 @@ pub(super) async fn lead(
     loop {
         let desired = super::desired(&states.borrow_and_update(), token);
         let Some(desired) = desired.filter(DesiredState::runs) else {
-            // The claim no longer leads, so the effects of the hook are not wanted.
             break;
         };
         hook.extend(bounded(desired.terms, until));
@@ -97,7 +91,7 @@ pub(super) async fn lead(
             // The guard has killed the hook by then.
             () = &mut overdue => break,
             changed = states.changed() => if changed.is_err() {
-                // A closed channel means that the daemon exits.
+                // The daemon exits.
                 break;
             },
         }
@@ -110,8 +104,7 @@ pub(super) async fn lead(
     left
 }
 
-/// Logs the end of a hook; `None` means that it was killed and has not ended. Returns true if it
-/// exited 0.
+/// Logs the end of a hook; `None` if it survives SIGKILL. Returns true if the hook exited 0.
 pub(super) fn report(lease: &ResourceName, hook: &'static str, ended: Option<Termination>) -> bool {
     let unkillable = || Err("it was killed and has not ended".to_owned());
     let ended = ended.map_or_else(unkillable, success);

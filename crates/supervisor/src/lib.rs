@@ -1,10 +1,8 @@
-//! Runs the workload, which is a command and hooks, exactly while this replica leads.
+//! Runs the workload (a command and hooks) exactly while this replica leads.
 //!
-//! Leadership is not decided here. The election changes the desired state of the workload by orders
-//! ([`Order`]), and a guard process enforces it ([`leasehold_guard`]). The supervisor passes the
-//! newest state on, and notifies the election when all of the workload has ended.
-//!
-//! `leasehold lock` supervises its command by the module [`command`] alone.
+//! The election changes the desired state of the workload with an [`Order`], and a guard process
+//! enforces the state ([`leasehold_guard`]). The supervisor passes the newest state to the guard,
+//! and notifies the election when the workload has ended. `leasehold lock` uses [`command`] alone.
 
 #![forbid(unsafe_code)]
 
@@ -37,22 +35,18 @@ use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
-/// Pause between the end of a command and the preparation of the next one, and between failed
-/// attempts to prepare it. After the end of a command, the daemon releases the lease first and may
-/// then exit.
+/// Pause before a command is prepared, because the daemon releases the lease first or may exit.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum time that the start of a command or hook waits for the previous guard to record the end
-/// of its own. A guard takes less than a millisecond, unless the disk hangs.
+/// Maximum wait of a start for the last record of the previous guard, whose disk may hang.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time within which a command is executed. Its guard takes some milliseconds, unless the disk of
-/// the guard's records hangs.
+/// Time within which the guard executes a command, unless the disk of its records hangs.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Parts of the workload, and its stop method.
+/// The workload.
 pub struct SupervisorOptions {
-    /// Lease data in the environment of commands.
+    /// Environment of the commands.
     pub program: Program,
     /// The command; empty if there are only hooks.
     pub command: Vec<OsString>,
@@ -66,8 +60,7 @@ pub struct SupervisorOptions {
     pub step_down_confirms: bool,
     /// Timeout of a hook.
     pub hook_timeout: Duration,
-    /// The lock of the claim, which guards share. While a share is open, no process on this host
-    /// treats the workload as exited.
+    /// The lock of the claim. While a guard has a share, the workload counts as running.
     pub claims: ClaimShares,
 }
 
@@ -78,16 +71,14 @@ pub trait WorkloadObserver: Send {
     /// The command was stopped on request, and is gone after `took`.
     fn stopped(&mut self, took: Duration);
     /// The command exited by itself with this code. `interrupted` is true if a terminal key ended
-    /// it, which means that the user wants the daemon to exit too.
+    /// the command, so that the daemon should exit too.
     fn ended(&mut self, code: u8, interrupted: bool);
 }
 
-/// Receives the desired state of the workload of the claim with a token; `None` before the first
-/// order.
+/// The desired state of the workload, with the token of its claim; `None` before the first order.
 pub type DesiredStates = watch::Receiver<Option<(Token, DesiredState)>>;
 
-/// Applies the election's orders to the desired state of the workload. States are not queued,
-/// because only the newest one counts.
+/// Applies the election's orders to the desired state of the workload.
 #[derive(Debug)]
 pub struct Orders {
     newest: watch::Sender<Option<(Token, DesiredState)>>,
@@ -108,7 +99,7 @@ impl Orders {
             if let OrderKind::Start(terms) = kind {
                 *newest = Some((token, DesiredState::run(terms)));
             }
-            // The workload of an older claim has already been reported as gone.
+            // The workload of an older claim is gone.
             if let Some((_, desired)) = newest.as_mut().filter(|(of, _)| *of == token) {
                 *desired = desired.ordered(kind, graceful);
             }
@@ -123,14 +114,13 @@ pub struct Supervisor<W> {
     inputs: mpsc::Sender<Input>,
     runs: watch::Sender<Option<Token>>,
     observer: W,
-    /// The command; `None` if there are only hooks.
     command: Option<StandbyCommand>,
     on_lead: Hook,
     on_step_down: Hook,
 }
 
 impl<W: WorkloadObserver> Supervisor<W> {
-    /// Creates a supervisor, not yet running. `inputs` are the election's.
+    /// Creates a supervisor that sends to the election's `inputs`.
     pub fn new(
         options: SupervisorOptions,
         desired: DesiredStates,
@@ -167,10 +157,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
             let unserved = |desired: &Option<(Token, DesiredState)>| {
                 desired.is_some_and(|(token, _)| Some(token) != served)
             };
-            let unprepared = self
-                .command
-                .as_mut()
-                .filter(|command| !command.is_prepared());
+            let command = self.command.as_mut();
+            let unprepared = command.filter(|command| !command.is_prepared());
             let desired = tokio::select! {
                 biased;
                 desired = self.desired.wait_for(unserved) => {
@@ -197,8 +185,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Runs the workload of one claim, from its start until all of it has ended. Returns true if
-    /// the on_step_down hook confirmed that a workload elsewhere has stopped.
+    /// Runs the workload of one claim until it is gone. Returns true if the on_step_down hook
+    /// confirmed that a workload elsewhere has stopped.
     async fn serve(&mut self, token: Token) -> bool {
         let lead = self.start_lead(token).await;
         match self.command.take() {
@@ -209,13 +197,13 @@ impl<W: WorkloadObserver> Supervisor<W> {
             }
         }
         if let Some(lead) = lead {
-            // The task that monitors a hook does not panic, and is never aborted.
+            // The task does not panic, and is never aborted.
             self.on_lead.left = lead.await.unwrap_or_default();
         }
         self.step_down(token).await && self.options.step_down_confirms
     }
 
-    /// Starts the on_lead hook, and a task that ends it with this claim.
+    /// Starts the on_lead hook, and a task that stops it with this claim.
     async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
         let until = clock::boot_now() + self.options.hook_timeout;
         let desired = self.desired(token).filter(DesiredState::runs)?;
@@ -226,9 +214,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         Some(tokio::spawn(lead))
     }
 
-    /// Runs the on_step_down hook to its end or its timeout. The hook also runs after a loss,
-    /// however late, because the effects that it ends should have ended earlier. Returns true if it
-    /// exited 0.
+    /// Runs the on_step_down hook, also after a loss, however late. Returns true if it exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
         let mut limit = self.options.hook_timeout;
         let terms = Terms::without_grace(clock::boot_now() + limit);
@@ -250,11 +236,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
 
     /// Runs the command until it is gone.
     async fn run_command(&mut self, command: &mut StandbyCommand, token: Token) {
-        let claim = self
-            .options
-            .claims
-            .share(ClaimPlace::Command, RECORDED_WITHIN);
-        let claim = claim.await;
+        let claims = &self.options.claims;
+        let claim = claims.share(ClaimPlace::Command, RECORDED_WITHIN).await;
         let Some(desired) = self.desired(token).filter(DesiredState::runs) else {
             return;
         };
@@ -277,14 +260,13 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let (mut started, mut closed) = (false, false);
         let finished = loop {
             tokio::select! {
-                // A new desired state takes precedence over events of the command.
+                // A new desired state takes precedence.
                 biased;
                 changed = self.desired.changed(), if !closed => {
                     closed = changed.is_err();
                     match self.desired(token).filter(|_| !closed) {
                         Some(desired) => command.apply(desired),
-                        // A closed channel means that the daemon exits, and the workload must not
-                        // outlive it.
+                        // The daemon exits, and the workload must not outlive it.
                         None => command.kill(),
                     }
                 }
@@ -328,18 +310,16 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Reports that the command ended by itself.
     async fn ended(&mut self, token: Token, code: u8, interrupted: bool) {
         self.send(Input::WorkloadEnded { token }).await;
         self.observer.ended(code, interrupted);
     }
 
-    /// Waits until leadership is given up or lost.
     async fn stop_requested(&mut self) {
         let ends = |desired: &Option<(Token, DesiredState)>| {
             desired.is_none_or(|(_, desired)| !desired.runs())
         };
-        // A closed channel means that the daemon exits.
+        // Fails if the daemon exits.
         let _ = self.desired.wait_for(ends).await;
     }
 
@@ -363,8 +343,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             error!(%lease, token, "the workload exited with 0, but processes that it left were stopped");
         }
         if let Some(took) = finished.stopped_after {
-            let elapsed_ms = millis(took);
-            info!(%lease, token, code, elapsed_ms, "workload stopped");
+            info!(%lease, token, code, elapsed_ms = millis(took), "workload stopped");
             self.observer.stopped(took);
             return;
         }
@@ -378,25 +357,18 @@ impl<W: WorkloadObserver> Supervisor<W> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");
             }
-            CommandEnd::Exited(_)
-            | CommandEnd::Signalled(_)
-            | CommandEnd::Refused
-            | CommandEnd::Unknown => {
-                warn!(%lease, token, "workload stopped by its guard");
-            }
+            _ => warn!(%lease, token, "workload stopped by its guard"),
         }
     }
 
     async fn send(&self, input: Input) {
-        // If the event loop is gone, the daemon is exiting too.
+        // Fails if the daemon exits.
         let _ = self.inputs.send(input).await;
     }
 }
 
-/// Returns the desired state of the workload of the claim with this token, unless there is a newer
-/// claim.
+/// Returns the desired state of the workload of this claim, unless there is a newer claim.
 fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<DesiredState> {
-    newest
-        .filter(|(of, _)| *of == token)
-        .map(|(_, desired)| desired)
+    let newest = newest.filter(|(of, _)| *of == token);
+    newest.map(|(_, desired)| desired)
 }

@@ -9,8 +9,7 @@ use leasehold_core::election::{Identity, ResourceName, Token};
 use leasehold_guard::{Command, CommandProgress, GuardedCommand, Termination, Terms};
 use leasehold_host::cause::not_executed;
 
-/// Time that a killed command has to exit. A command that is blocked in the kernel (on a disk or a
-/// network file system) exits only when that operation returns.
+/// Time that a killed command has to exit, unless it is blocked in the kernel.
 pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Environment of every command, except the token.
@@ -25,8 +24,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Builds a command from `words` with the environment of a workload; `None` if `words` is
-    /// empty. Without a token the variable is empty, which means that this replica does not lead.
+    /// Builds a command; `None` without `words`. The token is empty if this replica does not lead.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
         let mut command = Command::new(program)
@@ -40,8 +38,7 @@ impl Program {
         Some(command)
     }
 
-    /// Returns the variables that are known only with authority. A lock acquired inside the
-    /// workload overwrites the first variable with its own token; the second keeps its value.
+    /// Returns the token twice, because a lock inside the workload overwrites the first variable.
     pub(super) fn of_token(token: Option<Token>) -> [(OsString, OsString); 2] {
         let token = OsString::from(token.map_or_else(String::new, |token| token.to_string()));
         [
@@ -51,7 +48,7 @@ impl Program {
     }
 
     /// Runs a short command to its end, and returns why it failed. A command that cannot be killed
-    /// is a failure too and is kept in `left`; no other command is started before its end.
+    /// is kept in `left`, and no other command is started before its end.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],
@@ -76,7 +73,6 @@ impl Program {
     }
 }
 
-/// Returns why a short command failed.
 pub(super) fn success(ended: Termination) -> Result<(), String> {
     if let Some(error) = ended.end.not_executed() {
         return Err(format!("it cannot be executed: {}", not_executed(&error)));
@@ -94,15 +90,13 @@ pub(super) fn success(ended: Termination) -> Result<(), String> {
 pub(super) struct LeftoverProcess(Option<GuardedCommand>);
 
 impl LeftoverProcess {
-    /// Returns true if the command has not ended yet.
     pub(super) fn remains(&mut self) -> bool {
         let gone = |left: &mut GuardedCommand| matches!(left.progress(), CommandProgress::Gone(_));
         self.0.take_if(gone);
         self.0.is_some()
     }
 
-    /// Waits for the end of a command that its guard kills within `limit`. Returns `None` if it has
-    /// not ended; it is then kept here.
+    /// Waits for a command that its guard kills within `limit`. Keeps a command that survives.
     pub(super) async fn outlast(
         &mut self,
         mut started: GuardedCommand,

@@ -5,9 +5,9 @@ use super::*;
 /// Set in a process that runs only one test.
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
-/// Returns true in a process that runs only this test; otherwise runs the test in such a process. A
-/// child holds copies of all descriptors of its parent until it executes its program, and with them
-/// the locks of other tests here.
+/// Returns true in a process that runs only this test; otherwise runs this test in a process of its
+/// own. Until a child executes its program, it has copies of its parent's descriptors, and with them
+/// the locks of other tests.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
@@ -35,7 +35,7 @@ fn sleeper() -> Child {
     Command::new("sleep").arg("20").spawn().unwrap()
 }
 
-/// Both listing methods; the first one only where the kernel supports it.
+/// Both listing methods, if the kernel supports the first.
 fn both() -> [Children; 2] {
     let found = Children {
         listed: false,
@@ -72,7 +72,7 @@ fn more_children_than_fit_into_a_buffer_are_all_seen() {
     if !runs_alone("more_children_than_fit_into_a_buffer_are_all_seen") {
         return;
     }
-    // Ids of five digits or more: 700 of them take more than 4 KiB.
+    // 700 ids of five digits take more than 4 KiB.
     let mut started: Vec<_> = (0..700).map(|_| sleeper()).collect();
     for mut children in both() {
         let seen = seen(&mut children);

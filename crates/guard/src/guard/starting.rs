@@ -6,15 +6,15 @@ use std::os::fd::AsFd;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 
-use super::{GroupLeader, Guard, Launch};
+use super::{GroupLeader, Guard};
 use crate::claim_share::ClaimShare;
 use crate::groups::number;
 use crate::progress::CommandEnd;
-use crate::waiting_shim::Shim;
+use crate::shim::Shim;
 use crate::wire::{CommandStage, Received, ShimStart, post_with, take};
 
 impl Guard {
-    /// Checks if the shim became CMD, in which case its socket is closed.
+    /// Checks if the shim became CMD, which closes its socket.
     pub(super) fn receive_from_shim(&mut self) {
         let Some(shim) = &self.shim else { return };
         match take::<CommandEnd>(shim.as_fd()) {
@@ -33,7 +33,7 @@ impl Guard {
     }
 
     pub(super) fn start(&mut self) -> io::Result<()> {
-        let Some(Launch { shim, stdin, file }) = self.launch.take() else {
+        let Some(launch) = self.launch.take() else {
             return Err(Errno::INVAL.into());
         };
         let start = ShimStart {
@@ -43,26 +43,27 @@ impl Guard {
             place: self.claim.as_ref().map(ClaimShare::place),
         };
         let claim = self.claim.as_ref();
-        let tell = |shim: &Shim| {
-            let (stdin, file, socket) = (stdin.as_fd(), file.as_fd(), shim.socket.as_fd());
+        let send = |shim: &Shim| {
+            let (stdin, exec_spec) = (launch.stdin.as_fd(), launch.exec_spec.as_fd());
+            let socket = shim.socket.as_fd();
             match claim {
-                Some(claim) => post_with(socket, &start, &[stdin, file, claim.as_fd()]),
-                None => post_with(socket, &start, &[stdin, file]),
+                Some(claim) => post_with(socket, &start, &[stdin, exec_spec, claim.as_fd()]),
+                None => post_with(socket, &start, &[stdin, exec_spec]),
             }
         };
-        let shim = match shim {
-            Some(shim) if tell(&shim).is_ok() => shim,
+        let shim = match launch.shim {
+            Some(shim) if send(&shim).is_ok() => shim,
             lost => {
                 lost.into_iter().for_each(Shim::dismiss);
                 let shim = Shim::new()?;
-                if let Err(error) = tell(&shim) {
+                if let Err(error) = send(&shim) {
                     shim.dismiss();
                     return Err(error);
                 }
                 shim
             }
         };
-        // The shim may have waited for long, and may have been stopped meanwhile.
+        // The shim may have been stopped while it waited.
         let _ = kill_process(shim.pid, Signal::CONT);
         self.report.leader = number(shim.pid);
         self.leader = Some(GroupLeader {
@@ -73,9 +74,9 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts CMD as gone if the killed leader has not executed it, even if the leader still waits
-    /// for a disk. A process with a pending SIGKILL runs no further instruction, and an exec would
-    /// have closed the socket before the first instruction of CMD.
+    /// Counts CMD as gone if the killed shim has not executed it, even if the shim still waits for a
+    /// disk. A process with a pending SIGKILL runs no further instruction, and an exec would have
+    /// closed the socket before the first instruction of CMD.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;
@@ -91,8 +92,8 @@ impl Guard {
         }
     }
 
-    /// Waits for the end of a shim that was given up. Its record may still be written until then,
-    /// and would replace the record of the next guard, which gets the place when this one exits.
+    /// Waits for the end of a shim that was given up. Its late record would replace the record of the
+    /// next guard, which gets the place when this guard exits.
     pub(super) fn await_shim(&self) {
         if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));

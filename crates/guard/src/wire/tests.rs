@@ -3,12 +3,7 @@ use std::os::fd::AsFd;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim_share::ClaimPlace;
-use crate::progress::CommandEnd;
-use leasehold_core::deadline_policy::{
-    DesiredState, Leftovers, PolicyOptions, Stop, StopScope, Terms,
-};
-use leasehold_core::election::BootTime;
+use leasehold_core::deadline_policy::{Leftovers, Stop, StopScope};
 
 fn any_time() -> impl Strategy<Value = BootTime> {
     any::<u64>().prop_map(BootTime::from_nanos)
@@ -85,7 +80,7 @@ fn assert_decoded(bytes: &[u8]) {
     assert_sendable::<GuardReport>(bytes);
 }
 
-/// Sends bytes as one message, and asserts that they are a record exactly if they can be decoded.
+/// Sends bytes as one message, and asserts that the receiver accepts exactly the decodable ones.
 fn assert_received(bytes: &[u8]) {
     let (ours, theirs) = pair().unwrap();
     let fits = bytes.len() <= LENGTH_MAX;
@@ -204,7 +199,7 @@ fn a_full_socket_is_not_an_error_and_sent_data_is_readable_after_the_end() {
         sent += 1;
     }
     assert!(sent > 10, "{sent}");
-    // The socket is closed while a record of the other side is unread, so an error comes first.
+    // This side closes the socket with an unread record, so the next read of the peer fails first.
     post(theirs.as_fd(), &failed(1)).unwrap();
     drop(ours);
     for expected in 0..sent {

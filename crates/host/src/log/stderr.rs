@@ -1,14 +1,10 @@
-//! Standard error that never blocks on its reader.
-//!
-//! A full pipe blocks the writer, and here the writer is the event loop that renews the lease.
-//! Lines that do not fit into the pipe are dropped and counted. The queue is the kernel's
+//! Standard error that drops and counts lines if its reader has no room. The queue is the kernel's
 //! buffer: 64 KiB for a pipe, some 300 lines.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use rustix::io::Errno;
 
 use crate::sink::Sink;
 
@@ -19,13 +15,6 @@ pub struct Stderr {
     torn: AtomicBool,
     lost: AtomicU64,
     on_loss: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WrittenPart {
-    All,
-    Some,
-    Nothing,
 }
 
 impl Stderr {
@@ -39,9 +28,9 @@ impl Stderr {
         }
     }
 
-    /// Registers a callback for the number of further lines dropped. The first call, made
-    /// immediately, passes the number dropped so far.
-    pub(super) fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
+    /// Registers a callback for the number of lines dropped because standard error was not read
+    /// fast enough. The first call, made immediately, passes the number dropped so far.
+    pub fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
         count(self.lost.load(Ordering::Relaxed));
         // A process has one log and one metrics registry.
         let _ = self.on_loss.set(Box::new(count));
@@ -49,35 +38,22 @@ impl Stderr {
 
     /// Writes a whole line, or drops what does not fit.
     pub fn write_line(&self, line: &[u8]) {
-        let written = if self.torn.load(Ordering::Relaxed) {
-            self.write_up_to_full(&[b"\n", line].concat())
-        } else {
-            self.write_up_to_full(line)
+        let line = match self.torn.load(Ordering::Relaxed) {
+            true => Cow::Owned([b"\n", line].concat()),
+            false => Cow::Borrowed(line),
         };
-        match written {
-            WrittenPart::All => self.torn.store(false, Ordering::Relaxed),
-            WrittenPart::Some => self.torn.store(true, Ordering::Relaxed),
-            WrittenPart::Nothing => {}
+        let mut rest = &*line;
+        if self.sink.write(&mut rest).is_ok() {
+            self.torn.store(false, Ordering::Relaxed);
+            return;
         }
-        if written != WrittenPart::All {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            if let Some(count) = self.on_loss.get() {
-                count(1);
-            }
+        if rest.len() < line.len() {
+            self.torn.store(true, Ordering::Relaxed);
         }
-    }
-
-    fn write_up_to_full(&self, line: &[u8]) -> WrittenPart {
-        let mut rest = line;
-        while !rest.is_empty() {
-            match self.sink.write(rest) {
-                Ok(written) if written > 0 => rest = &rest[written..],
-                Err(Errno::INTR) => {}
-                Ok(_) | Err(_) if rest.len() < line.len() => return WrittenPart::Some,
-                Ok(_) | Err(_) => return WrittenPart::Nothing,
-            }
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = self.on_loss.get() {
+            count(1);
         }
-        WrittenPart::All
     }
 }
 

@@ -1,4 +1,4 @@
-//! Throttles the log lines about a lasting error. The first is logged immediately, later ones at
+//! Throttles the log lines about a lasting error: the first appears immediately, later ones at
 //! growing intervals.
 
 use std::time::Duration;
@@ -7,11 +7,9 @@ use leasehold_core::election::BootTime;
 
 /// Default interval from the first line about an error to the second.
 const REPEAT_MIN: Duration = Duration::from_secs(2);
-/// Maximum interval between two lines about a lasting error.
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
-/// Maximum number of kinds of failures. A call meets a few of MongoDB's about four hundred codes.
-/// Beyond this number, lines are logged at the interval alone.
+/// Maximum number of kinds of failures to remember. Later new kinds are not logged immediately.
 const KINDS_MAX: usize = 64;
 
 /// Returns a duration as a field of a log line.
@@ -34,8 +32,7 @@ pub struct ErrorThrottle {
     said: bool,
     speak_at: BootTime,
     interval: Duration,
-    /// Kinds of failures already logged, each with the server's code. A new kind is logged
-    /// immediately.
+    /// Failures already logged, by kind and server code. A new kind is logged immediately.
     kinds: Vec<(&'static str, Option<i32>)>,
 }
 
@@ -46,7 +43,7 @@ impl Default for ErrorThrottle {
 }
 
 impl ErrorThrottle {
-    /// Creates a throttle with another interval from the first line to the second.
+    /// Sets the interval from the first line to the second.
     pub const fn starting_with(first_interval: Duration) -> Self {
         Self {
             first_interval,
@@ -64,14 +61,13 @@ impl ErrorThrottle {
         self.failed_with(kind, None, now)
     }
 
-    /// Counts a failure with a server's code. Returns true if it should be logged.
+    /// Counts a failure with the server's error code. Returns true if it should be logged.
     pub fn failed_with(&mut self, kind: &'static str, code: Option<i32>, now: BootTime) -> bool {
         let kind = (kind, code);
         if self.since.is_none() {
             self.since = Some(now);
             self.failures = 0;
-            // An error that recurs before its next line was due continues with the old interval.
-            // Otherwise each recurrence would be logged.
+            // Otherwise each recurrence of a short error would be logged.
             if now >= self.speak_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();
@@ -97,8 +93,7 @@ impl ErrorThrottle {
         (lasted, self.failures)
     }
 
-    /// Marks the error as over. If it was logged, returns the time of the first failure and the
-    /// number of failures.
+    /// Ends the error. If it was logged, returns the time of the first failure and their number.
     pub fn over(&mut self) -> Option<(BootTime, u64)> {
         let since = self.since.take()?;
         std::mem::take(&mut self.said).then_some((since, self.failures))

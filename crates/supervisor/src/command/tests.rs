@@ -43,7 +43,7 @@ fn ended(by_us: bool, guard_lost: bool) -> Termination {
 }
 
 impl SupervisedCommand {
-    /// Returns the time of the kill after a stop, as ordered.
+    /// Returns the ordered time of the kill after a stop.
     fn kill_at(&self) -> Option<BootTime> {
         self.workload.desired().stop.map(|stop| stop.kill_at)
     }
@@ -123,7 +123,7 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
         assert_eq!(soon.await.ok(), (!lingers).then_some(CommandEvent::Exited));
-        // The step-down, or a request of an operator.
+        // As for a step-down, or on request of an operator.
         command.stop();
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let CommandEvent::Gone(finished) = command.next().await else {
@@ -170,7 +170,7 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
             assert_eq!(finished.lost, !finished.killed, "{number}");
         }
     }
-    // After their time they are not cut off by a loss.
+    // A loss after the linger time does not cut the leftovers off.
     let (mut command, progress) = supervised();
     progress.send_replace(linger(false));
     assert_eq!(command.next().await, CommandEvent::Exited);
