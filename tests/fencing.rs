@@ -95,8 +95,8 @@ async fn a_stale_token_has_no_effect_in_a_transaction() {
     }
 }
 
-/// The old holder's transaction has passed the fence and is in flight. It must not commit after the
-/// new holder has raised the fence.
+/// The old holder's transaction has passed the fence and is in flight. That transaction must not
+/// commit after the new holder has raised the fence.
 #[tokio::test]
 async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     let set = SET.get().await;

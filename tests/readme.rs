@@ -119,7 +119,6 @@ fn the_commands_for_use_have_flags_that_exist() {
     assert!(seen >= 6, "{seen}");
 }
 
-/// Long pages bury what they prove.
 #[test]
 fn the_pages_that_everyone_reads_are_short() {
     let limits = [

@@ -189,8 +189,8 @@ fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() 
     assert_eq!(endpoint["interval"], "10s");
     let tests: Vec<_> = (0..10_000)
         .step_by(500)
-        // The alert cannot fire at this phase: one scrape reports exactly the limit of 10 s, and
-        // the next scrape reports no authority.
+        // The alert cannot fire at this phase, because one scrape reports exactly the limit of 10
+        // s, and the next scrape reports no authority.
         .filter(|phase| phase % 10_000 != 8_000)
         .map(|phase| {
             // The leader sends its last renewal at 60 s, so its authority ends at 78 s.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
-/// Labels that a scrape adds to each series. Only series of injected pods get the last one.
+/// Labels that a scrape adds to each series. Only series of injected pods get the last label.
 const TARGET_LABELS: [&str; 4] = ["namespace", "pod", "instance", "injected_by"];
 
 /// Returns the labels of each metric, by name, from docs/metrics.md. tests/metrics_page.rs asserts
@@ -309,8 +309,8 @@ fn variable<'a>(dashboard: &'a mut Value, name: &str) -> &'a mut Map<String, Val
     found.unwrap().as_object_mut().unwrap()
 }
 
-/// Without a selected lease, Grafana would select the first one in alphabetical order, perhaps of
-/// another release.
+/// Without a selected lease, Grafana would select the first lease in alphabetical order, perhaps a
+/// lease of another release.
 #[test]
 fn the_dashboard_of_a_release_opens_with_its_lease() {
     let chosen = |installation: &str, changes: &[&str]| {

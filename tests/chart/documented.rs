@@ -126,7 +126,7 @@ fn the_values_of_the_tutorial_are_an_installation() {
     let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
     let objects = Objects::parse(&rendered.unwrap());
     assert_eq!(objects.one("Deployment")["spec"]["replicas"], 3);
-    // Without this, the pod would not start, because the image's default user is root.
+    // Without this field, the pod would not start, because the image's default user is root.
     assert_eq!(objects.workload()["securityContext"]["runAsUser"], 65532);
     assert_eq!(objects.one("Service")["metadata"]["name"], "orders");
 }

@@ -187,7 +187,7 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
 }
 
 /// A workload may be an operator that creates Events about its own objects, mostly in the core
-/// group. It uses the pod's service account, with permissions from a separate Role.
+/// group. The workload then uses the pod's service account, with permissions from a separate Role.
 #[test]
 fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
     run(async {

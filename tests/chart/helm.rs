@@ -145,7 +145,7 @@ impl Objects {
         Self(objects.into_iter().filter(|o| !o.is_null()).collect())
     }
 
-    /// Renders an installation. Panics if helm refuses it.
+    /// Renders an installation. Panics if helm fails.
     pub(crate) fn of(installation: &str, changes: &[&str]) -> Self {
         let rendered = render(installation, changes);
         Self::parse(&rendered.unwrap_or_else(|complaint| panic!("{complaint}")))

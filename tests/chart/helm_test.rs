@@ -1,7 +1,7 @@
 //! Goal: `helm test` asks every replica, and passes if exactly one leads and all contend in one
 //! MongoDB collection. Method: checks the rendered test, runs its command line against real daemons
 //! on a real replica set, and runs `helm test` on a real API server. There is no kubelet, so this
-//! test reports the end of the pod.
+//! test itself reports the pod as finished.
 
 use std::process::{Command, Output, Stdio};
 
@@ -126,8 +126,8 @@ fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
 }
 
 /// Helm deletes the test's objects before each test, so their name must differ from the names of
-/// all other objects of any release. It does, because release names have at most 53 characters, and
-/// the suffixes of other objects are not hashes.
+/// all other objects of any release. It differs, because release names have at most 53 characters,
+/// and the suffixes of other objects are not hashes.
 #[test]
 fn the_test_has_no_name_of_another_release() {
     let objects = Objects::of("everything", &[]);

@@ -165,7 +165,7 @@ fn two_uses_two_releases_and_two_namespaces_share_no_name() {
     assert_eq!(found, ["shop.orders-billing", "shop.orders"], "{found:?}");
     let all: BTreeSet<_> = names(&twice).into_iter().collect();
     assert_eq!(all.len(), names(&twice).len(), "{all:?}");
-    // An upgrade recognizes a use by its record, a ConfigMap, whose name stays when the other
+    // An upgrade recognizes each use of the chart by a ConfigMap, whose name stays when the other
     // objects are renamed.
     let renamed =
         umbrella(&locks.replacen("workload:", "nameOverride: web, workload:", 1)).unwrap();

@@ -28,7 +28,7 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Values whose default null removes: the replicas, which an autoscaler may set, and maps of
+/// Values whose default is removed by null: the replicas, which an autoscaler may set, and maps of
 /// Kubernetes.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",

@@ -127,7 +127,8 @@ fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
             "leasehold.leaseName=else",
             "leasehold.config.mongodb.collection=others",
             "leasehold.config.mongodb.database=others",
-            // Recreate does not help, because the lease is part of the immutable selector.
+            // The strategy Recreate does not help, because the lease is part of the immutable
+            // selector.
             "leasehold.leaseName=else,deployment.strategy.type=Recreate",
         ] {
             let refused = place
@@ -328,8 +329,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
             "--set",
             "workload.kind=Job,mode=supervisor,workload.command={/report}",
         ];
-        // A lock with another name would not exclude the Deployment's replicas. A lock with their
-        // lease's name could not be created.
+        // A lock with another name would not exclude the Deployment's replicas. A lock with the
+        // name of the replicas' lease could not be created.
         for lease in ["orders", "report"] {
             let name = format!("leasehold.leaseName={lease}");
             let refused = upgrade(&[&job[..], &["--set", &name]].concat()).unwrap_err();
@@ -354,7 +355,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
 }
 
 /// Returns RoleBindings that grant a user the rights of the ClusterRole `admin` in a namespace.
-/// They bind its parts, because the controller that aggregates them does not run here.
+/// They bind the ClusterRoles that `admin` aggregates, because the aggregating controller does not
+/// run here.
 fn administrator_of(namespace: &str, user: &str) -> String {
     let binding = |part: &str| {
         json!({

@@ -16,7 +16,7 @@ pub(crate) const ROLE: [&str; 4] = ["find", "insert", "update", "changeStream"];
 pub(crate) const COLLECTION: &str = "leases";
 pub(crate) const LEASE: &str = "orders";
 
-/// Three members with TLS and users. Exists while a test uses it.
+/// Three members with TLS and users. The set exists while a test uses it.
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
 
 /// A database on the guarded set, and a temporary directory.

@@ -36,8 +36,8 @@ const CACHES: [&str; 6] = [
 ];
 
 /// Runs a script in the directory of a package, with the environment that its tests need. Returns
-/// the output. The script must `exec` the tests, so that they are killed if this process dies.
-/// Their daemons end with them.
+/// the output. The script must `exec` the tests, so that they are killed if this process dies. The
+/// tests' daemons end with the tests.
 async fn run(language: &str, script: &str) -> String {
     let set = SET.get().await;
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
 //! Goal: the designs are not straw men, because each keeps other owners out as long as no fault
-//! occurs. The scenario that breaks them also recognizes a lock that holds. Method: three
+//! occurs. The scenario that breaks a hand-made lock also recognizes a correct lock. Method: three
 //! contenders for each design work briefly, one after the other; no contender acts again after
 //! another contender has acted. Then work takes longer than the expiry of a lock that its owner
 //! extends.
@@ -34,7 +34,7 @@ fn each_design_excludes() {
                 .map(|name| (name, fixture.start(name)))
                 .into_iter()
                 .collect::<Vec<_>>();
-            // Each holder works for a while and ends, and then the next one acquires.
+            // Each holder works for a while and ends, and then the next holder acquires the lock.
             while !contenders.is_empty() {
                 let at_work = fixture.first_at_work(&contenders).await;
                 let (name, client) = contenders.remove(at_work);

@@ -32,8 +32,8 @@ async fn a_counter_of_one_is_deleted_under_its_owner() {
     both_act(Design::Counter { slots: 1 }).await;
 }
 
-/// `a` works longer than its lock lasts. When `a` ends, its release frees the lock of `b`, although
-/// `b` extends the lock in time, and `c` enters.
+/// `a` works longer than its lock lasts. The release of `a` frees the lock of `b`, although `b`
+/// extends the lock in time. `c` then enters.
 #[tokio::test]
 async fn a_late_release_frees_the_next_ones_lock() {
     let fixture = Fixture::new(ByHand::extended(Design::LockedAt)).await;

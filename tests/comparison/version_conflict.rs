@@ -1,5 +1,5 @@
 //! Goal: a version check at the end refuses the second *write*, but cannot undo the work that both
-//! have done by then. Method: two clients; no fault.
+//! clients have done by then. Method: two clients; no fault.
 
 use crate::client::NOT_OURS;
 use crate::designs::Design;

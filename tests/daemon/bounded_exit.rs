@@ -1,5 +1,5 @@
-//! Goal: if MongoDB does not answer, a daemon still exits soon after SIGTERM, with code 0. It does
-//! not wait until the lease expires for a release that it cannot send.
+//! Goal: if MongoDB does not answer, a daemon still exits soon after SIGTERM, with code 0. It gives
+//! up a release that it cannot send, instead of waiting until the lease expires.
 
 use std::time::Duration;
 

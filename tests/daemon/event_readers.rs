@@ -66,7 +66,7 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let led = daemon.wait_leads(LONG).await;
     let says_leader = format!("leader, token {}", token(&led));
     reader.says(&says_leader).await;
-    // Later events have extended the authority beyond the deadline of the first.
+    // Later events have extended the authority beyond the deadline of the first event.
     let first = boottime_ns() + 4_500_000_000;
     eventually("the first deadline passed", async || boottime_ns() > first).await;
     assert_eq!(reader.lines().last(), Some(&says_leader));
@@ -75,8 +75,8 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let stopped = boottime_ns();
     let frozen = daemon.status();
     reader.says("not leader").await;
-    // A stopped daemon sends no events. The last event before may be a second and a renewal older
-    // than the file.
+    // A stopped daemon sends no events. The daemon may have sent the last event up to a second and
+    // one renewal before it wrote the file.
     let until = valid_until_ns(&frozen).unwrap();
     assert!(
         boottime_ns() > until - 2_000_000_000,

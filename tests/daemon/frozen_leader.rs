@@ -184,7 +184,7 @@ async fn freeze(daemon: &Daemon) {
     .await;
 }
 
-/// When a daemon was frozen, lost its authority, and was resumed.
+/// Times at which a daemon was frozen, lost its authority, and was resumed.
 struct Freeze {
     frozen_ns: u64,
     lost_ns: u64,

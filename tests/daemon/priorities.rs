@@ -8,7 +8,8 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, StoredLease, wait}
 
 use crate::contest::{Contest, LONG, eventually, records};
 
-/// Number of handoffs. The standby must win at least one; on busy cores it may miss its head start.
+/// Number of handoffs. The standby must win at least one handoff. It may lose others, because on
+/// busy cores it may miss its head start.
 const HANDOFFS: usize = 20;
 /// Maximum time until the leader hands over: an interval, a lease duration and the wait for an
 /// answer.

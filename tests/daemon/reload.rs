@@ -137,7 +137,7 @@ async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_t
     reloaded.reload(&FIRST.text());
     let message = "configuration reloaded; takes effect with the next acquisition";
     reloaded.logged(message, "lease.lease_duration").await;
-    // The follower reads once per lease duration, so wait for four.
+    // The follower reads once per lease duration, so wait for four reads.
     let reads = daemon.operations("read", "applied").await;
     daemon.wait_operations("read", "applied", reads + 4.0).await;
     let unknown = |line: &Value| line["to"] == "unknown";
@@ -174,7 +174,7 @@ async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     let uri = format!("{uri}&appName={LEASE}");
     let reloaded = Reloaded::start_at(contest, LEASE, &long, &uri);
     let (contest, daemon) = (&reloaded.contest, &reloaded.daemon);
-    // Wait for two failures: a successful read clears a single failure, but not repeated ones.
+    // Wait for two failures: a successful read clears a single failure, but not repeated failures.
     daemon.wait_operations("acquire", "unknown", 2.0).await;
     let error = async || daemon.http_json("/status").await.1["store_error"].clone();
     eventually("the error is shown", async || error().await.is_object()).await;
@@ -229,7 +229,7 @@ async fn a_mistake_is_logged_and_changes_nothing() {
     for part in ["log.level", "loud", "leasehold.toml"] {
         assert!(problem.contains(part), "{problem}");
     }
-    // The daemon does not apply the valid value in that file either.
+    // The daemon does not apply the valid value in the rejected file either.
     daemon.signal(Signal::USR1);
     daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 3_000);

@@ -11,7 +11,7 @@ use crate::contest::{Contest, LONG, eventually, records, token};
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 /// About the time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
-/// How long after the first signal a second one counts as a repetition.
+/// How long after the first signal a second signal counts as a repetition.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
     daemon.wait_role("stopping", LONG).await;
     tokio::time::sleep(SAME_REQUEST).await;
     daemon.term();
-    // The exit comes long before the handoff delay ends, which the first signal started.
+    // The first signal starts the handoff delay. The exit comes long before this delay ends.
     assert_eq!(daemon.wait_exit(LONG).await, 1);
     let last = daemon.status();
     assert_eq!(last["leader"], false, "{last}");

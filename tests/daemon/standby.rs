@@ -6,8 +6,8 @@ use mongodb::bson::{Bson, Document};
 
 use crate::contest::{Contest, LONG, eventually};
 
-/// Maximum number of handoffs. The standby must win at least one; on busy cores it may miss its
-/// head start.
+/// Maximum number of handoffs. The standby must win at least one handoff. It may lose others,
+/// because on busy cores it may miss its head start.
 const HANDOFFS: usize = 20;
 
 async fn standby(stored: &StoredLease) -> Option<String> {

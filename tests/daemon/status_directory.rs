@@ -1,5 +1,5 @@
-//! Goal: other users can read a new status directory whatever the umask is, and files that they
-//! plant in it do not harm this user's files. The tests need no MongoDB.
+//! Goal: other users can read a new status directory whatever the umask is. Files that other users
+//! plant in the directory do not harm this user's files. The tests need no MongoDB.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

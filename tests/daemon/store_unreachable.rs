@@ -26,8 +26,8 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
     assert!(!said.is_empty(), "never said");
     assert!(said.len() <= LINES_MAX, "{}", daemon.logs());
     assert_eq!(said[0]["level"], "WARN");
-    // The daemon does not report the missing change stream separately, because it has the same
-    // cause.
+    // The daemon does not report the missing change stream separately, because both problems have
+    // one cause.
     assert_eq!(daemon.logged("no change stream"), 0, "{}", daemon.logs());
     assert_eq!(
         said[0]["failures"], 1,

@@ -1,6 +1,6 @@
 //! Goal: if writes to the status directory fail, the leader keeps leading, counts the failures and
-//! logs them once. Its step-down is neither delayed nor hidden behind a file that says "leader"
-//! (I4).
+//! logs them once. The failures do not delay its step-down, and no reader mistakes a file that
+//! still says "leader" for current (I4).
 
 use std::fs;
 use std::path::{Path, PathBuf};

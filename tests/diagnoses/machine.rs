@@ -192,8 +192,8 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// Starts flock(1), which locks one of the situation's files until the test ends. Returns the text
-/// that names its process.
+/// Starts flock(1), which locks one of the situation's files until the test ends. Returns the
+/// name of the flock(1) process that the error must contain.
 fn locked(situation: Situation, file: &str) -> (Situation, String) {
     let directory = situation.path("status");
     fs::create_dir(&directory).unwrap();

@@ -181,7 +181,7 @@ impl Situation {
             let _ = child.wait();
         }
         let said = read();
-        // Without this, only root could remove the directories.
+        // Make the directories writable again, because otherwise only root could remove them.
         for name in ["status", "parent"] {
             let writable = std::fs::Permissions::from_mode(0o755);
             let _ = std::fs::set_permissions(self.path(name), writable);

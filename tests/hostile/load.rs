@@ -12,7 +12,7 @@ use crate::target::{
 };
 
 /// Limit of the memory that clients use: 64 connections and 32 streams of at most 48 KiB are 4.5
-/// MiB. The allocator may keep as much again.
+/// MiB. The allocator may retain another 4.5 MiB.
 const MEMORY_MAX: u64 = 9 * 1024 * 1024;
 /// Limit of the descriptors that clients use: one for each connection and stream, and as many again
 /// for evicted connections that are still being closed.
@@ -97,7 +97,7 @@ fn bodies_of_a_gibibyte_are_not_kept() {
         let counts = hostile.counts();
         let most = counts.bytes_of_one.load(Ordering::Relaxed);
         assert!(most <= BODY_MAX, "{most} bytes of a body were taken");
-        // By then, each client has sent a body in both encodings to all paths.
+        // Wait until each client has sent a body in both encodings to all paths.
         counts.connections.load(Ordering::Relaxed) >= 10 * CLIENTS as u64
     }));
 }

@@ -26,8 +26,8 @@ const CLIENTS: usize = 16;
 /// How long a client waits for an answer before it ends its input. Answers that take longer, such
 /// as event streams, are cut off.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
-/// A request that contains one of these may be answered for a long time. If further bytes follow
-/// the request, the server notices the closed connection only when it writes.
+/// The server may keep answering a request that contains one of these texts for a long time. If
+/// further bytes follow the request, the server notices the closed connection only when it writes.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
 /// Status codes that no request may cause, except 503.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
@@ -139,7 +139,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// An input, its name, and the places at which it is cut.
+/// An input, its name, and the offsets at which it is cut.
 struct Input {
     bytes: Vec<u8>,
     name: String,

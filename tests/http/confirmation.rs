@@ -40,7 +40,7 @@ fn a_confirmation_reaches_the_runner_only_for_the_token_that_steps_down() {
 
 #[test]
 fn a_confirmation_from_elsewhere_is_forbidden() {
-    // From any address of this machine other than loopback, a peer counts as remote.
+    // A peer that connects from a non-loopback address of this machine counts as remote.
     let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let routed = probe.connect("192.0.2.1:9");
     let outer = routed.and_then(|()| probe.local_addr());

@@ -53,7 +53,7 @@ async fn a_stream_beyond_the_bound_is_refused_with_the_time_of_a_retry() {
         "{}",
         full.head()
     );
-    // Not 503, which would mean that this candidate does not lead.
+    // The status is not 503, because 503 would mean that this candidate does not lead.
     let (code, head, body) = served.ask_with("GET /leader?wait=1m&role=follower", "", "");
     assert_eq!(code, 429);
     assert!(head.contains("retry-after: 5"), "{head}");

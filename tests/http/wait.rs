@@ -14,8 +14,8 @@ use crate::{Served, leader, serve, status};
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Served {
-    /// Sends a request that waits, and calls `meanwhile` once it is waiting. Recognizes that by the
-    /// receivers of the status: the connection and the wait each have one.
+    /// Sends a request that waits, and calls `meanwhile` once it is waiting. A waiting request
+    /// shows as two receivers of the status: one of the connection and one of the wait.
     fn waited(&self, query: &str, meanwhile: impl FnOnce()) -> (u16, Value) {
         let (code, body) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| self.get(&format!("/leader?{query}")));

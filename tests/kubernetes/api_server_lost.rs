@@ -91,7 +91,7 @@ fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
         a.term();
         a.wait_not_leader(LONG).await;
         a.stop();
-        // The daemon's timeouts are in real time, so the test must wait for real.
+        // The daemon's timeouts are in real time, so the test must wait for them.
         tokio::time::sleep(Duration::from_millis(700)).await;
         a.cont();
         assert_eq!(a.wait_exit(LONG).await, 0);

@@ -33,7 +33,7 @@ fn a_new_leader_removes_the_label_of_a_lost_one() {
     });
 }
 
-/// The publisher's unit tests simulate this response.
+/// The publisher's unit tests simulate this answer of the API server.
 #[test]
 fn where_no_pod_has_the_label_the_list_is_null() {
     in_cluster(async |cluster| {

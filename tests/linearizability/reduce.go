@@ -70,7 +70,7 @@ func uncertain(op *operation) bool { return op.kind == release && op.outcome == 
 //
 //   - Accepted writes take effect in the order of their tokens.
 //   - A refused write has no effect, and the highest accepted token only grows, so the latest
-//     possible time, its return, allows the most.
+//     possible time, its return, allows the most operations.
 //   - Of several writes with one token and an unknown outcome, the earliest allows the most
 //     operations. It takes effect as soon as all accepted writes with lower tokens can have taken
 //     effect, because an early effect explains at least as many refusals as a later one.

@@ -70,7 +70,8 @@ fn one_at_a_time() {
 #[test]
 fn readers_together_and_a_writer_alone() {
     let place = Place::new();
-    // All four begin before a writer waits, because a later reader would wait behind the writer.
+    // All four readers begin before a writer waits, because a later reader would wait behind the
+    // writer.
     let together = format!("{}; sleep 0.1", until_begun(&place, 4));
     let mut started = jobs_that(&place, 4, &["readers", "--shared"], &together);
     eventually("four jobs hold the lock", || place.journal().len() >= 4);
@@ -175,12 +176,12 @@ fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     first.signal(Signal::TERM);
     let (first, next) = (first.output(), next.output());
     assert_eq!((first.code, next.code), (128 + 15, 0));
-    // The holder itself may remove the expired waiter, if it ends slowly.
+    // The holder itself may remove the expired waiter, if the holder ends slowly.
     let named = |output: &Output| {
         let removed = output.stderr.contains("removed an expired waiter");
         removed && output.stderr.contains("identity=dead")
     };
-    // If the program ends before the answer to the removal, it does not log the removal.
+    // If the program ends before MongoDB has answered the removal, it does not log the removal.
     let unanswered = |output: &Output| output.stderr.contains("outcome=\"unknown\"");
     let ends = [first, next];
     assert!(

@@ -35,7 +35,8 @@ fn tidy(place: &Place, seconds: &str) -> String {
     )
 }
 
-/// Asserts that the log contains the removal of `dead`, unless the program ended before the answer.
+/// Asserts that the log contains the removal of `dead`, unless the program ended before MongoDB
+/// answered the removal.
 #[track_caller]
 fn removal_is_logged(said: &str) {
     let unanswered = said.contains("outcome=\"unknown\"");
@@ -140,7 +141,8 @@ fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
         let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
         holder.output();
         job.signal(Signal::CONT);
-        // The attempt came too late: the grantee had confirmed, and has its whole lease.
+        // The attempt came too late: the grantee had already confirmed its grant, so its authority
+        // lasts for the whole lease.
         if next.code == 75 {
             continue;
         }
@@ -181,9 +183,9 @@ fn a_second_signal_after_a_second_kills_the_command() {
     let job = place.start_under("impatient", &[], &script);
     let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
-    // The second counts from when leasehold handled the first signal.
+    // Wait until leasehold has handled the first signal.
     place.wait_noted("heard");
-    // Wait longer than the second in which signals count as a single request.
+    // For a second from then on, further signals count as one request, so wait longer.
     std::thread::sleep(Duration::from_millis(1500));
     job.signal(Signal::TERM);
     assert_eq!(job.output().code, 128 + 9);

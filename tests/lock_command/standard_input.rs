@@ -1,5 +1,5 @@
-//! Goal: without a command, leasehold refuses a standard input that cannot keep the lock, because
-//! it has already ended.
+//! Goal: without a command, leasehold refuses a standard input that has already ended, because it
+//! cannot keep the lock.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

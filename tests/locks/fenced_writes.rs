@@ -94,7 +94,7 @@ fn a_paused_ex_holders_write_is_refused() {
         let plain = orders.update_one(doc! { "_id": 1 }, set(1)).await;
         assert_eq!(plain.expect("written").modified_count, 1);
     });
-    // Closing the guard's connections requires its own runtime.
+    // The guard's connections can only be closed on the guard's own runtime.
     paused.block_on(async { drop(ex_holder) });
 }
 

@@ -1,6 +1,7 @@
-//! Goal: the store never changes a document that is not a lock of this schema (I11), and can use
-//! every document that it reads as a lock. Method: sets each field of a lock, and of its entries,
-//! to many odd BSON values in turn, and attempts every write with values that match the document.
+//! Goal: the store never changes a document that is not a lock of this schema (I11), and every
+//! document that it reads as a lock is usable. Method: sets each field of a lock, and of its
+//! entries, to many odd BSON values in turn, and attempts every write with values that match the
+//! document.
 
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};
 use leasehold::store::Store;

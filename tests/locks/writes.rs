@@ -20,7 +20,8 @@ use crate::drawn;
 use crate::fixture::{NOW, document, shared_stage, store, stored, text, undated};
 
 const CASES: u32 = 500;
-/// Maximum number of runs of the cases until each kind of write has been applied several times.
+/// Maximum number of passes over the cases. The test ends as soon as each kind of write has been
+/// applied several times.
 const RUNS_MAX: u32 = 5;
 
 /// Returns the value of the field `granted` after a write with these grants.
@@ -203,7 +204,7 @@ fn a_server_makes_of_each_write_what_the_reference_says() {
         Ok(())
     };
     // The comparison is meaningful only if each kind of write was applied several times. The first
-    // run nearly always suffices.
+    // pass nearly always suffices.
     let is_meaningful = || {
         let applied = applied.lock().expect("no panic is caught");
         applied.len() == 8 && applied.values().all(|times| *times > 2)

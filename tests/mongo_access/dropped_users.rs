@@ -80,8 +80,8 @@ async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
     stops_no_process("powerless-for-a-while", Dropped::Role).await;
 }
 
-/// Runs a command until its last line contains this text. On a busy machine, it may time out
-/// instead.
+/// Runs a command until its last line contains this text. On a busy machine, the command may time
+/// out instead.
 async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     eventually(&format!("{arguments:?} says {named}"), async || {
         let ran = stage.command(uri, arguments).output().await;

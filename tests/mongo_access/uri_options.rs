@@ -21,7 +21,7 @@ const ELSEWHERE: [&str; 3] = ["authMechanism", "srvMaxHosts", "srvServiceName"];
 /// A set with TLS but without users, because a login takes seconds on a busy machine.
 static ENCRYPTED: SharedSet = SharedSet::new(|| ReplicaSet::builder().members(1).tls());
 
-/// Returns a value that other drivers accept, other than the default.
+/// Returns a value that other drivers accept and that is not the default.
 fn value(option: &UriOption, set: &ReplicaSet) -> String {
     let certificates = set.certificates().expect("a set with TLS");
     match option.name {

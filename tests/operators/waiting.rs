@@ -183,7 +183,7 @@ async fn a_pause_waits_through_a_time_without_sight() {
     let mut waiting = start_with(&stage.set().proxied_uri(&proxy), &stage, &arguments);
     wait_stderr(&mut waiting, "already requested; waiting").await;
     proxy.stall();
-    // For three lease durations the command cannot read the lease, which the leader renews.
+    // The leader renews the lease, which the command cannot read for three lease durations.
     let blind = 3 * DaemonTimings::DEMO.lease_duration;
     throughout(blind, "the command waits", async || {
         waiting
@@ -221,7 +221,8 @@ async fn an_attempt_with_an_unknown_outcome_stays_unknown() {
         proxy.held_requests() > 0
     })
     .await;
-    // From now on, attempts fail before they are sent, so only the first attempt can be unknown.
+    // From now on, attempts fail before they are sent, so only the first attempt can have an
+    // unknown outcome.
     proxy.cut();
     let answer = answer.await.expect("no panic");
     answer.expect(69, &["the outcome is not known", "leasehold describe"]);

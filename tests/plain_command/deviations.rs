@@ -6,12 +6,12 @@ use crate::tool::Tool::{self, Hook, Lock, Run};
 /// A difference with a reason.
 #[derive(Debug)]
 pub(crate) struct Deviation {
-    /// Name of the situation. Empty matches all situations.
+    /// Name of the situation. An empty text matches all situations.
     pub(crate) situation: &'static str,
-    /// Name of the property. A final `*` matches any rest.
+    /// Name of the property. A final `*` matches any remaining text.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
-    /// Value with these tools. A final `*` matches any rest.
+    /// Value with these tools. A final `*` matches any remaining text.
     pub(crate) value: &'static str,
     /// The first cell of the row in docs/supervision.md that explains the difference.
     pub(crate) row: &'static str,

@@ -12,8 +12,8 @@ const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// The situation without tini, which waits indefinitely if SIGCHLD is ignored. The observer is not
-/// a shell, because a shell resets an ignored SIGCHLD.
+/// The situation omits tini, because tini waits indefinitely if SIGCHLD is ignored. The observer is
+/// not a shell, because a shell resets an ignored SIGCHLD.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
 /// Scripts of the situations. `OBSERVE` writes the properties of the command.
@@ -147,8 +147,8 @@ fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
 /// Returns the names of the signals in a mask.
 fn signals(mask: &str) -> String {
     let mask = u64::from_str_radix(mask, 16).unwrap();
-    // The C library reserves signals 32 and 33. Programs that glibc's posix_spawn starts ignore
-    // them.
+    // The C library reserves signals 32 and 33. glibc's posix_spawn starts programs with these two
+    // signals ignored.
     let reserved = [32, 33];
     let set = (1..=64).filter(|number| mask >> (number - 1) & 1 == 1 && !reserved.contains(number));
     let names = set.map(|number| {

@@ -33,7 +33,8 @@ done
     printf 'niceness\t%s\n' "${17}"
     printf 'scheduling\t%s\n' "policy ${39}, priority ${38}"
     printf 'I/O priority\t%s\n' "$(ionice -p $$)"
-    # Reads the file without starting a program, because the shell blocks signals while it does so.
+    # Reads the file without starting a program, because the shell blocks signals while it starts
+    # one.
     while IFS=: read -r name value; do
         case $name in
             SigBlk | SigIgn | Cap* | NoNewPrivs | Seccomp | Uid | Gid | Groups | Umask | VmLck | CoreDumping | \

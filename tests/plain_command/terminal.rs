@@ -209,7 +209,7 @@ impl Terminal {
         Self { script, keyboard }
     }
 
-    /// Presses keys once the shell waits for the command. Before that, Ctrl-C kills the shell
+    /// Presses keys once the shell waits for the command. Earlier, Ctrl-C would kill the shell
     /// whatever the command does.
     fn press(&mut self, keys: &str) {
         let children = format!("/proc/{0}/task/{0}/children", self.script.id());

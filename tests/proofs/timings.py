@@ -164,7 +164,7 @@ def a_second_attempt():
 
 
 def an_election_of_the_store():
-    """A leader survives a gap without writes if `renew_deadline_for` it is the deadline."""
+    """A leader survives a gap without writes if its deadline is `renew_deadline_for(gap)`."""
     s = Statement(None)
     _, deadline, _, retry, operation, _ = durations(s)
     gap, margin = z3.Ints("gap margin")
@@ -189,8 +189,7 @@ def a_place_of_a_lock():
     holder, observer, sent, _, removed = takeover(s, longest)
     ended, granted = z3.Reals("ended granted")
     s.assume("minimum hold", rest >= 0)
-    # The grant names a revision of the grantee, and the grantee sent that
-    # revision before.
+    # The grant names a revision that the grantee sent before the grant.
     s.assume("the grant is written after the revision that it names", granted >= sent)
     counted = reads(s, "authority", holder, sent, ended)
     s.assume("authority is counted from the send", counted <= deadline, ended >= sent)

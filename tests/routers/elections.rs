@@ -29,8 +29,8 @@ async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
     set.primary().await;
     let without_writes = killed.elapsed();
     a.wait_renewal(LONG).await;
-    // The leader may have renewed up to an interval before the kill. A hanging attempt takes its
-    // timeout, and the next attempt follows after a retry interval.
+    // The leader's last renewal may be up to an interval before the kill. A hanging attempt takes
+    // its timeout, and the next attempt follows after a retry interval.
     let allowed = timings.renew_deadline
         - timings.renew_interval
         - timings.operation_timeout

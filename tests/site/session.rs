@@ -13,7 +13,7 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Ports on the pages. A session replaces each one by a free port.
+/// Ports on the pages. A session replaces each of these ports by a free port.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 /// Timeout of a page's commands.

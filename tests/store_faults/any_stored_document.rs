@@ -27,8 +27,8 @@ use crate::fixture::{patient_store, shared_stage};
 
 /// Number of documents with several odd fields, in addition to the documents with one odd field.
 const MIXED: usize = 40;
-/// Several workers, because each waits for the journal most of the time. More would only wait for
-/// each other.
+/// Several workers, because each waits for the journal most of the time. More workers would only
+/// wait for each other.
 const WORKERS: usize = 4;
 /// Maximum number of attempts for each document, because elections can disturb the set.
 const ATTEMPTS: usize = 4;

@@ -149,7 +149,7 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// Starts all of them. `lock_lease` is the lease duration of the holder and the waiter.
+    /// Starts all processes. `lock_lease` is the lease duration of the holder and the waiter.
     pub(crate) async fn start(stage: Stage, lock_lease: &str) -> Self {
         let leader = stage.candidate("a").leading(LONG).await;
         // The follower polls, so that it sees a read error soon.

@@ -28,7 +28,7 @@ async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
     assert!(proxy.held_requests() > 0);
     proxy.resume();
     a.wait_follows(next.identity(), LONG).await;
-    // Late writes would have an effect within a lease duration.
+    // If late writes had an effect, it would show within a lease duration.
     undisturbed(&stage, &claim, DaemonTimings::DEMO.lease_duration).await;
     assert_eq!(next.token(), Some(2));
     assert_eq!(monitor.leaders(), ["a", next.identity()]);

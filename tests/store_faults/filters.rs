@@ -279,7 +279,7 @@ async fn i11_no_write_matches_what_is_foreign() {
         for write in writes() {
             let answer = store.perform(write.clone()).await;
             let context = format!("{write:?} on {document:?}");
-            // This includes a create: the name is taken.
+            // A create is rejected too, because the name is taken.
             assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
             assert_eq!(stored.bytes().await, before, "{context}");
         }

@@ -49,8 +49,8 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
 )]
 fn survivable(without_writes: Duration) -> bool {
     let timings = DaemonTimings::DEFAULT;
-    // The last renewal may be up to an interval before the gap, and the next one up to a retry
-    // after it.
+    // The last renewal may be up to an interval before the gap, and the next renewal up to a retry
+    // interval after the gap.
     let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
     if without_writes >= allowed {
         eprintln!("MongoDB took no write for {without_writes:?}: only I1 is tried");

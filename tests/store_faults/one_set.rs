@@ -169,7 +169,7 @@ async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
 async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
     let uri = string_of(servers, "");
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
-    // The last two find nothing to do, and exit with 1.
+    // The last two commands find nothing to do, and exit with 1.
     let commands: [(&[&str], i32); 5] = [
         (&["lock", FREE, "--no-wait", "--", "true"], 0),
         (&["lock", FREE, "--wait=3s", "--", "true"], 0),

@@ -94,7 +94,7 @@ const ERRORS_PER_SET: usize = 7;
 const AT_ONCE: usize = 6;
 const WRITES: [&str; 3] = ["findAndModify", "insert", "update"];
 const READS: [&str; 3] = ["find", "aggregate", "getMore"];
-/// Minimum length of a remedy, below the shortest, "the URI has no user".
+/// Minimum length of a remedy, below the length of the shortest remedy, "the URI has no user".
 const REMEDY_MIN: usize = 10;
 const SHORT: &str = "--lease-duration=4s";
 const BRIEF: &str = "--timeout=2s";

@@ -19,7 +19,7 @@ async fn a_pool_of_one_connection_delays_no_renewal() {
     for _ in 0..10 {
         a.wait_renewal(LONG).await;
     }
-    // A busy machine may time out one or two.
+    // On a busy machine, one or two renewals may time out.
     let unknown = a.operations("renew", "unknown").await;
     assert!(unknown <= 2.0, "{unknown}: {}", a.logs());
 }

@@ -1,6 +1,6 @@
 //! Goal: no decision depends on a wall clock (I9). Method: set one daemon's clock an hour ahead,
-//! let another's jump, and set one mongod an hour ahead, which is the primary at first and then
-//! steps down.
+//! and let another daemon's clock jump. Set the clock of one mongod an hour ahead; this mongod is
+//! the first primary and then steps down.
 
 use std::sync::Arc;
 

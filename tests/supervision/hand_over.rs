@@ -67,7 +67,7 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
 async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
     let (contest, journal, [old, _new]) =
         pair("stubborn", Behaviour::Stubborn, "--workload-stop-grace=2s").await;
-    // Taken here because the command may record the signal late.
+    // The time is taken here, because the command may record the signal late.
     let asked = boottime_ns();
     old.term();
     journal.wait("ignored", 1).await;

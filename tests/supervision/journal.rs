@@ -105,7 +105,7 @@ impl Journal {
         lines
     }
 
-    /// Waits until there are `count` lines of this kind. Returns the last of these.
+    /// Waits until there are `count` lines of this kind. Returns the last of these lines.
     pub(crate) async fn wait(&self, what: &str, count: usize) -> Line {
         eventually(&format!("{count} lines of {what}"), async || {
             self.of(what).len() >= count

@@ -13,8 +13,8 @@ use rustix::process::Signal;
 use crate::contest::{PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// Number of faults. Some take milliseconds, the others an election of one to two seconds; all of
-/// them take less than a minute.
+/// Number of faults. Some faults take milliseconds, others an election of one to two seconds; all
+/// faults together take less than a minute.
 const FAULTS: u32 = 16;
 
 /// A generator for random instants and targets. A weak one suffices.

@@ -54,8 +54,8 @@ fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder
         .workload(as_another.into_iter().chain(command))
 }
 
-/// Returns true, and reports the test as skipped, if this user cannot start a command that the
-/// daemon cannot kill.
+/// If this user cannot start a command that the daemon cannot kill, reports the test as skipped and
+/// returns true.
 fn unprivileged() -> bool {
     let unprivileged = !rustix::process::geteuid().is_root();
     if unprivileged {

@@ -1,5 +1,5 @@
-//! Goal: while a lock is only kept for its minimum hold, because its work has ended, the page shows
-//! its holder neither as expired nor as renewing.
+//! Goal: if the work has ended but the minimum hold has not, the page does not show the holder as
+//! expired or as renewing.
 
 use crate::browser::Browser;
 use crate::page::{cell, row_class, shows};

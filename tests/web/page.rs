@@ -169,7 +169,7 @@ async fn renewals_of_a_lock_are_seen() {
         assert!(text.as_str().unwrap().ends_with(" ago"), "{text}");
     }
 
-    // A lock whose other holder is frozen is late, although one holder renews.
+    // A lock counts as late if one of its holders is frozen, although its other holder renews.
     let frozen = job(&stage, &uri, "frozen", &["--shared"]);
     shows(&mut browser, "job", "holder", "reader and 1 more").await;
     let class = row_class("job");
@@ -458,7 +458,8 @@ async fn a_second_armed_action_has_the_whole_time_for_its_confirmation() {
     browser.open(&server.origin()).await;
     shows(&mut browser, stage.lease(), "holder", "a").await;
     open_details(&mut browser, stage.lease()).await;
-    // Arms one action, and 2 s later another one. Records how long the second action stays armed.
+    // Arms one action, and 2 s later another action. Records how long the second action stays
+    // armed.
     let watch = "window.stayed = null; \
         { const [first, second] = ['step_down', 'pause'].map((action) => document.querySelector(`[data-action=${action}]`)); \
           first.click(); \

@@ -14,7 +14,8 @@ use crate::fixture::{Fixture, LONG, eventually, millis, terms};
 
 const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
 
-/// Prepares a command. Returns it with the process ids of its guard and of its waiting shim.
+/// Prepares a command. Returns the command with the process ids of its guard and of its waiting
+/// shim.
 async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let prepared = fixture.script(script).prepare().unwrap();
     let guard = prepared.guard();

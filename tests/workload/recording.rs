@@ -104,7 +104,8 @@ async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
         exists(shim) && exists(workload.guard()),
         "both still wait for the disk"
     );
-    // The shim may still write its record, so the next command must not use the record's place yet.
+    // The shim may still write its record, so the next command must not write to the record's place
+    // yet.
     let busy = claim.shares.share(ClaimPlace::Command, millis(20)).await;
     assert!(busy.is_err(), "the record's place is not free");
     drop(frozen);

@@ -167,13 +167,14 @@ pub(crate) async fn guard(fixture: &Fixture) -> u32 {
     fixture.wait_pid("guard").await
 }
 
-/// Returns the newest deadlines of the stand-in. If it was killed, it may not have sent them.
+/// Returns the newest deadlines of the stand-in. If the stand-in was killed, it may not have sent
+/// these deadlines.
 pub(crate) fn deadlines(fixture: &Fixture) -> Terms {
     recorded(fixture, NEWEST)
 }
 
-/// Returns the newest deadlines that the stand-in has certainly sent. It must have recorded its
-/// [`guard`].
+/// Returns the newest deadlines that the stand-in has certainly sent. The stand-in must have
+/// recorded its [`guard`].
 pub(crate) fn sent(fixture: &Fixture) -> Terms {
     recorded(fixture, SENT)
 }
@@ -290,8 +291,8 @@ async fn keep(directory: &Path, script: &str) {
     }
 }
 
-/// Runs the stand-in or the starter if the variables are set. In an ordinary run, asserts that they
-/// are not.
+/// Runs the stand-in or the starter if the variables are set. In an ordinary run, asserts that the
+/// variables are not set.
 #[test]
 fn acts_as_a_daemon_if_the_environment_says_so() {
     let (Ok(script), Some(directory)) = (std::env::var(SCRIPT), std::env::var_os(DIRECTORY)) else {

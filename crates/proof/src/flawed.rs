@@ -1,5 +1,5 @@
-//! Planted bugs outside the machines: a flawed host passes a machine other options, inputs or times
-//! than a correct host would. Prefer this file for a planted bug, because the shipped rules then
-//! contain no trace of it.
+//! Planted bugs outside the state machines: a flawed host passes wrong options, inputs or times to
+//! a state machine. Prefer this file for a planted bug, because the code of the shipped rules then
+//! stays unchanged.
 
 pub(crate) mod lock;

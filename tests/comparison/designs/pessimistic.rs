@@ -1,5 +1,5 @@
-//! A lock without an expiry. The owner keeps it until it frees it; a contender gives up after a
-//! time limit.
+//! A lock without an expiry. The lock stays taken until its owner frees it; a contender gives up
+//! after a time limit.
 
 use mongodb::bson::doc;
 use mongodb::error::Result;

@@ -119,8 +119,8 @@ impl Actor {
     }
 }
 
-/// Reads the status file as docs/reading-status.md says. If the daemon leads, returns the time of
-/// the comparison with the deadline, and the token.
+/// Reads the status file as docs/reading-status.md says. If the daemon leads, returns the token,
+/// and the time at which the deadline was checked.
 fn leader(directory: &Path) -> Option<(u64, i64)> {
     let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
     let status: Value = serde_json::from_str(&text).ok()?;

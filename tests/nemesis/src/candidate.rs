@@ -1,4 +1,4 @@
-//! A daemon that contends for the lease. Restarts it after an exit, like a service manager.
+//! A daemon that contends for the lease. Like a service manager, restarts the daemon after an exit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -57,7 +57,8 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 struct State {
     daemon: Option<Daemon>,
-    /// Number of active faults that keep the daemon down. The daemon restarts once all are healed.
+    /// Number of active faults that keep the daemon down. The daemon restarts once all these faults
+    /// are healed.
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,

@@ -24,7 +24,7 @@ use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 const PACE: Duration = Duration::from_millis(20);
 /// Polling interval of these locks.
 const POLL: Duration = Duration::from_millis(100);
-/// How many times a holder extends a lock in the lock's lifetime.
+/// Number of times that a holder extends a lock before it would expire.
 const EXTENSIONS: u32 = 3;
 
 /// The design of a hand-made lock.

@@ -116,7 +116,8 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     found
 }
 
-/// For locks without tokens: returns when each workload began that overlapped an earlier one.
+/// For locks without tokens, returns the start of each workload that overlapped an earlier
+/// workload.
 pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
     let begins = works.iter().enumerate().filter(|(index, work)| {
         let mut before = works[..*index].iter();

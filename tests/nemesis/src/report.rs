@@ -19,7 +19,7 @@ pub(crate) struct Report {
     pub(crate) kinds: BTreeMap<String, Strikes>,
     pub(crate) leaderships: usize,
     pub(crate) jobs: usize,
-    /// Counts from the check of the traces.
+    /// Figures of the trace check.
     pub(crate) checked: Checked,
     pub(crate) bound: Duration,
     /// The lease and the locks of other designs; empty if no other design took part.
@@ -81,8 +81,8 @@ impl Compared {
     }
 }
 
-/// Attributes each instant to the newest fault that was active or had been healed at most `since`
-/// before, and counts the instants of each fault.
+/// Attributes each instant to the newest fault that was active or was healed at most `since` before
+/// this instant. Counts the instants of each fault.
 pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for at in instants {

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// Maximum number of faults that strike together.
 const TOGETHER_MAX: usize = 3;
-/// Number of draws after which no fault matches the requested name.
+/// If this many draws do not match the requested name, no fault has this name.
 const DRAWS_MAX: usize = 10_000;
 /// Several faults strike together once in this many rounds.
 const TOGETHER_EVERY: usize = 3;

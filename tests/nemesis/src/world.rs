@@ -249,7 +249,7 @@ impl World {
         true
     }
 
-    /// Waits until all candidates know the leader. Before that, no fault may delete the document,
+    /// Waits until all candidates know the leader. Until then, no fault may delete the document,
     /// because a candidate that has never seen the current token could use it again.
     pub(crate) async fn known(&self) {
         let known = async || self.candidates.iter().all(Candidate::knows_leader);
@@ -291,7 +291,7 @@ impl World {
     pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
         let targets = [one, other].map(Fault::target);
         // While the document is restored, all candidates must have seen its newest token, so no
-        // other fault may cut one off.
+        // other fault may cut off a candidate.
         targets[0] == targets[1] || targets.contains(&Target::Document)
     }
 

@@ -229,8 +229,8 @@ impl Recorder {
                 }
                 Ok(Ok(None)) => token = stream.resume_token(),
                 Ok(Err(error)) if is_gap(&error) => return Err(error.into()),
-                // If the answer with a change is lost, the stream reports the change again after
-                // the token.
+                // If the answer with a change is lost, the stream resumes from the token and
+                // reports the change again.
                 Ok(Err(_)) | Err(_) => stream = self.reopened(token.clone()).await?,
             }
         }
@@ -270,7 +270,7 @@ impl Recorder {
             Some(Bson::Document(id)) => {
                 return Ok(id.get_object_id(MARKER).ok() == Some(self.marker));
             }
-            // Not a lease or a lock: their names are strings.
+            // Not a lease or a lock, because their names are strings.
             _ => return Ok(false),
         };
         let at = event.cluster_time.map(|at| (at.time, at.increment));

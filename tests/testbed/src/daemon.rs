@@ -467,7 +467,7 @@ pub fn sample(text: &str, name: &str) -> Option<f64> {
             Some(labels) => labels.split_once('}')?.1,
             None => rest,
         };
-        // Otherwise `name` is only a prefix of a longer name.
+        // Without the space, `name` is only a prefix of a longer name.
         rest.strip_prefix(' ')?.split(' ').next()?.parse().ok()
     })
 }

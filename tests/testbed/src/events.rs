@@ -120,8 +120,7 @@ impl EventStream {
 
     /// Receives the next event.
     ///
-    /// # Panics
-    /// If the stream ends before.
+    /// If the stream ends before the event.
     pub async fn event(&mut self) -> Event {
         loop {
             match self.next().await {
@@ -134,8 +133,7 @@ impl EventStream {
 
     /// Receives events until `has` accepts the status of one event. Returns all events received.
     ///
-    /// # Panics
-    /// If the stream ends before.
+    /// If the stream ends before that event.
     pub async fn events_until(&mut self, has: impl Fn(&Value) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
         loop {

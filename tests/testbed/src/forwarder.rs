@@ -23,7 +23,7 @@ const CHUNK: usize = 16 * 1024;
 pub struct Weather {
     /// The one-way delay.
     pub latency: Duration,
-    /// The probability that a piece is lost and retransmitted.
+    /// The probability that a piece of data is lost and retransmitted.
     pub loss: f64,
 }
 

@@ -22,11 +22,10 @@ pub struct Frozen {
 }
 
 impl FreezableDisk {
-    /// Makes and mounts a disk. Returns `None`, with a message, if this user may not, or if the
-    /// machine has no loop devices.
+    /// Makes and mounts a disk. Returns `None`, with a message, if this user may not mount, or if
+    /// the machine has no loop devices.
     ///
-    /// # Panics
-    /// If there is no room for it.
+    /// If there is no room for the disk.
     pub fn new() -> Option<Self> {
         const SCRIPT: &str = "truncate -s 8M \"$1/image\" && mkfs.ext4 -q \"$1/image\" && \
             mkdir \"$1/disk\" && mount -o loop \"$1/image\" \"$1/disk\"";

@@ -3,7 +3,7 @@
 //! PDEATHSIG ensures this without any cleanup by the test, which may be killed itself. The kernel
 //! sends the signal when the *thread* that forked ends, so one thread that lives as long as the
 //! process starts all children. The setting has no effect if the parent has already exited, so a
-//! later stage checks the parent's id.
+//! later stage of the start checks the parent's id.
 //!
 //! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe` and therefore
 //! `pre_exec`. Both call exec, so the program keeps the child's process id. This costs 3.6 ms
@@ -197,7 +197,7 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
-            // The process may exit in between, but its id is not reused yet.
+            // The process may exit between the check and the signal, but its id is not reused yet.
             let _ = kill_process(self.pid, signal);
         }
     }

@@ -2,12 +2,12 @@
 //! proxy does not parse commands or terminate TLS.
 //!
 //! A driver that gets a set's address asks the members for their addresses and then connects to
-//! those, bypassing any proxy. The proxy therefore has one port for each member, and replaces the
-//! members' ports in replies with its own, so that discovery and streaming monitoring stay behind
-//! the proxy. All ports have five digits, so lengths do not change; these MongoDB messages have no
-//! checksum. Each daemon can have its own proxy, so a leader's connections can be stalled while
-//! other daemons' connections work. The proxy cannot rewrite TLS traffic, so with TLS it supports
-//! direct connections only.
+//! these addresses, bypassing any proxy. The proxy therefore has one port for each member, and
+//! replaces the members' ports in replies with its own, so that discovery and streaming monitoring
+//! stay behind the proxy. All ports have five digits, so lengths do not change; these MongoDB
+//! messages have no checksum. Each daemon can have its own proxy, so a leader's connections can be
+//! stalled while other daemons' connections work. The proxy cannot rewrite TLS traffic, so with TLS
+//! it supports direct connections only.
 //!
 //! The proxy runs on its own thread, so that a test that blocks briefly does not delay the daemons
 //! under observation.
@@ -284,7 +284,7 @@ async fn connect(client: TcpStream, target: u16, link: Link) {
     let both = async {
         tokio::pin!(replies);
         tokio::select! {
-            // The write half is returned so that it stays open while lingering.
+            // `requests` returns the write half, so that it stays open while lingering.
             _to_server = requests => { let _ = tokio::time::timeout(LINGER, replies).await; }
             _ = &mut replies => {}
         }

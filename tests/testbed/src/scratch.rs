@@ -14,8 +14,8 @@ const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// The type of tmpfs in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
 
-/// Maximum number of attempts to remove a directory. After one second the directory remains, and
-/// `leaves-nothing` reports it.
+/// Maximum number of attempts to remove a directory. After the last attempt, about a second later,
+/// the directory remains, and `leaves-nothing` reports it.
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 

@@ -99,7 +99,7 @@ impl CheckedTrace {
 impl Drop for CheckedTrace {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Check the trace alone: the failed test did not end all writers, so the recording may
+            // Check the trace alone. The failed test did not end all writers, so the recording may
             // be incomplete.
             self.check(&[]);
             return;

@@ -37,8 +37,8 @@ fn echo(listener: TcpListener) {
     }
 }
 
-/// Connects; returns the time to the first answer, and the shortest of some later ones on the same
-/// connection.
+/// Connects; returns the time to the first answer, and the shortest time to one of some later
+/// answers on this connection.
 fn ping(address: SocketAddr) -> [Duration; 2] {
     let begin = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();

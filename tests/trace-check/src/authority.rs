@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::election::{Authority, BootTime, Claim as ClaimId, Identity, Token};
 use leasehold_core::trace::Kind;
 
-/// Which other claims a claim with authority excludes.
+/// The other claims that a claim with authority excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exclusion {
     /// All (a lease, or an exclusive lock).
@@ -129,7 +129,8 @@ impl Authorities {
         });
     }
 
-    /// Returns the deadlines of all machines in a process. Their ids begin with the process id.
+    /// Returns the deadlines of all machines in a process. The ids of these machines begin with the
+    /// process id.
     pub(crate) fn of_process(&self, id: u32, clock: Option<&String>) -> Vec<Grants<'_>> {
         let prefix = format!("{id}-");
         let machines = self.deadlines.range(prefix.clone()..);

@@ -86,8 +86,8 @@ pub struct Tenure {
     pub from: u64,
     /// End of the period; see `from`.
     pub until: u64,
-    /// The deadline of the last extension. A supervised command may run until then, even after the
-    /// daemon has stopped leading.
+    /// The deadline of the last extension. A supervised command may run until this deadline, even
+    /// after the daemon has stopped leading.
     pub deadline: u64,
 }
 
@@ -151,8 +151,8 @@ impl Checker {
         let mut recording = None;
         while lines.read_line(&mut line)? > 0 {
             self.line += 1;
-            // Ignore an incomplete last line: the recorder was killed, and the missing end makes
-            // the recording a gap.
+            // Ignore an incomplete last line. Its writer was killed, and a recording without its
+            // end counts as incomplete.
             if let Some(text) = line.strip_suffix('\n') {
                 let read = match &mut recording {
                     None => Recording::begin(text).map(|begun| recording = Some(begun)),

@@ -269,8 +269,8 @@ pub(crate) struct Turned {
     pub(crate) calls: Vec<(CallId, Operation)>,
     /// The claims and tokens of the turn's attempts to lead.
     pub(crate) attempts: Vec<(Claim, Token)>,
-    /// The deadlines that the turn set for a command. They can come without authority: while its
-    /// command stops, a leader that steps down keeps renewing.
+    /// The deadlines that the turn set for a command. A turn can set deadlines without authority,
+    /// because a leader that steps down keeps renewing while its command stops.
     pub(crate) deadlines: Vec<BootTime>,
     /// The authority after the turn.
     pub(crate) authority: Option<Authority>,
@@ -372,7 +372,7 @@ impl<M: Machine> Replayed<M> {
         let Some(mut machine) = self.machine.take() else {
             return Ok(Vec::new());
         };
-        // `failed` stays true, and the machine is lost, if the machine panics.
+        // If the machine panics, it is lost, and `failed` stays true.
         let before = std::mem::replace(&mut self.failed, true);
         let (machine, effects) = unwound(|| {
             machine.handle(now, input, random);

@@ -55,7 +55,7 @@ struct Transition {
     declared: usize,
 }
 
-/// How many changes have each kind of explanation.
+/// Number of changes by the kind of their explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transitions {
     /// All changes.

@@ -1,6 +1,6 @@
 //! The filter and the update of each write of a lease.
 //!
-//! `store/mongo/any_bson.rs` compares it with the shipped filters on random documents,
+//! `store/mongo/any_bson.rs` compares this file with the shipped filters on random documents,
 //! `tests/store_faults/filters.rs` on a real server.
 
 use leasehold_core::election::{

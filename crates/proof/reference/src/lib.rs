@@ -1,13 +1,13 @@
-//! Executable specification of the writes, in the types of the rules: which documents each write
-//! matches, and how it changes them. The specification makes no decisions and has no state.
+//! Executable specification of the writes, with the types of `crates/core`: which documents each
+//! write matches, and how it changes them. The specification makes no decisions and has no state.
 //!
 //! Only tests use it. The simulators, the models and the unit tests of the rules apply writes by
 //! this specification, so it must agree with MongoDB and the shipped filters and updates: tests
 //! compare both on random documents and writes, with and without a real server. Traces of real
 //! daemons are also replayed with it.
 //!
-//! `crates/core/src/lib.rs` includes this file in its own tests and in the tests of `crates/proof`,
-//! which do not use the types of the crate `leasehold_core`.
+//! The unit tests of `crates/core` and `leasehold-proof` do not use the types of the crate
+//! `leasehold_core`, so `crates/core/src/lib.rs` includes this file for both.
 
 pub mod election;
 pub mod lock;

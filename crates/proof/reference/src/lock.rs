@@ -1,6 +1,7 @@
 //! The filter and the update of each write of a lock.
 //!
-//! `tests/locks/writes.rs` compares it with the shipped filters and pipelines on a real server.
+//! `tests/locks/writes.rs` compares this file with the shipped filters and pipelines on a real
+//! server.
 
 use std::time::Duration;
 
@@ -102,8 +103,8 @@ pub fn grantable(lock: &LockDocument) -> usize {
     }
 }
 
-/// Returns the token after `token` and `seen`, or `None` at the end of the range. A grant without a
-/// token gives no authority.
+/// Returns the next token, which is above both `token` and `seen`, or `None` if the tokens are
+/// exhausted. A grant without a token gives no authority.
 fn next_token(token: Token, seen: Token) -> Option<Token> {
     token.max(seen).next()
 }
@@ -298,7 +299,7 @@ impl Written {
                 take_slot(lock, numbered, entry);
             }
             match me.filter(|me| me.claim == entry.claim) {
-                // The sender's own write is its confirmation.
+                // The sender's own write also confirms its grant.
                 Some(me) => {
                     entry.revision = me.revision;
                     entry.owner.renewed_at = by.at;
@@ -313,7 +314,7 @@ impl Written {
     }
 }
 
-/// Returns the numbers of the slots that neither the holders nor `granted` have, in order.
+/// Returns, in order, the numbers of the slots that are free both in the holders and in `granted`.
 fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator<Item = u32> {
     let taken = move |slot: &u32| {
         let mut entries = lock.holders.iter().chain(granted);

@@ -37,13 +37,13 @@ pub(crate) struct Call<O, R> {
 /// Progress of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place<R> {
-    /// On its way, to be served promptly.
+    /// The call is on its way and must be served promptly.
     Sent,
-    /// On its way, late or lost.
+    /// The call is on its way, and may arrive late or never.
     Delayed,
     /// Applied only on the primary. The outcome becomes valid when a majority has the write.
     Lagging(R),
-    /// Its answer is on its way, late or lost.
+    /// The answer is on its way, and may arrive late or never.
     Answered(R),
     /// No answer will come.
     Lost,
@@ -154,9 +154,8 @@ impl<O: Payload> Calls<O> {
         self.0.retain(|call| !is_over(call));
     }
 
-    /// Returns true if a call must be served, answered or given up before time passes. A `frozen`
-    /// process neither receives an answer nor gives up a call; other processes wait until a call is
-    /// `due`.
+    /// Returns true if a call must be served, answered or given up before time passes. The process
+    /// must act on a call that it waits for once the call is `due`, unless the process is `frozen`.
     pub(crate) fn are_prompt(&self, frozen: bool, due: impl Fn(BootTime) -> bool) -> bool {
         let prompt = |call: &Call<O, O::Outcome>| {
             matches!(call.place, Place::Sent) || (call.waiting && !frozen && due(call.sent))

@@ -40,11 +40,12 @@ enum Numbers {
 /// Hasher that writes the canonical form of its input to another hasher.
 pub(crate) struct Canonical<'a, H> {
     inner: &'a mut H,
-    /// The candidate's clock. Its instants are written relative to this clock.
+    /// The candidate's current time, to which written instants are relative.
     now: u64,
     ids: Vec<[u8; 16]>,
     numbers: Numbers,
-    /// A pending number, which may be the seconds of a duration, or a counter.
+    /// A number that is not written yet. The next number decides if it is the seconds of a duration
+    /// or a counter.
     held: Option<u64>,
 }
 

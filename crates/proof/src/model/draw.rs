@@ -2,8 +2,8 @@
 
 use crate::election::Randomness;
 
-/// Source of sequential ids. Every draw has the same value modulo the numbers that a protocol uses
-/// to draw jitter.
+/// Source of sequential ids. A protocol draws jitter as a remainder; all draws leave equal
+/// remainders.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
     /// Number of draws so far.

@@ -17,7 +17,7 @@ pub(crate) trait Case {
     /// Explores the whole case.
     fn explore(&self) -> Figures;
 
-    /// Returns the defect of these figures, if they do not meet the requirements.
+    /// Returns the requirement that these figures do not meet, if any.
     fn complaint(&self, figures: &Figures) -> Option<String> {
         let good = figures.complete && figures.missed.is_empty();
         (!good || figures.unique < self.states_min()).then(|| format!("{}: {figures}", self.name()))

@@ -9,7 +9,7 @@ use crate::election::{TimingSettings, Timings};
 pub(crate) struct Pace {
     /// Advance of its clock per tick.
     pub(crate) milliseconds_per_tick: u64,
-    /// Declared lease duration. The process's own authority is a second shorter.
+    /// Declared lease duration. The process's own authority ends one second earlier.
     pub(crate) lease_seconds: u64,
     /// Time after which the outcome of a call is unknown.
     pub(crate) operation_milliseconds: u64,

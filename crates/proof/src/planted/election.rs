@@ -139,7 +139,8 @@ mutations! {
     DocumentKeptOverGap:
         "events change only a document that was shown since the stream was opened",
     /// A change stream reports only the writes after its opening. A write that was not
-    /// majority-committed then appears neither in the stream nor in the read that follows.
+    /// majority-committed when the stream was opened is then missing from both the stream and the
+    /// next read.
     StreamFromItsOpening:
         "a stream also reports the writes that were not majority-committed when it was opened",
     /// Acquisitions insert the document if it is missing.
@@ -178,8 +179,8 @@ mutations! {
     /// The next token is the document's plus one.
     HighestTokenForgotten:
         "the next token is above the highest that this process has seen",
-    /// The candidate forgets a rollback of the store during an acquisition when the acquisition
-    /// succeeds.
+    /// If an acquisition succeeds, the candidate forgets that the store was rolled back while the
+    /// acquisition was in flight.
     RollbackForgottenAtBegin:
         "an acquisition never leads if another claim had its token, or the store went back, since it was sent",
     /// A process starts without the token recorded in its directory.
@@ -210,7 +211,8 @@ mutations! {
     /// A free lock on the claim counts as proof even if the record names a child.
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
-    /// The guard does not share the lock, so a new daemon starts while the old workload runs.
+    /// The guard does not share its daemon's lock, so a new daemon starts while the old workload
+    /// runs.
     GuardWithoutLock:
         "the guard also holds the claim lock until its child is gone",
     /// A later record revives a deadline that has passed in the guard.
@@ -228,7 +230,7 @@ mutations! {
     /// A daemon waits without a bound for its child to start.
     StartUnbounded:
         "a leader whose child does not start steps down in time",
-    /// The child runs while its record blocks.
+    /// The child starts while the write of its record still blocks.
     RunsBeforeRecord:
         "a child is recorded before it runs",
     /// A child that exits on its own is started again under the same claim.
@@ -288,7 +290,7 @@ mutations! {
         "the history has at most twenty entries",
 }
 
-/// Marks every program that contains planted bugs; the compiler cannot remove it.
+/// Marker in every program that contains planted bugs. The compiler cannot remove it.
 /// `tests/no_planted_bug_ships.rs` searches for this marker.
 const MARKER: &str = "leasehold: planted bugs are compiled in";
 

@@ -26,7 +26,7 @@ crate::election::mutation::mutations! {
     /// Authority from a grant lasts for a whole renew deadline without a confirmation.
     NeverConfirmed:
         "a grant is confirmed before its provisional authority ends",
-    /// An entry counts as unconfirmed once it was granted, although its owner has written since.
+    /// A granted entry still counts as unconfirmed after its owner has written.
     GrantAsFlag:
         "a grant is unconfirmed only while the entry has the granted revision",
     /// A claim that reached its deadline is renewed.

@@ -1,7 +1,7 @@
 //! Counts of all cases that can occur. A soak run that never reaches a required case proves less
 //! than it claims, and fails.
 //!
-//! A closed enum requires each of its values, unless [`Case::excused`] gives a reason. A new role,
+//! Every value of a closed enum is required, unless [`Case::excused`] gives a reason. A new role,
 //! reason, notice, operation or fault therefore requires a run in which it occurs.
 
 use std::collections::HashMap;

@@ -15,7 +15,7 @@ const WORK_MAX: u64 = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Ids {
     generator: Rng,
-    /// Speed of the machine, the only field that a copy does not share.
+    /// Speed of the machine. It is the only field that a copy of the machine does not share.
     work: Rng,
     now: BootTime,
     drawn: u64,

@@ -10,7 +10,7 @@ use super::world::Protocol;
 /// Maximum number of runs for the minimization. They take a few seconds.
 const RUNS_MAX: usize = 600;
 
-/// Describes a failing seed line by line, by the smallest run found that still fails.
+/// Describes, line by line, the smallest failing run found for a failing seed.
 pub(super) fn explain<P: Protocol>(
     setup: &Setup<P::Fault>,
     violation: &Violation,

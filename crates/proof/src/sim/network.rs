@@ -19,8 +19,8 @@ pub(super) enum Fate {
     Late,
 }
 
-/// The probabilities of the fates: of `rolls` equally likely results, `slow` make a call slow, and
-/// `other` give it another fate.
+/// Probabilities of the fates of a call. Of `rolls` equally likely results, `slow` results delay
+/// the call and `other` results give it another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,
@@ -210,7 +210,7 @@ impl<P: Calls> World<P> {
         }
     }
 
-    /// Commits everything up to `seq` on a majority, or tries again once that is possible.
+    /// Commits everything up to `seq` on a majority. If that is impossible now, tries again later.
     pub(super) fn commit(&mut self, seq: u64) {
         let possible_at = self.set.no_majority_until.max(self.set.no_primary_until);
         if possible_at > self.now {

@@ -15,7 +15,8 @@ use super::planted::Bug as _;
 use super::world::Protocol;
 use super::{minimal, report, with};
 
-/// Rate of the slowest clock, in per mille of the fastest. The drawn durations permit down to 3/4.
+/// Rate of the slowest clock, in per mille of the fastest. The drawn durations permit a ratio down
+/// to 3/4.
 const SLOWEST: u64 = 760;
 /// Seeds divisible by this number are checked by a second run.
 const AGAIN_EVERY: u64 = 50;
@@ -190,7 +191,7 @@ fn checked<P: Protocol>(setup: &Setup<P::Fault>, ran: Ran<P>) -> Option<Violatio
     }
 }
 
-/// Writes past the test harness, which hides the output of passing tests.
+/// Writes to standard error directly, because the test harness hides what passing tests print.
 fn print(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

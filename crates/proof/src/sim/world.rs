@@ -79,7 +79,7 @@ pub(super) trait Protocol: Sized + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtPeace {
     Keep,
-    /// Dropped if it is not due soon.
+    /// The event is dropped unless it is due soon.
     Drop,
     HappenNow,
 }

@@ -16,7 +16,7 @@ use crate::{Certificates, Failure, Host, Launch, Process, ReservedPort, Scratch,
 /// Maximum startup time. Startup takes 2 s on two idle cores, and longer on a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
-/// How many bytes of each log's end a failure shows.
+/// Number of bytes from the end of each log that a failure shows.
 const LOG_END_BYTES: usize = 4_000;
 /// The administrator's token, which is useless outside 127.0.0.1.
 const TOKEN: &str = "testbed-administrator";

@@ -97,7 +97,7 @@ impl Credentials {
         });
         let request = TokenRequest {
             spec: TokenRequestSpec {
-                // An empty list means the API server itself.
+                // An empty list means the audience of the API server itself.
                 audiences: Vec::new(),
                 expiration_seconds: Some(EXPIRATION_SECONDS),
                 bound_object_ref: Some(BoundObjectReference {

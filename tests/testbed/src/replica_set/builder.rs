@@ -102,7 +102,7 @@ impl ReplicaSetBuilder {
     }
 
     /// Sets the time that secondaries wait for an unresponsive primary. The heartbeat interval is a
-    /// quarter of it, and at most 2 s.
+    /// quarter of this time, and at most 2 s.
     pub fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self

@@ -156,8 +156,8 @@ impl Session {
             return Ok(answer);
         };
         if self.backend.lost_primary(&reply) {
-            // A driver would conclude that the router itself is not the primary, so `mongos`
-            // rewrites this reply.
+            // A driver would conclude from this reply that the router itself is not the primary, so
+            // `mongos` replaces the reply by an error.
             return Err(error(HOST_UNREACHABLE, "HostUnreachable"));
         }
         if let Some(id) = wire::cursor_in(&reply) {

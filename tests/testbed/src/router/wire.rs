@@ -33,7 +33,7 @@ pub(super) fn body(message: &[u8]) -> Option<Document> {
         OP_QUERY => {
             let after_flags = message.get(HEADER_BYTES + 4..)?;
             let name = after_flags.iter().position(|byte| *byte == 0)? + 1;
-            // Number to skip and number to return.
+            // Number of documents to skip, and number of documents to return.
             after_flags.get(name + 8..)?
         }
         _ => return None,

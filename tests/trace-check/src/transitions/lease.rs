@@ -123,8 +123,8 @@ fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, inter
     }
 }
 
-/// Checks the holder's token, which is informational. It stays the token of the acquisition, even
-/// if an operator raises the token of the lease.
+/// Checks the holder's token, which is informational. The holder's token stays the token of the
+/// acquisition, even if an operator raises the token of the lease.
 fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     let Some(token) = after
         .fields

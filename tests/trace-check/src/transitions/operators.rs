@@ -106,7 +106,7 @@ fn is_broken(
     let ending = match (recorded(Ending::Broken), recorded(Ending::Released) && over) {
         (true, _) => Ending::Broken,
         (false, true) => Ending::Expired,
-        // The holders were removed by hand before, so this change only grants the lock.
+        // The holders were removed by hand earlier, so this change only grants the lock.
         (false, false) if old.holders.is_empty() && gone.is_empty() => Ending::Broken,
         (false, false) => return false,
     };

@@ -50,8 +50,8 @@ fn lease(revision: u8, has_standby: bool) -> Stored {
     stored
 }
 
-/// Returns the two calls of a standby: a registration with an unknown outcome, and a second one
-/// whose answer shows `revision`.
+/// Returns the two calls of a standby: a registration with an unknown outcome, and a second
+/// registration whose answer shows `revision`.
 fn registrations(revision: u8) -> Calls {
     let operation = LeaseOperation::Register {
         holder: Claim::from_bytes(HOLDER),

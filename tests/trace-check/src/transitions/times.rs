@@ -45,8 +45,8 @@ impl Times {
         bounds.position(|contradicts| contradicts)
     }
 
-    /// Returns true if the document may have had the state after `state` changes at some time in a
-    /// range. An unknown bound does not limit the range.
+    /// Returns true if the document may have had the state after its first `state` changes at some
+    /// time in a range. An unknown bound does not limit the range.
     pub(super) fn may_show(
         &self,
         state: usize,

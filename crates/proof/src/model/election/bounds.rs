@@ -100,8 +100,8 @@ pub(crate) enum Kind {
     Crashes,
     /// Processes are paused for a while.
     Freezes,
-    /// The document is deleted, but only once every candidate has seen it: a candidate without
-    /// memory has no guarantees.
+    /// The document is deleted, but only once every candidate has seen it, because a candidate that
+    /// never saw it cannot notice the deletion.
     Deletions,
 }
 

@@ -36,8 +36,9 @@ const UNKNOWN: &[Milestone] = &[
     LateExtension,
 ];
 
-/// The candidates declare different durations, and the clocks are as far apart as these permit.
-/// Candidate `a` has authority for 4 seconds of its own clock; `b` waits 5 of its own.
+/// The candidates declare different durations, and the clock rates are as far apart as these
+/// durations permit. Candidate `a` has authority for 4 seconds of its own clock; `b` waits 5 of its
+/// own.
 pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace {
         milliseconds_per_tick: 800,

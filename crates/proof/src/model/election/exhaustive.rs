@@ -46,7 +46,8 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn i1_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The bound is 4/3: the tests above pass with 750 to 1000, and 740 to 1000 must fail.
+    // The bound on the ratio of the clock rates is 4/3. The tests above pass at 750 to 1000, and
+    // this test must fail at 740 to 1000.
     let figures = beyond_the_ratio([740, 1000]);
     let (broken, steps) = figures.broken.expect("two leaders");
     assert!(broken.starts_with("I1"), "{broken}");

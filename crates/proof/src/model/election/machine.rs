@@ -121,7 +121,7 @@ impl Machine {
         BootTime::from_nanos(EPOCH + ticks * self.pace.milliseconds_per_tick * 1_000_000)
     }
 
-    /// Starts a process, on the same status directory if it `remembers`.
+    /// Starts a process, with the previous status directory if it `remembers`.
     pub(crate) fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         if !remembers {

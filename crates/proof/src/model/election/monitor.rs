@@ -1,5 +1,5 @@
-//! Notes of an observer about the candidates. With these notes the invariants are checked without
-//! asking the election for its view.
+//! Notes of an observer about the candidates. The invariants are checked against these notes, not
+//! against the election's own state.
 
 use crate::election::{
     BootTime, Claim, Found, Identity, Operation, Outcome, Revision, Session, Token,
@@ -100,7 +100,7 @@ impl Monitor {
             | Operation::Read { .. } => return,
         };
         if lease.holder.as_ref().is_some_and(|h| h.claim == mine) {
-            // A late answer about an earlier claim proves nothing about this claim.
+            // A late answer about an earlier claim proves nothing about the current claim.
             let granted = (lease.token, deadline);
             self.granted = self.granted.max(Some(granted));
         }

@@ -408,7 +408,7 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // Records the rarer of the two milestones.
+                            // Keeps the milestone that was recorded first, because it is rarer.
                             _ if matches!(
                                 self.milestone,
                                 Some(Milestone::Succession | Milestone::Transferred)

@@ -2,7 +2,7 @@
 //!
 //! A call is identified by `(machine, number)`.
 
-/// One step. Each step marked as a fault uses one of the run's fault budget.
+/// One step. Each step marked as a fault counts against the run's fault budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// Time advances by a tick. Possible only once no prompt action remains.

@@ -24,8 +24,8 @@ pub(crate) struct Bounds {
     pub(crate) streams: bool,
     /// True if the document does not exist at the start.
     pub(crate) missing: bool,
-    /// Maximum number of undisturbed ticks in which a running contender waits although the
-    /// processes with authority leave room for it.
+    /// Maximum number of undisturbed ticks in which a running contender waits although it is
+    /// compatible with every process that has authority.
     pub(crate) idle_ticks_max: u8,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Seat {
     pub(crate) pace: Pace,
     /// Requested mode.
     pub(crate) mode: LockMode,
-    /// True if the processes do not wait.
+    /// True if the processes try the lock once and do not wait for it.
     pub(crate) non_blocking: bool,
     pub(crate) min_hold: MinHold,
     /// True if work must succeed only once and is skipped afterwards.

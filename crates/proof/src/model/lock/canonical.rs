@@ -64,7 +64,8 @@ impl Live {
     }
 }
 
-/// Returns the revision that a write would leave in its sender's entry, with its claim.
+/// Returns the claim of a write's sender, and the revision that the write would leave in the
+/// sender's entry.
 pub(crate) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)> {
     match operation {
         LockOperation::Join { entry, .. } => Some((entry.claim, entry.revision)),

@@ -56,7 +56,7 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Idle ticks of these contenders, as long in time as in the other cases.
+/// Idle ticks of these contenders. They take as much time as in the other cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 
 const FAULTY: &[Milestone] = &[

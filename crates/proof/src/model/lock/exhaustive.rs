@@ -47,7 +47,8 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The bound is 4/3: the tests above pass with 1500 to 2000, and 1490 to 2000 must fail.
+    // The bound on the ratio of the clock rates is 4/3. The tests above pass at 1500 to 2000, and
+    // this test must fail at 1490 to 2000.
     let figures = beyond_the_ratio([1490, 2000].map(|rate| Seat::of(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");
@@ -56,7 +57,7 @@ fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
 
 #[test]
 fn a_grant_excludes_others_up_to_the_same_ratio() {
-    // `make model` passes with 75 to 100, and 74 to 100 must fail.
+    // `make model` passes at 75 to 100, and must fail at 74 to 100.
     let figures = beyond_the_ratio([74, 100].map(|rate| Seat::of_grants(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");

@@ -1,5 +1,5 @@
-//! Notes of an observer about one process. With these notes the invariants, which the simulation
-//! shares, are checked without asking the contender for its view.
+//! Notes of an observer about one process. The invariants, which the simulation shares, are checked
+//! against these notes, not against the contender's own state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +30,8 @@ pub(crate) struct Monitor {
     /// Joins with an unknown outcome whose claims no document has shown.
     open_joins: Vec<(CallId, Claim)>,
     newest_write: Option<CallId>,
-    /// The newest write if it was rejected: a read must be answered before the next write.
+    /// The newest write, if the store rejected it. The process must then receive the answer to a
+    /// read before it writes again.
     must_read: Option<CallId>,
     /// Newest call whose document was received.
     newest: Option<CallId>,
@@ -141,7 +142,7 @@ impl Monitor {
         }
     }
 
-    /// Records that a claim's deadline passed before this input, which ends the claim.
+    /// Records that a claim has ended because its deadline passed before this input.
     pub(crate) fn before(&mut self, now: BootTime, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
@@ -150,7 +151,7 @@ impl Monitor {
         }
     }
 
-    /// Records that the process is asked to give up, in this state.
+    /// Records that the process is asked to give up. `standing` is its state at that time.
     pub(crate) fn gives_up(&mut self, standing: &Standing) {
         self.gave_up |= *standing != Standing::Leaving;
     }
@@ -212,8 +213,8 @@ impl Monitor {
         }
     }
 
-    /// Credits authority to an acknowledged write that left its own revision with a token, counted
-    /// from before the write was sent.
+    /// Credits the authority of an acknowledged write that left its own revision and a token in the
+    /// entry. The authority counts from before the write was sent.
     fn back(&mut self, reply: Reply<'_>, lock: &LockDocument) {
         // All earlier claims have ended.
         let wrote = revision_of(reply.operation).filter(|(claim, _)| *claim == reply.claim);
@@ -225,8 +226,8 @@ impl Monitor {
         }
     }
 
-    /// Credits provisional authority to a majority-committed grant, counted from when the granted
-    /// revision was sent.
+    /// Credits the provisional authority of a majority-committed grant. It counts from the time at
+    /// which the granted revision was sent.
     pub(crate) fn granted(&mut self, claim: Claim, grant: Option<Grant>, renew_deadline: Duration) {
         if let Some(Grant {
             token, revision, ..
@@ -236,8 +237,8 @@ impl Monitor {
         }
     }
 
-    /// Credits authority to a claim for a duration, counted from when one of its revisions was
-    /// sent.
+    /// Credits authority to a claim for a duration, from the time at which one of the claim's
+    /// revisions was sent.
     fn back_from(&mut self, (claim, revision): (Claim, Revision), token: Token, lasts: Duration) {
         let sent = self.sends.iter().find(|(sent, _)| *sent == revision);
         let Some((_, sent)) = sent.filter(|_| self.ended != Some(claim)) else {
@@ -343,7 +344,7 @@ impl Monitor {
         violation.map(|violation| violation.invariant)
     }
 
-    /// Returns true if the eviction of this entry is due, or cannot match.
+    /// Returns true if the entry's eviction is due, or if the eviction cannot match.
     fn is_due(&self, pair: EntryVersion, sending: Sending<'_>) -> bool {
         let due = |sighting: &Sighting| {
             let eviction = evictions_are_due::Eviction {
@@ -409,8 +410,8 @@ impl Monitor {
         self.place.claim == Some(claim) && self.place.gone
     }
 
-    /// Returns the notes about the process with this claim, without parts that no longer matter in
-    /// the current state of the store. `carried` is true for revisions of calls in flight.
+    /// Returns the notes about the process with this claim, without the parts that no longer matter
+    /// in the current state of the store. `carried` is true for revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         claim: Claim,

@@ -16,8 +16,8 @@ fn every_planted_bug_is_found_as_the_table_says() {
     each_is_found("bugs planted in the model of the locks", searched);
 }
 
-/// Bugs that only the simulation finds: the model has no manual edits and no forked machines, and
-/// its store's clock is always right.
+/// Bugs that only the simulation finds, because the model has no manual edits and no forked
+/// machines, and its store's clock is always right.
 const ONLY_SIMULATED: &[Mutation] = &[
     Mutation::OverlookedWaits,
     Mutation::ConfirmedWithoutPause,

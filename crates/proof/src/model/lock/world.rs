@@ -37,8 +37,8 @@ pub(crate) struct World {
     pub(crate) starts_left: u8,
     /// Number of contenders that may still be asked to give up.
     pub(crate) give_ups_left: u8,
-    /// Consecutive undisturbed ticks in which a running contender waits although the processes with
-    /// authority leave room for it.
+    /// Consecutive undisturbed ticks in which a running contender waits although it is compatible
+    /// with every process that has authority.
     pub(crate) idle_ticks: u8,
     /// Highest token that had authority.
     pub(crate) token_held: Token,
@@ -356,8 +356,8 @@ impl World {
         };
     }
 
-    /// Returns true if the processes with authority leave room for the first running contender that
-    /// waits.
+    /// Returns true if the first contender that waits is compatible with every process that has
+    /// authority.
     fn is_idle(&self) -> bool {
         let waits = |machine: &&Arc<Machine>| {
             let standing = machine.contender.as_ref().map(|c| c.status().standing);

@@ -48,7 +48,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // The delay restarts if a file is replaced at its deadline.
+                // The handoff delay counts twice, because it restarts if a file is replaced at its
+                // deadline.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
@@ -92,13 +93,14 @@ impl World {
         let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
-        // If an edit raised the token, events may have shown it together with another holder. The
-        // claim then counts as superseded, and the process waits for it to expire.
+        // If an operator raised the token, events may have shown the raised token together with
+        // another holder. The claim then counts as superseded, and the process waits for it to
+        // expire.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
-    /// Checks that leadership ended only with a cause, and that it ended with every cause.
+    /// Checks that leadership ended only for a valid cause, and that it ended for every such cause.
     pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
         let p = &self.processes[process];
         let me = &self.machines[p.machine].identity;
@@ -198,7 +200,7 @@ impl World {
         if let Some(token) = by_deadline {
             let before = p.ledger.lost_at.replace(now);
             let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);
-            // If the settings changed in this turn, it is unknown which of the two settings
+            // If the settings changed in this turn, it is unknown if the old or the new settings
             // applied.
             if again && !reconfigured {
                 p.facts.stay_out = Some((now + lease_duration, token));

@@ -21,7 +21,8 @@ use crate::election::{
     RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
-/// Limits as in `election/tenure.rs`: the acknowledged renewal and the unresolved renewals.
+/// Limits: the 256 unresolved renewals of `election/tenure.rs` and the acknowledged renewal; and
+/// renewals in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 
@@ -175,7 +176,8 @@ impl World {
                 chain_length = chain.len();
                 renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
-                    // The state at the time of the decision, because a freeze may delay the call.
+                    // Uses the state at the time of the decision, because a freeze may delay the
+                    // call.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
                         c.released || (c.led && c.until.is_some_and(|until| until <= decided))
                     }),

@@ -12,8 +12,7 @@ use crate::proof::sim::rng::Rng;
 /// A process that was started as the workload, with its descendants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// Time at which the leader exits; `u64::MAX` while it neither crashes nor has got a stop
-    /// signal.
+    /// Time at which the leader exits; `u64::MAX` until it crashes or receives a stop signal.
     pub(super) leader: u64,
     pub(super) leader_ended: bool,
     /// Time at which the remaining descendants exit.
@@ -22,7 +21,7 @@ pub(super) struct Life {
     pub(super) obeys: Option<u64>,
     /// How long a descendant outlives the leader.
     pub(super) leaves: u64,
-    /// How long the leader outlives a killed guard: the kernel ends the leader only after the
+    /// How long the leader outlives a killed guard. The kernel ends the leader only after the
     /// guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
     /// How long the processes survive SIGKILL; zero if SIGKILL ends them immediately.

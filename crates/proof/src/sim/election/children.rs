@@ -13,7 +13,7 @@ use super::invariants::orphaned_children_are_stopped::{self as orphans, Orphan};
 use crate::election::{BootTime, Claim};
 
 const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
-/// Time within which a record has arrived, and daemon and guard have acted on the record.
+/// Maximum time for a record to arrive, and for daemon and guard to act on it.
 const KNOWN_MAX: Duration = Duration::from_millis(100);
 
 impl World {
@@ -126,7 +126,7 @@ impl World {
         self.coverage.hit_if(slept, Hit::Path(Path::ChildLate));
     }
 
-    /// Returns true if a child of an earlier claim of this process runs. While it runs, that
+    /// Returns true if a child of an earlier claim of this process runs. While that child runs, the
     /// earlier claim is not released, and no other claim leads.
     pub(super) fn child_runs(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && guard.child_runs())

@@ -61,8 +61,8 @@ pub(super) struct Machine {
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. Until these instants on their common clock, both twins may lead under these
-/// claims by writes that were sent before the fork.
+/// A forked machine. Because of writes sent before the fork, both twins may lead under these claims
+/// until these instants on their common clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -81,13 +81,13 @@ impl Forked {
     }
 }
 
-/// A damaged document. Processes whose knowledge is older may lead until the given time.
+/// A damaged document. Until the time `until`, processes that do not know of the damage may lead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damage {
     pub(super) until: u64,
-    /// Excuses processes that do not know the lease duration declared with this token.
+    /// A process is excused if it does not know the lease duration declared with this token.
     pub(super) token: crate::election::Token,
-    /// The state to which the document was restored. Excuses processes that have seen no newer
+    /// The state to which the document was restored. A process is excused if it has seen no newer
     /// state.
     pub(super) order: u64,
 }
@@ -206,8 +206,8 @@ impl Protocol for Leases {
         world
     }
 
-    /// Runs ten minutes with faults, then a period without faults. At its end a candidate must
-    /// lead.
+    /// Runs ten minutes with faults, then a period without faults. At the end of that period, a
+    /// candidate must lead.
     fn live(world: &mut World, setup: &Setup<Fault>) {
         world.run_until(RUN, |_| false);
         if world.violation.is_some() {

@@ -47,7 +47,7 @@ impl Stored {
         history: 0,
     };
 
-    /// Returns the answer to an operation that leaves this document.
+    /// Returns the answer to an operation after which this document is stored.
     pub(super) fn shown(&self) -> Outcome {
         Outcome::Applied(match &self.document {
             Document::Missing => Found::Missing,
@@ -123,8 +123,8 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Records a committed state, with the sequence number of the newest write. Returns the token
-    /// that every process may have known before this state.
+    /// Records a committed state, with the sequence number of the newest write. Returns the
+    /// previous token, which every process may have known.
     pub(super) fn record(&mut self, state: &Stored, newest: u64) -> Option<Token> {
         let token_before = self.token;
         self.token = match &state.document {

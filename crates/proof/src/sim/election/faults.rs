@@ -73,7 +73,7 @@ faults! {
     Transfer,
     /// An operator's request names a token that is not the holder's.
     StaleRequest,
-    /// An operator acts just while an acquisition is being adopted.
+    /// An operator acts just while a candidate adopts an acquisition of unknown outcome.
     Meddling,
     /// SIGUSR1.
     Signal,

@@ -40,7 +40,7 @@ impl World {
         Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
     }
 
-    /// Reports for the daemon that a workload has survived SIGKILL.
+    /// Reports, as the daemon does, that a workload has survived SIGKILL.
     pub(super) fn report_stuck(&mut self, g: usize) {
         let Guard {
             daemon,
@@ -63,7 +63,7 @@ impl World {
         self.input(daemon, Class::Machine, input);
     }
 
-    /// Kills a late guard for its daemon.
+    /// Kills a late guard, as its daemon does.
     pub(super) fn keep(&mut self, g: usize) {
         let daemon = self.own.guards[g].daemon;
         let now = self.machine_clock(self.own.guards[g].machine, true);

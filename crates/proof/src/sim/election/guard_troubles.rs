@@ -9,8 +9,8 @@ use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 
 impl World {
-    /// Kills a guard. The leader of its child exits a moment later, after the guard's lock has
-    /// become free; the daemon kills the remaining processes.
+    /// Kills a guard. The child's leader exits only after the guard's lock has become free. The
+    /// daemon kills the remaining processes.
     pub(super) fn kill_guard(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];

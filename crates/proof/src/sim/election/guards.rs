@@ -73,7 +73,8 @@ pub(super) struct Guard {
     pub(super) passed: Option<BootTime>,
     /// How long a renewal that extends this deadline had been known at that check.
     pub(super) renewed_for: Option<Duration>,
-    /// True for each if, at the last check, the child had got a stop signal, or SIGKILL.
+    /// True if the child had received a stop signal at the last check, and true if it had received
+    /// SIGKILL.
     pub(super) ends: (bool, bool),
     /// Time at which the daemon exited.
     pub(super) orphaned_at: Option<u64>,

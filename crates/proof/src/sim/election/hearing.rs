@@ -21,8 +21,8 @@ pub(super) struct Hearing {
     /// True if the process follows a late stream, whose events are not applied.
     late_stream: bool,
     reopening_owed: bool,
-    /// The newest read since the stream was opened and since the last event without a document; and
-    /// true once a read was answered.
+    /// The newest read sent since the stream was opened and since the last event without a
+    /// document. `informed` is true once one of these reads was answered.
     informing: Option<CallId>,
     informed: bool,
     /// True if the adapter was shown a whole document since the stream was opened.
@@ -37,7 +37,7 @@ pub(super) struct Hearing {
     /// The unanswered read. `None` also for a linearizable read, which shows the state after it was
     /// sent, regardless of events.
     reading: Option<CallId>,
-    /// The unanswered read of either kind. Its reply is trusted.
+    /// The unanswered read of either kind. The process uses only the answer to this read.
     asking: Option<CallId>,
     writing: Option<CallId>,
     /// The newest state that an event showed since the read was sent, by its position in the order
@@ -66,8 +66,8 @@ impl Hearing {
             Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
                 (self.writing, self.taking_over) = (Some(call), Some(call));
             }
-            // The answer to a read in flight may show the state before the release, so it is
-            // ignored.
+            // The answer to a read in flight may show the state before the release, so the process
+            // ignores it.
             Operation::Release { .. } => {
                 (self.asking, self.informing, self.reading) = (None, None, None);
                 self.writing = Some(call);
@@ -177,7 +177,8 @@ impl World {
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
             unread_max: (hearing.open && hearing.reads_renewals).then(|| {
-                // The longest interval: declared or own.
+                // The longest interval that a holder may declare, or the process's own if it is
+                // longer.
                 let timings = &p.tunables.timings;
                 INTERVAL_MAX.max(timings.retry_interval())
             }),

@@ -381,7 +381,7 @@ impl World {
     }
 
     /// Delivers a signal during an acquisition. Or delays the acquisition, and restores the
-    /// document that the acquisition expects just before it lands. Returns the delay.
+    /// document that it expects just before it lands. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,
@@ -482,7 +482,7 @@ impl World {
         self.at_or(AtPeace::Drop, time, move |world| world.kill(process));
     }
 
-    /// Schedules an input from the machine of a process.
+    /// Schedules an input that comes from the process's own machine, not from the store.
     pub(super) fn input_at(&mut self, time: u64, process: usize, input: Input) {
         self.at_or(AtPeace::Drop, time, move |world| {
             world.input(process, Class::Machine, input);

@@ -1,6 +1,5 @@
-//! The observer's record, from inputs and calls, of the requests that a process received, the
-//! rejections, and the calls that the process must make immediately. `observer.rs` records its
-//! claims.
+//! The observer's record of what a process received and must do: requests, rejections, and the
+//! calls that the process must make immediately. `observer.rs` records the process's claims.
 
 use std::collections::VecDeque;
 
@@ -60,9 +59,9 @@ pub(super) struct Ledger {
     /// Renewals in the order in which they were sent.
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
-    /// Claims whose release was answered or whose renewal was rejected, and at a `StoreRolledBack`
-    /// notice the claim that led last. The process need not act on them, even if a stale member
-    /// shows the claim.
+    /// Claims whose release was answered, claims whose renewal was rejected, and the claim that led
+    /// last before a `StoreRolledBack` notice. The process need not act on these claims, even if a
+    /// stale member shows them.
     resolved: VecDeque<Claim>,
     /// True if a stream was opened and no read was sent since.
     pub(super) read_owed: bool,
@@ -77,7 +76,8 @@ pub(super) struct Ledger {
     pub(super) transferred: Option<(Token, Reservation)>,
     /// True time at which the process last asked a preferred standby to register again.
     pub(super) asked_at: u64,
-    /// Before this turn: the tokens that the process led with and drained, and the deadline.
+    /// State before this turn: the token that the process led with, the token that it drained, and
+    /// the deadline.
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,
     pub(super) until: Option<BootTime>,

@@ -1,6 +1,6 @@
 //! The observer's records about each process, with true time: its inputs, its calls, and the status
 //! that it publishes. The status names the claim that is drained, and the reason; the other records
-//! show whether that is justified.
+//! show if the drain is justified.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -77,7 +77,7 @@ pub(super) struct Process {
     pub(super) inbox: VecDeque<(Class, Input)>,
     /// The content of the watch channel. HTTP and metrics are computed from it.
     pub(super) published: Status,
-    /// A surface as it would be if it stored a flag instead of a deadline.
+    /// For a planted bug: a surface that stores a flag instead of a deadline.
     pub(super) gauge: bool,
     pub(super) driver: Driver<Call>,
     pub(super) files: FileThread,
@@ -137,7 +137,7 @@ pub(super) fn tunables(rng: &mut Rng) -> Tunables {
 }
 
 impl Process {
-    /// Starts a process on the machine with the number `place`, with a status directory.
+    /// Starts a process on the machine `place`, with a status directory.
     pub(super) fn start(
         (place, machine): (usize, &Machine),
         directory: usize,

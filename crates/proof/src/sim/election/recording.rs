@@ -102,7 +102,8 @@ impl World {
         self.own.guards[g].child = Child::Runs(life);
     }
 
-    /// Reports for a guard that it has killed a shim, without waiting until the shim has exited.
+    /// Reports, as a guard does, that a shim was killed. The report does not wait until the shim
+    /// has exited.
     pub(super) fn give_up_recording(&mut self, g: usize, now: BootTime) {
         let guard = &mut self.own.guards[g];
         let Child::Recording(shim) = &mut guard.child else {

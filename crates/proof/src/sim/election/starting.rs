@@ -45,7 +45,7 @@ impl World {
     /// Starts a process, unless another process holds the directory's lock.
     fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
-        // If the guard holds no lock, the guard's record may still change.
+        // With `GuardWithoutLock`, the guard's record may still change.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
         let child_runs = self.recorded_child_runs(directory) && !unread;
         let locked = self.own.directories[directory].locked_by.is_some();
@@ -121,7 +121,7 @@ impl World {
         now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
     }
 
-    /// Ends a process that exits on its own, after the duration of the exit.
+    /// Schedules the end of a process that exits on its own.
     pub(super) fn exits(&mut self, process: usize) {
         let at = self.now + 250 * MS;
         self.at(at, move |world| world.exited(process));

@@ -68,7 +68,7 @@ impl World {
         Some(match roll {
             0 | 1 => newest,
             2 | 3 => old,
-            // The result of an old delta on the newest known document.
+            // Applies an old delta to the newest known document.
             _ => Lease {
                 token: newest.token,
                 paused: newest.paused,

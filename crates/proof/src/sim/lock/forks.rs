@@ -8,7 +8,7 @@ use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 
-/// A forked machine. Its twins may both hold the lock by writes that were sent before the fork.
+/// A forked machine. Both twins may hold the lock because of writes that were sent before the fork.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     processes: [usize; 2],
@@ -78,8 +78,8 @@ impl World {
         forks.any(|fork| fork.processes.contains(&process))
     }
 
-    /// Returns the number of the fork if this authority comes from a write before the fork and the
-    /// other twin also holds the lock or has left it since.
+    /// Returns the number of the fork if both hold: this authority comes from a write before the
+    /// fork, and the other twin also holds the lock or has since left it.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();
         self.own.forks.iter().position(|fork| {

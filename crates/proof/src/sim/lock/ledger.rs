@@ -49,7 +49,8 @@ pub(super) struct Ledger {
     ended: BTreeSet<Claim>,
     /// End of the authority of each claim according to acknowledged writes.
     backed: BTreeMap<Claim, BootTime>,
-    /// The newest write if it was rejected: a read must be answered before the next write.
+    /// The newest write, if the store rejected it. The process must then receive the answer to a
+    /// read before it writes again.
     must_read: Option<u64>,
     newest_write: u64,
     /// Joins with an unknown outcome.
@@ -69,7 +70,8 @@ pub(super) struct Ledger {
     unpaced: usize,
 }
 
-/// Returns the revision that a write would leave in its sender's entry, with its claim.
+/// Returns the claim of a write's sender, and the revision that the write would leave in the
+/// sender's entry.
 pub(super) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)> {
     match operation {
         LockOperation::Join { entry, .. } => Some((entry.claim, entry.revision)),
@@ -125,7 +127,8 @@ impl Ledger {
         }
     }
 
-    /// Credits provisional authority to a grant, counted from when the granted revision was sent.
+    /// Credits the provisional authority of a grant. It counts from the time at which the granted
+    /// revision was sent.
     fn credit_grant(&mut self, claim: Claim, grant: Option<Grant>) {
         let carried = |sent: &&Sent| {
             grant.is_some_and(|g| revision_of(&sent.operation) == Some((claim, g.revision)))
@@ -218,7 +221,8 @@ impl Ledger {
         }
         let shown = entries::shown(lock, now, &self.shown);
         // A plain read is not recorded if it looks stale: it lacks the process's own claim although
-        // the claim was present, or shows a lower token. Neither is a superseded linearizable read.
+        // the claim was present, or shows a lower token. A superseded linearizable read is not
+        // recorded either.
         let is_read = |sent: &Sent| matches!(sent.operation, LockOperation::Read { .. });
         let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
         let plain = match self.sent.get(&call.0).map(|s| &s.operation) {

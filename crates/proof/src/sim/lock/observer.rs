@@ -422,7 +422,7 @@ impl World {
             self.own.observer.entries.values().find_map(|entry| {
                 let wait = entry.declared() * 1000 / self.own.observer.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
-                // A reply may be as old as a call may take.
+                // A reply may be as old as the longest call.
                 let known = entry.since + answered;
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;

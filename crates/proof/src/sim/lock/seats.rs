@@ -16,7 +16,7 @@ use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 use crate::proof::sim::{MS, SECOND};
 
-/// A place where processes contend one after another.
+/// A machine on which processes contend one after another.
 #[derive(Clone)]
 pub(super) struct Seat {
     /// The source of the ids of its processes.

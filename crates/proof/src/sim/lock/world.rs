@@ -104,7 +104,7 @@ impl Protocol for Locks {
             return;
         }
         world.heal();
-        // The minimum holds of several processes may follow each other.
+        // The minimum holds of several processes may follow each other, so they are added up.
         let kept = match world.faults.has(Fault::LeastTime) {
             true => KEPT,
             false => 0,

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                     Some(_) => mongodb().await,
                 }
             } => done,
-            // The other branch owns all processes, so they end when it is dropped.
+            // The other branch owns all processes, so they end when that branch is dropped.
             _ = stop_requested() => {
                 println!("\ninterrupted; all processes ended");
                 Ok(())

@@ -143,7 +143,7 @@ impl Row {
         );
         if *leads {
             let share = left.as_secs_f64() / lease_duration.as_secs_f64();
-            // A share of 0 to 1 of the cells.
+            // A share of the cells, from 0 to 1.
             let full = ((share * BAR_CELLS as f64).round() as usize).min(BAR_CELLS);
             let bar = "#".repeat(full) + &".".repeat(BAR_CELLS - full);
             let token = token.map_or_else(String::new, |token| token.to_string());

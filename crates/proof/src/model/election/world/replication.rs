@@ -1,5 +1,4 @@
-//! Effect of a write on the members of the store and on the change streams. Delivery to candidates
-//! is elsewhere.
+//! Effect of a write on the members of the store and on the change streams.
 
 use super::World;
 use crate::election::{Operation, Outcome};

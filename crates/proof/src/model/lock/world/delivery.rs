@@ -206,7 +206,7 @@ impl World {
 
     /// Checks the order of tokens (I3) and starts the work.
     fn acquired(&mut self, index: usize, token: Token) {
-        // Provisional authority ends before the next long tick.
+        // Counts as a disturbance, because provisional authority is shorter than a long tick.
         self.disturb();
         let machine = self.machine(index);
         machine.works = true;

@@ -4,14 +4,14 @@
 //! A host that sleeps runs no process, not even children. After the host wakes, or a stopped guard
 //! or daemon continues, it takes the scheduler some time to run that process. This time does not
 //! count: only a child that outlives it is late. If neither guard nor daemon runs, no process can
-//! end the child, and only the fencing token protects.
+//! end the child, and only the fencing token protects the data.
 
 use std::time::Duration;
 
 use super::{Violation, explain, with};
 use crate::election::BootTime;
 
-/// Clocks and the simulation advance in steps.
+/// Tolerance, because clocks and the simulation advance in steps.
 const STEP: Duration = Duration::from_millis(1);
 
 /// A child that runs.

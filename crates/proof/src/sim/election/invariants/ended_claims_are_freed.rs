@@ -4,8 +4,8 @@
 
 use super::{Violation, explain};
 
-/// Maximum number of idle reads. An event during a read makes the read inconclusive, but that does
-/// not happen this often in a row.
+/// Maximum number of consecutive reads without a write. An event during a read makes the read
+/// inconclusive, but not this many times in a row.
 const IDLE_READS_MAX: u32 = 4;
 
 /// Checks the number of consecutive reads that showed the claim without a write after them.

@@ -9,7 +9,7 @@ use super::{Violation, require, with};
 pub(crate) struct Release {
     /// True if the claim never led in this process, so there is nothing to stop.
     pub(crate) never_led: bool,
-    /// True if the claim's deadline has passed, and then the workload's time to notice.
+    /// True if the claim's deadline has passed, and the workload has had its time to notice.
     pub(crate) expired: bool,
     /// True if an earlier release of the claim has an unknown outcome.
     pub(crate) repeated: bool,

@@ -1,5 +1,5 @@
-//! I7: an unknown outcome never grants or extends authority; neither does the passing of time, an
-//! event, or a read.
+//! I7: an unknown outcome, the passing of time, an event or a read never grants or extends
+//! authority.
 
 use super::{Violation, require};
 use crate::election::BootTime;

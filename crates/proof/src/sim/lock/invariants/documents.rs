@@ -20,8 +20,8 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
 }
 
 /// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
-/// queue waits. Only a write that adds and removes no entry may leave free a place that a manual
-/// edit freed.
+/// queue waits. After a manual edit has freed a place, only a write that adds and removes no entry
+/// may leave the place free.
 fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
     let claims = |lock: &LockDocument| {

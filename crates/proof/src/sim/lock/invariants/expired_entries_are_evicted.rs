@@ -1,7 +1,7 @@
 //! While a live waiter reads, an expired entry of a waiter, grantee or holder is evicted within its
 //! own lease duration, plus a third of the live waiter's lease duration, plus some operation
-//! timeouts. If all jobs are short, an entry is evicted soon after a job starts that began after
-//! the entry had expired.
+//! timeouts. If all jobs are short, the first job that begins after an entry has expired evicts the
+//! entry soon.
 
 use std::time::Duration;
 

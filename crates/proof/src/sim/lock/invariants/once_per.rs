@@ -25,7 +25,7 @@ pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> O
     })
 }
 
-/// Checks that work may be skipped because of a success `ago`.
+/// Checks that work may be skipped because of a success of age `ago`.
 pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option<Violation> {
     explain(recorded && ago < period, "skips are due", || {
         format!("skipped {ago:?} after a success, of {period:?}; recorded: {recorded}")

@@ -1,6 +1,6 @@
 //! The writes that a process may send for its own claim: none after the claim ended, none between a
 //! rejection and a read, no join while another claim's join has an unknown outcome, and no leave
-//! while the work runs (I6). A keep counts as a leave, but must not be sent once the process was
+//! while the work runs (I6). A `keep` counts as a leave, but must not be sent once the process was
 //! asked to give up.
 
 use super::{Violation, violation, with};
