@@ -74,8 +74,8 @@ fn publish(path: &Path, first: Status) -> Published {
 }
 
 impl Published {
-    /// Fills the disk repeatedly until the writer fails, because the writer may free space
-    /// meanwhile.
+    /// Fills the disk repeatedly until the writer fails, because the writer may free space while
+    /// the disk is being filled.
     fn fill(&self, disk: &Mount) {
         let failures = || self.metrics.publish_failures(Surface::File);
         let before = failures();

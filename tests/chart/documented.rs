@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::helm::{Objects, chart, render_chart, root, succeed, tool};
 
-/// Returns the YAML block of a page whose first line is a comment with the name of this file.
+/// Returns the YAML block of a page whose first line is a comment with this file name.
 pub(crate) fn block(page: &str, file: &str) -> String {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let start = format!("```yaml\n# {file}\n");
@@ -170,8 +170,8 @@ fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
     });
 }
 
-/// The pod does not need a token. If it had one, the daemon would warn that its pod's identity is
-/// unknown.
+/// The pod does not need a token. If the pod had a token, the daemon would warn that its pod's
+/// identity is unknown.
 #[test]
 fn the_pod_by_hand_has_no_token() {
     assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);

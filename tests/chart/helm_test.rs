@@ -126,8 +126,8 @@ fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
 }
 
 /// Helm deletes the test's objects before each test, so their name must differ from the names of
-/// all other objects of any release. It differs, because release names have at most 53 characters,
-/// and the suffixes of other objects are not hashes.
+/// all other objects of any release. The names differ, because release names have at most 53
+/// characters, and the suffixes of other objects are not hashes.
 #[test]
 fn the_test_has_no_name_of_another_release() {
     let objects = Objects::of("everything", &[]);

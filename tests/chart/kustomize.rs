@@ -1,5 +1,5 @@
-//! Goal: no kustomization silently makes two releases share a lease or lock. Either it does not
-//! change names, or the program refuses to contend. Method: transforms helm's output with
+//! Goal: no kustomization silently makes two releases share a lease or lock. Either a kustomization
+//! does not change names, or the program refuses to contend. Method: transforms helm's output with
 //! kustomize, and starts the program with the flags and the environment of the transformed pod.
 
 use std::fs;

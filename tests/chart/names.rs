@@ -122,7 +122,8 @@ fn values_under_the_name_of_the_library_are_refused() {
     assert_contains(&complaint, remedy);
 }
 
-/// Different values can result in the same lease name. Then only one pod of both uses would lead.
+/// Different values can result in the same lease name. With equal lease names, only one pod of both
+/// uses would lead.
 #[test]
 fn two_uses_in_one_release_share_no_lease_by_default() {
     let further = |key: &str, more: &str| {

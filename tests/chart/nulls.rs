@@ -198,7 +198,7 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
 #[test]
 fn replicas_that_are_null_are_those_of_an_autoscaler() {
     // An empty string must work too, because helm 4 ignores null in the values.yaml of a chart that
-    // depends on this one.
+    // depends on this chart.
     let none = ["deployment.replicas=null", "deployment.replicas=\"\""];
     for (kind, none) in ["Deployment", "StatefulSet"].into_iter().zip(none) {
         let kind = format!("workload.kind=\"{kind}\"");

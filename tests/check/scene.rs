@@ -183,7 +183,7 @@ impl Answer {
         assert!(said.contains(text), "{text}: {check:#}");
     }
 
-    /// The names and results of the checks that are neither ok nor skipped. Leaves out warnings
+    /// The names and results of the checks, except the results ok and skipped. Leaves out warnings
     /// that depend only on the machine and its load.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let checks = self.checks().into_iter();

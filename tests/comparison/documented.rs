@@ -12,7 +12,7 @@ const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_counter_of_one_is_deleted_under_its_owner",
     "of_a_counter_of_one_leaves_two_owners",
 ];
-/// Files whose tests neither break a lock nor show leasehold.
+/// Files without a test that breaks a lock or runs leasehold.
 const NOT_ON_THE_PAGE: [&str; 3] = ["documented.rs", "in_calm_weather.rs", "journal.rs"];
 
 #[test]

@@ -99,7 +99,8 @@ impl Parts {
     }
 }
 
-/// Opens connections to a server until it closes a new one. Returns the open connections.
+/// Opens connections to a server until the server closes a new connection. Returns the open
+/// connections.
 fn fill(port: u16) -> Vec<TcpStream> {
     use std::io::Read;
     /// Longer than a server needs to close a refused connection. If a busy server takes longer, the

@@ -1,5 +1,5 @@
 //! Slow clients, endless bodies and many connections use a bounded amount of the daemon's memory
-//! and descriptors. Meanwhile the daemon renews its lease and answers other clients.
+//! and descriptors. Under this load, the daemon renews its lease and answers other clients.
 
 use std::sync::atomic::Ordering;
 
@@ -45,7 +45,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
     let mut descriptors_most = 0;
     within(3 * LONG, "the attack is at full strength", async || {
         descriptors_most = descriptors_most.max(descriptors(pid, server));
-        // The daemon answers other clients meanwhile.
+        // The daemon answers other clients during the attack.
         assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
         has_full_extent(&hostile)
     })

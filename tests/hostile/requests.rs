@@ -108,8 +108,8 @@ fn target(mutator: &mut Mutator) -> Vec<u8> {
 }
 
 /// Sends an input in parts, and returns the answers until the server closes the connection. With
-/// `end`, the client ends its input, but only after the first answer or a timeout, because a server
-/// need not answer a client that has already ended its input.
+/// `end`, the client ends its input, but only after the first answer or a timeout. A server need
+/// not answer a client that has already ended its input.
 async fn answers(server: SocketAddr, parts: &[&[u8]], end: bool) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;

@@ -111,7 +111,7 @@ fn bad_parameters_are_refused_by_name() {
     assert_eq!(served.ask_with("POST /leader?wait=5m", "", "").0, 405);
 }
 
-/// A client that disconnects frees its place, so that others can wait.
+/// A client that disconnects no longer counts, so that others can wait.
 #[tokio::test]
 async fn a_client_that_disconnects_leaves_its_place() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);

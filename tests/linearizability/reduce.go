@@ -108,7 +108,7 @@ func reduceFence(ops []*operation) []*event {
 type floor struct{ token, latest int64 }
 
 // orderByToken sets, for each successful operation of a kind, the token that must take effect
-// before. It returns the tokens in order.
+// before the operation's own. It returns the tokens in order.
 func orderByToken(events []*event, kind kind) []floor {
 	var floors []floor
 	for _, e := range events {

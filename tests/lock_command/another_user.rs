@@ -27,9 +27,9 @@ impl AnotherUser {
         let place = Place::new();
         let program = place.path("leasehold");
         fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-        // Let another process copy the program. If this process wrote the file, children that other
-        // tests fork meanwhile would inherit the descriptor, and a file that is open for writing
-        // cannot be executed.
+        // Let another process copy the program. If this process wrote the file, a child that
+        // another test forks during the write would inherit the descriptor. A file that is open for
+        // writing cannot be executed.
         let mut copy = Command::new("install");
         let copied = copy.arg("-m755").arg(PROGRAM).arg(&program).status();
         assert!(copied.unwrap().success());

@@ -1,5 +1,6 @@
-//! Goal: an election of MongoDB costs neither a holder its lock nor a waiter its place. Method:
-//! step down or kill the primary of a separate set while one job works and another waits.
+//! Goal: during an election of MongoDB, a holder keeps its lock and a waiter keeps its position in
+//! the queue. Method: step down or kill the primary of a separate set while one job works and
+//! another waits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Goal: a nested acquisition of a lock causes neither a second acquisition nor a deadlock.
+//! Goal: a nested acquisition of a lock does not acquire the lock twice and does not deadlock.
 
 use crate::job::{Job, PROGRAM, Place};
 

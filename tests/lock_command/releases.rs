@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Place};
 
-/// Starts a job that succeeds once the file `end` exists. It renews so rarely that it does not
+/// Starts a job that succeeds once the file `end` exists. The job renews so rarely that it does not
 /// notice a loss before the release.
 fn starts(place: &Place, lock: &str) -> Job {
     let end = place.path("end");

@@ -1,6 +1,6 @@
 //! Goal: a job whose command survives SIGKILL exits, but does not release the lock (I6). Method:
 //! run the command, or a process that it leaves, as another user, so that a job without CAP_KILL
-//! can neither stop nor kill it.
+//! cannot stop or kill it.
 
 use std::process::Command;
 

@@ -146,8 +146,8 @@ fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + us
 #[test]
 fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
     let place = Place::new();
-    // The lease is shorter than the wait for the write of the line, so the job must renew
-    // meanwhile.
+    // The lease is shorter than the wait for the write of the line, so the job must renew while it
+    // waits.
     let (job, mut output, input) = unread(&place, &["--lease-duration=3s"]);
     place.wait_listed("held");
     let next = place.run_empty("unread", &[]);

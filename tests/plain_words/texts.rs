@@ -208,8 +208,8 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
     found
 }
 
-/// Joins consecutive lines for which `text` returns a text into paragraphs. Returns them with their
-/// line numbers.
+/// Joins consecutive lines for which `text` returns a text into paragraphs. Returns the paragraphs
+/// with their line numbers.
 pub(super) fn paragraphs<'a>(
     source: &'a str,
     mut text: impl FnMut(&'a str) -> Option<&'a str>,

@@ -1,9 +1,9 @@
-//! Goal: with any document under the lease's name, no write of the store changes a document that is
-//! not a lease of this version (I11), loses a field of a newer version, or lets the history grow
-//! beyond its bound. Method: give each field of a lease in turn every odd BSON value, then several
-//! fields at once, drawn from a fixed seed. The test stores each document on a real server and
-//! attempts every write through the shipped store. The writes carry the document's own revision and
-//! claim, so that their filters come as close to a match as possible.
+//! Goal: whatever document is stored under the lease's name, no write of the store changes a
+//! document that is not a lease of this version (I11), loses a field of a newer version, or lets
+//! the history grow beyond its bound. Method: give each field of a lease in turn every odd BSON
+//! value, then several fields at once, drawn from a fixed seed. The test stores each document on a
+//! real server and attempts every write through the shipped store. The writes carry the document's
+//! own revision and claim, so that their filters come as close to a match as possible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,8 +85,8 @@ fn lease(held: bool) -> Document {
 }
 
 /// Returns values of every BSON type, values close to `right`, and values that MongoDB treats like
-/// `right`: it matches an array if one of its elements matches, and 1.0 equals 1. `None` stands for
-/// an absent field.
+/// `right`. MongoDB matches an array if one of its elements matches, and treats 1.0 and 1 as equal.
+/// `None` stands for an absent field.
 fn odd_values(right: &Bson) -> Vec<Option<Bson>> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().expect("a decimal"));
     let entry = Bson::Document(doc! { "token": 1_i64, "newer": "x" });

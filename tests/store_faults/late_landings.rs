@@ -3,7 +3,7 @@
 //! hold back the requests of one candidate with a proxy, and release them later.
 //!
 //! The proxy holds commands with a BSON field `holder` of type null. Only a create, the filter of
-//! an acquisition and the update of a release have one.
+//! an acquisition and the update of a release have this field.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use rustix::process::Signal;

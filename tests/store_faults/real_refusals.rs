@@ -50,7 +50,7 @@ async fn suffered(cast: &mut Cast, shown: &str) {
     );
     cast.lose(shown).await;
     // Wait for two failed takeovers: a successful read clears a single failure, but not repeated
-    // ones.
+    // failures.
     let follower = &cast.follower;
     follower.wait_operations("take_over", "unknown", 2.0).await;
     eventually("the follower names the error", async || {

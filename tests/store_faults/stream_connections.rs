@@ -14,8 +14,8 @@ async fn a_pool_of_one_connection_delays_no_renewal() {
     let uri = format!("{}&maxPoolSize=1&maxConnecting=1", stage.set().uri());
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
     a.wait_stream().await;
-    // The stream's getMore waits for two seconds; a renewal queued behind it would time out
-    // after one.
+    // The stream's getMore waits for two seconds; a renewal queued behind it would time out after
+    // one second.
     for _ in 0..10 {
         a.wait_renewal(LONG).await;
     }

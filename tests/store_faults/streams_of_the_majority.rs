@@ -1,5 +1,5 @@
 //! Goal: a stream misses no write. By MongoDB's default, a write that is not majority-committed
-//! when the stream opens appears neither in the stream nor in the read that follows. Method: freeze
+//! when the stream opens is missing from both the stream and the read that follows. Method: freeze
 //! both secondaries, so that only the primary has a takeover.
 
 use std::sync::Arc;
@@ -41,8 +41,7 @@ async fn a_takeover_that_only_the_primary_has_when_a_stream_is_opened_is_reporte
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
     secondaries.iter().for_each(|member| set.cont(*member));
-    // Renewals keep the follower from reading by itself, and show neither a new token nor a new
-    // claim.
+    // Renewals keep the follower from reading by itself. They do not show a new token or claim.
     let stored = stage.stored();
     let renewals = async {
         loop {

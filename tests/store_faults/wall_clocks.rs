@@ -62,7 +62,7 @@ async fn i9_a_leader_whose_clock_jumps_keeps_its_deadlines_and_its_successor_wai
     jumping.jump("+2h");
     a.wait_renewal(LONG).await;
     a.stop();
-    // From here on, only `b` contends. Its clock jumps in both directions.
+    // From here on, only `b` contends. The clock of `b` jumps in both directions.
     let last = DaemonTimings::SHORT.sent_ns(&a.status());
     jumping.jump("-2h");
     let leader = |status: &Value| status["leader"] == true;

@@ -139,7 +139,7 @@ impl Browser {
         let limit = tokio::time::Instant::now() + ANSWER_MAX;
         loop {
             let parameters = json!({ "expression": expression, "returnByValue": true });
-            // The evaluation fails if the browser replaces the page meanwhile.
+            // The evaluation fails if the browser replaces the page at the same time.
             let result = self.answer("Runtime.evaluate", parameters).await;
             let value = &result.unwrap_or_default()["result"]["value"];
             if !matches!(value, Value::Null | Value::Bool(false)) {

@@ -423,7 +423,7 @@ fn failing() -> Document {
     data
 }
 
-/// Freezes processes, which may exit meanwhile.
+/// Freezes processes that may exit at any time.
 async fn freeze(pids: &[u32], time: Duration) {
     let send = |signal| {
         pids.iter()

@@ -276,9 +276,9 @@ impl World {
 }
 
 impl World {
-    /// Returns how long after the last fault was healed a candidate must lead: MongoDB elects a
-    /// primary, followers see the last write within two polls, wait a lease duration, and retry,
-    /// all on a busy machine.
+    /// Returns the time within which a candidate must lead after the last fault was healed. In this
+    /// time MongoDB elects a primary, and followers see the last write within two polls, wait a
+    /// lease duration, and retry, all on a busy machine.
     pub(crate) fn recovery_max(&self) -> Duration {
         let timings = self.profile.timings();
         let polls = 2 * (timings.retry_interval + timings.operation_timeout);

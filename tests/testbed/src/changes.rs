@@ -144,7 +144,7 @@ impl Changes {
     }
 
     /// Declares that the caller is about to edit, delete or restore this document once, by hand.
-    /// Otherwise a change that no call explains is a violation.
+    /// Without the declaration, a change that no call explains is a violation.
     pub fn declare(&self, name: &str, why: &str) {
         self.log.write(&Line::Edit(Edit {
             document: self.log.document(name),

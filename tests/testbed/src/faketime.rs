@@ -2,8 +2,8 @@
 //!
 //! libfaketime intercepts libc's clock functions. By default it sets CLOCK_REALTIME,
 //! CLOCK_MONOTONIC and CLOCK_BOOTTIME to the same faked wall time (measured with version 0.9.10 of
-//! Debian 12 and `+1h`). These fixtures set `FAKETIME_DONT_FAKE_MONOTONIC`, so that it fakes
-//! CLOCK_REALTIME only. A program that reads clocks by direct system calls, as `rustix` does,
+//! Debian 12 and `+1h`). These fixtures set `FAKETIME_DONT_FAKE_MONOTONIC`, so that libfaketime
+//! fakes CLOCK_REALTIME only. A program that reads clocks by direct system calls, as `rustix` does,
 //! always sees true clocks. The standard library's `SystemTime` goes through libc and is faked.
 
 use std::ffi::OsString;

@@ -31,8 +31,8 @@ use control_plane::{ControlPlane, Surroundings};
 pub use credentials::Credentials;
 pub use place::{Place, routed_to};
 
-/// Maximum wait for a controller. They act within milliseconds, but on a busy machine, startup has
-/// taken seconds.
+/// Maximum wait for a controller. Controllers act within milliseconds, but on a busy machine,
+/// startup has taken seconds.
 const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 /// The default node of pods.
@@ -102,9 +102,9 @@ impl Kubernetes {
         Ok(kubernetes)
     }
 
-    /// Returns one control plane for all tests of a binary that hold it at the same time, started
-    /// by the first. Must be called inside [`run`](crate::run), because the clients of all tests
-    /// live on its runtime.
+    /// Returns the control plane that the tests of a binary share as long as a test holds it. The
+    /// first test starts it. Must be called inside [`run`](crate::run), because the clients of all
+    /// tests live on its runtime.
     pub async fn shared() -> Arc<Self> {
         // A value in a static is never dropped; see `shared.rs`.
         static CURRENT: Mutex<Weak<Kubernetes>> = Mutex::const_new(Weak::new());

@@ -195,7 +195,7 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
 
 /// Returns identity and token if the status file shows a leader at this instant.
 fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
-    // Skip a torn file here. It is a bug of the daemon, which the fixture reports.
+    // Skip a torn file here. A torn file is a bug of the daemon, which the fixture reports.
     let status = file.read(directory)?.ok()?;
     leads(status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();

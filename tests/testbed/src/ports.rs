@@ -1,7 +1,7 @@
 //! Ports that stay reserved for as long as a fixture needs them.
 //!
 //! Binding port 0 and closing the socket is not enough. A killed member must restart on its old
-//! port, and meanwhile the kernel may give that number to any outgoing connection of the machine.
+//! port. Until then, the kernel may give that number to any outgoing connection of the machine.
 //! Ports therefore come from below the kernel's ephemeral range, and a file lock reserves each port
 //! among all test processes of this user. The lock ends with its process.
 
@@ -71,9 +71,9 @@ fn next_number() -> u16 {
     u16::try_from(FIRST + offset).expect("the range ends below 65536")
 }
 
-/// Returns true if this process can bind the port, so no process listens on it. The probe never
-/// listens. A child that another thread has just forked inherits the probe until it executes its
-/// program, and a listening copy would prevent the port's owner from binding the port.
+/// Returns true if this process can bind the port, which proves that no process listens on it. The
+/// probe never listens. A child that another thread has just forked inherits the probe until it
+/// executes its program, and a listening copy would prevent the port's owner from binding the port.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }

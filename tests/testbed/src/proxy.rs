@@ -31,8 +31,8 @@ use message::{Framing, Rewrite};
 /// Maximum number of messages held on one connection. A client waits for a reply before its next
 /// request, so a stalled client sends very few messages.
 const HELD_MAX: usize = 10_000;
-/// How long the server's side of a connection stays open after the client's side has closed, so
-/// that the server executes a request in flight, as on a slow network.
+/// How long the server's side of a connection stays open after the client's side has closed. The
+/// server can then execute a request in flight, as on a slow network.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A proxy with one port for each member of a set. Dropping it ends the proxy.

@@ -107,7 +107,7 @@ impl Router {
     }
 
     /// Delivers the events of change streams only at multiples of this interval, in whole seconds.
-    /// An event is late by half of it on average.
+    /// An event is late by half of the interval on average.
     pub fn delay_streams(&self, lag: Duration) {
         self.state().lag = lag;
     }

@@ -1,5 +1,5 @@
-//! A separate database for one test, so that tests on one set neither contend for each other's
-//! lease nor drop each other's collection.
+//! A separate database for one test, so that tests on one set do not contend for each other's lease
+//! or drop each other's collection.
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -96,8 +96,8 @@ impl Guard {
             let given = |daemon: &&Grants<'a>| daemon.deadlines.contains(&terms.valid_until);
             daemons.iter().find(given)
         };
-        // `leasehold lock` passes no claim lock to its guards, so its command is `Other`. It runs
-        // no other command under a guard.
+        // `leasehold lock` passes no claim lock to its guards, so its command is `Other`.
+        // `leasehold lock` runs no other command under a guard.
         let is_locks = || daemons.iter().any(|of| of.role.kind == Kind::Lock);
         match guarded {
             Guarded::Command => {}
@@ -133,8 +133,7 @@ impl Guard {
     /// Returns when the command may have run; `None` if it was not started. If a guard is killed,
     /// its daemon ends the command, and the trace does not show when.
     fn interval(&self) -> Option<(BootTime, BootTime)> {
-        // The policy never extends a deadline that has passed, so its last deadline is the
-        // effective one.
+        // The policy never extends a deadline that has passed, so its last deadline is effective.
         let last = self.policy.as_ref()?.valid_until();
         let mut orders = self.given.iter().rev();
         let (_, terms) = orders.find(|(_, terms)| terms.valid_until == last)?;

@@ -5,8 +5,8 @@
 //! This hasher forwards the numbers with three changes:
 //!
 //! - An instant (recognized by its size, because clocks begin at [`EPOCH`]) is written relative to
-//!   the current time of its machine. All instants that are further in the past than any duration
-//!   that affects a decision have one form.
+//!   the current time of its machine. Instants further in the past than any duration that affects a
+//!   decision all have one form.
 //! - An id (the only 16 bytes that are ever hashed) is written as its index in the order of first
 //!   appearance, because ids are only compared for equality.
 //! - A call's number is written by [`Numbers`]: for an election as an index of first appearance

@@ -14,7 +14,7 @@ fn forms_of_successors<M: Model>(
 }
 
 /// Explores this many states without merging. Returns the number of states whose form was reached
-/// before; fails if states with one form have successors of different forms.
+/// before. Fails if states with equal forms have successors with different forms.
 pub(super) fn merged<M: Model>(
     model: &M,
     states: usize,

@@ -3,8 +3,8 @@
 //! `crates/core/src/election.rs` includes this file as its module `mutation` in builds of
 //! `leasehold-proof`. In every other build `planted!` expands to `false`.
 
-/// Defines a list of rules that can be broken, and the switch that breaks one. The locks have their
-/// own list (`lock.rs`).
+/// Defines a list of rules that can be broken, and the switch that breaks a rule. The locks have
+/// their own list (`lock.rs`).
 macro_rules! mutations {
     ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
         /// A rule that is broken on purpose.
@@ -146,7 +146,7 @@ mutations! {
     /// Acquisitions insert the document if it is missing.
     FollowerUpserts:
         "no acquisition creates a document",
-    /// An acquisition clears neither an operator's request nor a reservation.
+    /// An acquisition does not clear an operator's request or a reservation.
     RequestKept:
         "an acquisition clears the request and the reservation",
     /// The registration of a standby changes the revision.
@@ -176,7 +176,7 @@ mutations! {
     /// Writes are acknowledged by the primary alone.
     WriteConcernOne:
         "writes are acknowledged by a majority",
-    /// The next token is the document's plus one.
+    /// The next token is the document's token plus one.
     HighestTokenForgotten:
         "the next token is above the highest that this process has seen",
     /// If an acquisition succeeds, the candidate forgets that the store was rolled back while the
@@ -218,7 +218,7 @@ mutations! {
     /// A later record revives a deadline that has passed in the guard.
     DeadlineRevived:
         "a later record cannot revive a deadline that has passed in the guard",
-    /// The guard decides on each record before it reads the next one.
+    /// The guard decides on each record before it reads the next record.
     EachRecordJudged:
         "the guard reads everything that was sent before it decides",
     /// The guard starts its child even after the child's deadline.

@@ -41,7 +41,7 @@ crate::election::mutation::mutations! {
     /// A join of unknown outcome is repeated with another claim.
     JoinedAnew:
         "a join is repeated with the same claim until its outcome is known",
-    /// A contender that lost its place joins again with the ended claim.
+    /// A contender that lost its entry joins again with the ended claim.
     ClaimReused:
         "a claim that lost its place has ended, and the next join has a new claim",
     /// A rejected write is repeated without a read.

@@ -36,7 +36,7 @@ impl<K: Copy> Driver<K> {
         });
     }
 
-    /// Removes an answered call; returns `None` if it was answered before.
+    /// Removes an answered call; returns `None` if the call was already answered.
     pub(super) fn returned(&mut self, call: CallId) -> Option<Driven<K>> {
         let index = self.0.iter().position(|driven| driven.call == call)?;
         Some(self.0.remove(index))

@@ -1,8 +1,8 @@
-//! The ids of a process, drawn like in `KernelRandomness` of leasehold-mongodb: from a generator
-//! that continues in a copy of the machine, the time of the draw, and a counter.
+//! The ids of a process, drawn as in `KernelRandomness` of leasehold-mongodb from three inputs: a
+//! generator that continues in a copy of the machine, the time of the draw, and a counter.
 //!
-//! Unlike the program, the source does not mix in the wall clock: a run with other wall clocks must
-//! make the same decisions (I9), and delays come from the same source.
+//! Unlike the program, the source does not mix in the wall clock. Delays come from this source too,
+//! and a run with other wall clocks must make the same decisions (I9).
 
 use super::rng::Rng;
 use crate::election::{BootTime, Randomness};

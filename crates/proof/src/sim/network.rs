@@ -221,7 +221,8 @@ impl<P: Calls> World<P> {
         self.acknowledge();
     }
 
-    /// Delivers an answer to the driver. The connection may have been cut meanwhile.
+    /// Delivers an answer to the driver. The connection may have been cut while the answer was on
+    /// its way.
     fn answer(&mut self, process: usize, call: CallId, outcome: P::Outcome) {
         let cut_until = P::link(self, process).cut_until;
         if cut_until > self.now && outcome != P::FAILED {

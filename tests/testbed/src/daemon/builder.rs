@@ -187,7 +187,7 @@ impl DaemonBuilder {
         flags.into_iter().fold(self, add)
     }
 
-    /// Sets an environment variable. Otherwise the environment contains only PATH.
+    /// Sets an environment variable. By default, the environment contains only PATH.
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
@@ -206,8 +206,8 @@ impl DaemonBuilder {
     }
 
     /// Writes no trace, because the test measures the daemon, runs it as another user, or breaks
-    /// the assumptions of the trace check. Otherwise the trace is checked when the daemon is
-    /// dropped.
+    /// the assumptions of the trace check. By default, the daemon writes a trace, which is checked
+    /// when the daemon is dropped.
     pub fn untraced(mut self) -> Self {
         self.traced = false;
         self

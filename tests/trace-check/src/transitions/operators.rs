@@ -54,8 +54,8 @@ fn is_roll_call(before: &Stored, after: &Stored) -> bool {
     changed(before, after) == ["roll_call"]
 }
 
-/// A request, a pause or a raised token changes one of three fields, and neither the revision nor
-/// the holder. Commands record their action; scripts need not.
+/// A request, a pause or a raised token changes one of three fields. The revision and the holder
+/// stay unchanged. Commands record their action; scripts need not.
 fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored)) -> bool {
     let mut fields = changed(before, after);
     fields.retain(|field| *field != "actions");

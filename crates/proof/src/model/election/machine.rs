@@ -141,7 +141,7 @@ impl Machine {
         self.election = Some(Election::new(candidate, now, &mut draw(drawn)));
     }
 
-    /// Ends the process. Its calls in flight may still land.
+    /// Ends the process. The process's calls in flight may still land.
     pub(crate) fn die(&mut self) {
         self.election = None;
         self.frozen = false;

@@ -28,8 +28,8 @@ impl Planted {
     }
 }
 
-/// Returns every planted bug that is visible in the model, each with an exploration that succeeds
-/// without the bug: one of the cases, or a case with fewer faults or requests.
+/// Returns every planted bug that is visible in the model, each with an exploration. Without the
+/// bug the exploration succeeds; it is one of the cases, or a case with fewer faults or requests.
 pub(crate) fn planted() -> Vec<Planted> {
     let streams = bounds(&APART, 1, 0).on_streams();
     let polls = bounds(&APART, 1, 0);

@@ -8,7 +8,7 @@ use crate::reference::election as reference;
 /// One lease, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
-    /// State of the primary. The filters of writes are evaluated on it.
+    /// State of the primary. The filters of writes are evaluated on this state.
     pub(crate) primary: Option<Lease>,
     /// Majority-committed state: reads return it, and a new primary starts from it.
     pub(crate) committed: Option<Lease>,

@@ -80,7 +80,7 @@ impl Kind {
 }
 
 impl Seat {
-    /// Returns a machine whose clock advances by so many milliseconds in each tick.
+    /// Returns a machine whose clock advances by this many milliseconds in each tick.
     pub(crate) const fn of(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::of(milliseconds_per_tick),

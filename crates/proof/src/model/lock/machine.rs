@@ -156,7 +156,8 @@ impl Machine {
         self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));
     }
 
-    /// Ends the process normally. Its memory passes to its successor, if another process can start.
+    /// Ends the process normally. The process's memory passes to its successor, if another process
+    /// can start.
     pub(crate) fn exit(&mut self, remember: bool) {
         if let Some(contender) = self.contender.as_ref().filter(|_| remember) {
             self.memory = Memory {
@@ -167,7 +168,7 @@ impl Machine {
         self.die();
     }
 
-    /// Ends the process. Its calls in flight may still land.
+    /// Ends the process. The process's calls in flight may still land.
     pub(crate) fn die(&mut self) {
         self.contender = None;
         self.frozen = false;

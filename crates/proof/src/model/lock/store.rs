@@ -10,7 +10,7 @@ use crate::reference::lock::{By, next};
 /// One document, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    /// State of the primary. The filters of writes are evaluated on it.
+    /// State of the primary. The filters of writes are evaluated on this state.
     pub(crate) primary: FoundLock,
     /// Majority-committed state: reads return it, and a new primary starts from it.
     pub(crate) committed: FoundLock,

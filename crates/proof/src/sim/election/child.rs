@@ -1,5 +1,5 @@
-//! The life of a child and of its descendants. The child exits soon after the stop signal, late or
-//! never; or it exits by itself; or a descendant outlives it.
+//! The life of a child and of its descendants. The child exits soon after the stop signal, late, or
+//! never. It may also exit by itself, and a descendant may outlive it.
 
 use std::time::Duration;
 

@@ -222,9 +222,9 @@ impl Protocol for Leases {
             workload_end: world.longest_end(),
             rate: u32::try_from(setup.slowest).expect("per mille"),
         });
-        // One renewal interval, until the holder notices the last change of the document; or two,
-        // until a follower on a stale stream notices that its create was rejected because the lease
-        // is held.
+        // The holder needs one renewal interval to notice the last change of the document. A
+        // follower on a stale stream needs two intervals to notice that its create was rejected
+        // because the lease is held.
         let bound = bound + Duration::from_secs(13);
         let calm = world.now + u64::try_from(bound.as_nanos()).expect("short");
         world.run_until(calm, |_| false);

@@ -1,5 +1,5 @@
 //! The stored document, and its majority-committed states. Filters and updates come from the
-//! election's reference; tests compare the shipped filters and updates with it.
+//! election's reference; tests compare the shipped filters and updates with the reference.
 
 use std::collections::BTreeMap;
 

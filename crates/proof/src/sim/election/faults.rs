@@ -135,7 +135,8 @@ faults! {
     Routers,
     /// A child survives SIGKILL for a while, such as a process in uninterruptible sleep.
     ChildUnkillable,
-    /// An older state is restored while an acquisition is in flight, which then lands on it.
+    /// An older state is restored while an acquisition is in flight, and the acquisition lands on
+    /// the restored state.
     RestoredUnder,
 }
 

@@ -1,5 +1,5 @@
 //! A status directory and its writing thread, as in `publish/file.rs` and
-//! `crates/status/src/directory.rs`: the thread writes the newest status, one write at a time, and
+//! `crates/status/src/directory.rs`. The thread writes the newest status, one write at a time. It
 //! answers a flush after a round that began after the flush was requested.
 
 use std::time::Duration;

@@ -68,8 +68,8 @@ pub(super) struct Guard {
     pub(super) start_given_up: Option<BootTime>,
     /// Time limit for the descendants of a child that has exited.
     pub(super) lingers_until: Option<BootTime>,
-    /// Latest time at which the child must be gone, regardless of later records. It is set once a
-    /// check by the guard finds that the newest received deadline has passed.
+    /// Latest time at which the child must be gone, regardless of later records. Set once a check
+    /// by the guard finds that the newest received deadline has passed.
     pub(super) passed: Option<BootTime>,
     /// How long a renewal that extends this deadline had been known at that check.
     pub(super) renewed_for: Option<Duration>,

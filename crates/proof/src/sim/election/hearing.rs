@@ -211,8 +211,8 @@ impl World {
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
-            // A stale cursor on hints is noticed when the next hint is missing. Until then the
-            // follower has nothing to report.
+            // A stale cursor on hints is noticed when the next hint is missing. Before that hint is
+            // due, the follower has nothing to report.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
                 // A late stream only occasionally reports a renewal before the read does.

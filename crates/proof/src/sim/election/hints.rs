@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Drops the collection for a while. The server closes the cursors on it.
+    /// Drops the collection for a while. The server then closes the collection's cursors.
     pub(super) fn drop_hints(&mut self, length: u64) {
         self.own.hints.gone_until = self.now + length;
         for process in self.live.clone() {

@@ -246,7 +246,8 @@ impl World {
         let exiting = twin.exiting;
         let streams = twin.streams;
         let opening = twin.stream.opening;
-        // Each twin may lead by writes that were sent before the fork, until their deadline.
+        // Each twin may lead by writes that were sent before the fork, until the deadline of these
+        // writes.
         let now = self.clock(process);
         let claims = twin.facts.claims.iter();
         let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));

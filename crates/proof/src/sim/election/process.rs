@@ -75,7 +75,8 @@ pub(super) struct Process {
     pub(super) stall_next: Option<(Cut, u64)>,
     pub(super) cut: Option<Cut>,
     pub(super) inbox: VecDeque<(Class, Input)>,
-    /// The content of the watch channel. HTTP and metrics are computed from it.
+    /// The content of the watch channel. The HTTP and metrics surfaces are computed from this
+    /// content.
     pub(super) published: Status,
     /// For a planted bug: a surface that stores a flag instead of a deadline.
     pub(super) gauge: bool,

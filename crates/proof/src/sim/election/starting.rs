@@ -113,8 +113,8 @@ impl World {
     }
 
     /// Returns true while a new daemon waits for the child of a killed guard, as in
-    /// `crates/status/src/directory/predecessor.rs`: the lock of the claim is free before the kernel ends the
-    /// child.
+    /// `crates/status/src/directory/predecessor.rs`. The claim's lock becomes free before the
+    /// kernel ends this child.
     fn may_yet_end(&mut self, directory: usize) -> bool {
         let now = self.now;
         let since = &mut self.own.directories[directory].child_awaited_since;

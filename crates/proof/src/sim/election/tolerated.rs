@@ -26,7 +26,7 @@ impl World {
     }
 
     /// Records damage to the document by an operator. The previous holder may continue to lead, and
-    /// a process that has not seen that holder cannot know of it.
+    /// a process that has not seen that holder cannot know that it leads.
     pub(super) fn tolerate_the_ignorant(
         &mut self,
         committed: &Committed,
@@ -83,8 +83,9 @@ impl World {
         tolerated_until
     }
 
-    /// Tolerates a process of a forked machine that restarts before it has noticed the fork. Its
-    /// record is valid, so its authority overlaps with the twin's once more, up to that deadline.
+    /// Tolerates a process of a forked machine that restarts before it has noticed the fork. The
+    /// record of the restarted process is valid, so its authority overlaps with its twin's
+    /// authority once more, up to the recorded deadline.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
         let Operation::TakeOver { acquisition, .. } = operation else {

@@ -248,7 +248,7 @@ impl World {
         let now = self.clock(process);
         let authority = self.processes[process].contender.authority_at(now);
         if let (Some(success), Some(authority)) = (success, authority) {
-            // The store performed the acquiring write after it was sent.
+            // The store performed the acquiring write at some time after the process had sent it.
             let deadline = self.processes[process].options.timings.renew_deadline();
             let sent = authority.valid_until.since(BootTime::default() + deadline);
             let sent = self.true_time(process, BootTime::default() + sent);
@@ -285,8 +285,8 @@ impl World {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
         // A join that lands after all other calls creates a ghost without its owner's knowledge. If
-        // both twins have written an entry, the leave of one removes it; the other has then lost
-        // its place, even if it renews the ghost.
+        // both twins have written an entry, the leave of one twin removes the entry. The other twin
+        // has then lost its entry, even if it renews the ghost.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         }) && !self.has_twin_that_left(process, claim);

@@ -1,7 +1,7 @@
 //! Records the processes that a demonstration leaves running, so that `demo stop` can end them.
 //!
-//! The file has one line per process with its id and its start time in clock ticks, which together
-//! identify the process until the machine restarts, and one line per directory.
+//! The file has one line per process, with its id and its start time in clock ticks, and one line
+//! per directory. Id and start time identify a process until the machine restarts.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -102,7 +102,8 @@ async fn mongodb() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if an earlier demonstration still runs, because the file can record only one.
+/// Fails if an earlier demonstration still runs, because the file can record only one
+/// demonstration.
 fn refuse_a_second_one() -> Result<(), Failure> {
     match kept::any_runs() {
         true => Err(Failure::new(

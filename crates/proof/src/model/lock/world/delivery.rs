@@ -1,4 +1,5 @@
-//! Delivers calls to the store, and answers and inputs to contenders, and carries out the effects.
+//! Delivers calls to the store, delivers answers and inputs to contenders, and carries out the
+//! effects.
 
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //!
 //! A host that sleeps runs no process, not even children. After the host wakes, or a stopped guard
 //! or daemon continues, it takes the scheduler some time to run that process. This time does not
-//! count: only a child that outlives it is late. If neither guard nor daemon runs, no process can
-//! end the child, and only the fencing token protects the data.
+//! count: only a child that outlives this time is late. If neither guard nor daemon runs, no
+//! process can end the child, and only the fencing token protects the data.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! A guard that runs enforces the newest deadline that it received, even while it waits for another
-//! event. Its daemon never has to treat it as late.
+//! event. The daemon never has to treat its guard as late.
 
 use std::time::Duration;
 

@@ -42,8 +42,8 @@ pub(crate) fn check(
     }
 }
 
-/// Checks that every leader that supervises has a running child; `without` is a process that lacks
-/// one.
+/// Checks that every leader that supervises has a running child; `without` is a process without a
+/// running child.
 pub(crate) fn check_child(without: Option<usize>) -> Option<Violation> {
     let process = without?;
     let evidence = format!("p{process} leads, and its child does not run");

@@ -1,6 +1,6 @@
-//! A leader that must stop has no authority after that turn. The causes are a rejection of its
+//! A leader that must stop has no authority after that turn. It must stop after a rejection of its
 //! newest renewal, a reply to this renewal that shows a pause or a request with the leader's token,
-//! a document that is older than before, an unhealthy workload, and a signal since its acquisition
+//! a document that is older than before, an unhealthy workload, or a signal since its acquisition
 //! was sent (*Outcomes*, *Requests*, *The store went back* and *The workload's health* in
 //! `docs/protocol.md`).
 

@@ -1,6 +1,7 @@
 //! I6: a release is sent only when no surface says "leader" and the workload has ended, or has had
-//! the time to notice the loss. A supervised workload must always have ended. Until then, neither
-//! this process nor a successor on its status directory begins another claim.
+//! the time to notice the loss. A supervised workload must always have ended. Before the
+//! workload has ended or has had this time, this process and its successors on the status directory
+//! do not begin another claim.
 
 use super::{Violation, require, with};
 

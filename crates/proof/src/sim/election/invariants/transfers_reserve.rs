@@ -1,4 +1,4 @@
-//! A transfer leaves a reservation: the release of a claim that was asked to hand over names the
+//! A transfer leaves a reservation: if a claim was asked to hand over, its release names the
 //! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`). Any other
 //! release reserves the lease for no longer than the standby's head start.
 

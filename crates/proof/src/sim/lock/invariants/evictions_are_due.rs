@@ -1,6 +1,6 @@
-//! An entry is evicted only after replies have shown it unchanged for long enough: for the lease
-//! duration that its owner declared or, if granted, for the time that a grantee has to confirm; and
-//! never within its minimum hold.
+//! An entry is evicted only after replies have shown it unchanged for long enough, and never within
+//! its minimum hold. Long enough is the lease duration that its owner declared or, for a granted
+//! entry, the time that a grantee has to confirm.
 
 use std::time::Duration;
 

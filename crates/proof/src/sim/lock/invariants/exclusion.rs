@@ -37,8 +37,8 @@ pub(crate) fn check(held: &[Held]) -> Option<Violation> {
 }
 
 /// Checks all processes with authority. If the authority of a process comes from a write before its
-/// machine was forked, the process carries the number of the fork, and only one of the two twins
-/// counts.
+/// machine was forked, the process carries the number of the fork. Of two twins with this number,
+/// only one counts.
 pub(crate) fn check_twins(held: &[(Held, Option<usize>)]) -> Option<Violation> {
     let all: Vec<_> = held.iter().map(|(held, _)| *held).collect();
     let violation = check(&all)?;

@@ -1,5 +1,5 @@
-//! While a live waiter reads, an expired entry of a waiter, grantee or holder is evicted within its
-//! own lease duration, plus a third of the live waiter's lease duration, plus some operation
+//! While a live waiter reads, an expired entry of a waiter, grantee or holder is evicted within the
+//! sum of its own lease duration, a third of the live waiter's lease duration, and some operation
 //! timeouts. If all jobs are short, the first job that begins after an entry has expired evicts the
 //! entry soon.
 

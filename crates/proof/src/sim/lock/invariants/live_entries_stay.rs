@@ -1,5 +1,5 @@
-//! A process that runs and reaches the store keeps its place. Its entry is not evicted, and it
-//! reports no loss without a cause.
+//! A process that runs and reaches the store keeps its entry. The entry is not evicted, and the
+//! process reports no loss without a cause.
 
 use super::{Violation, require, with};
 
