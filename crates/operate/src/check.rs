@@ -8,7 +8,6 @@ mod kubernetes;
 mod report;
 mod servers;
 mod timings;
-mod tls;
 
 use std::process::ExitCode;
 use std::sync::Arc;
