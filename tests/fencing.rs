@@ -114,7 +114,7 @@ async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     // … until the old transaction ends.
     old.abort_transaction().await.unwrap();
     let mut new = begin(&set, &database, 34).await.unwrap();
-    // Conversely, the old holder cannot pass while the new transaction is in flight.
+    // Conversely, the old holder cannot pass the fence while the new transaction is in flight.
     let refused = begin(&set, &database, 33).await.err().unwrap();
     assert!(
         refused.contains_label("TransientTransactionError"),

@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo::rustc-cfg=proof");
-    // `crates/core` uses this feature, which this package does not declare.
+    // Prevents a compiler warning, because `crates/core` checks a feature that this package does
+    // not declare.
     println!("cargo::rustc-check-cfg=cfg(feature, values(\"serde\"))");
 }

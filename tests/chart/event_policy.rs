@@ -208,7 +208,7 @@ fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
             serde_json::from_value(event).unwrap()
         };
         let parameters = PostParams::default();
-        // The chart's Role does not permit this.
+        // The chart's Role does not permit this creation.
         let refused = events
             .create(&parameters, &report("first"))
             .await

@@ -105,7 +105,7 @@ fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
     });
 }
 
-/// helm renders the deepest chart first, when it may not have rendered the other instances yet.
+/// helm renders the deepest chart first, possibly before the other instances.
 #[test]
 fn an_instance_in_a_nested_chart_is_added_and_removed_without_counting_as_a_rename() {
     run(async {

@@ -97,7 +97,7 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
     }
 }
 
-/// If a chart depends on another chart twice, Helm 3 passes the values of the second one under the
+/// If a chart depends on another chart twice, Helm 3 passes the values of the second use under the
 /// dependency's name, not under its alias.
 #[test]
 fn a_chart_that_uses_the_library_is_used_twice() {

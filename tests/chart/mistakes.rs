@@ -248,8 +248,8 @@ fn a_request_is_within_its_limit() {
     }
 }
 
-/// The API server would refuse each of these after helm has created a part of the release, or the
-/// pods could not run.
+/// The API server would refuse each of these values after helm has created a part of the release,
+/// or the pods could not run.
 #[test]
 fn fields_that_do_not_fit_together_are_refused() {
     refused(

@@ -175,8 +175,8 @@ fn a_new_label_prefix_needs_an_update_that_recreates_the_pods() {
     });
 }
 
-/// helm renders no template in a rollback, so the chart cannot check it. The API server refuses the
-/// rollback, because the lease is part of the immutable selector.
+/// helm renders no template in a rollback, so the chart cannot check a rollback. The API server
+/// refuses the rollback, because the lease is part of the immutable selector.
 #[test]
 fn a_rollback_to_another_lease_is_refused_and_one_to_the_same_lease_is_not() {
     run(async {

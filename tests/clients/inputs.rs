@@ -46,8 +46,8 @@ const CHANGES: &[(&str, &str)] = &[
     (r#""time_namespace":@TIME"#, r#""time_namespace":"@TIME""#),
 ];
 
-/// The status of a daemon that could not read the boot id. A reader accepts it from a file, but not
-/// from an event.
+/// The status of a daemon that could not read the boot id. A reader accepts this status from a
+/// file, but not from an event.
 const OF_EVENTS: &[(&str, &str)] = &[(r#""boot_id":"@BOOT""#, r#""boot_id":null"#)];
 
 /// Writes the file `good`, and the directories `files` and `lines` with inputs that must not make a

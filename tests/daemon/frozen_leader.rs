@@ -207,8 +207,8 @@ impl Freeze {
         assert!(wrong.is_none(), "lost at {}: {wrong:?}", self.lost_ns);
     }
 
-    /// Asserts that a request for `/leader` and one for the metric waited while the daemon was
-    /// frozen.
+    /// Asserts that a request for `/leader` and a request for the metric waited while the daemon
+    /// was frozen.
     fn assert_requests_waited(&self, seen: &[Observation]) {
         let waited = |look: &&Observation| {
             let asked = self.frozen_ns..self.continued_ns;

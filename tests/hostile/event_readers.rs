@@ -137,7 +137,7 @@ impl Reader {
     }
 }
 
-/// Waits until the last line that a program has printed is one of these.
+/// Waits until the last line that a program has printed is one of these lines.
 async fn said(printed: &Path, expected: &[&str]) {
     let text = || fs::read_to_string(printed).unwrap_or_default();
     eventually(&format!("the program prints {expected:?}"), async || {

@@ -155,7 +155,7 @@ impl Input {
 
     /// Sends the input whole and in parts. Asserts that the server closes the connection each time,
     /// without an answer that reports a server error. Returns the status code of the first answer
-    /// to each.
+    /// in both cases.
     async fn survived(&self, server: SocketAddr) -> [u16; 2] {
         let Self { bytes, name, cuts } = self;
         let (start, end) = (cuts[0], cuts[1]);

@@ -28,7 +28,7 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
 /// opens those at any time.
 pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
     let directory = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    // The server may close a descriptor between the two calls.
+    // The server may close a descriptor before its link is read.
     let open = directory.flatten();
     let open: Vec<_> = open.flat_map(|one| fs::read_link(one.path())).collect();
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();

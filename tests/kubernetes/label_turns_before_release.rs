@@ -125,7 +125,7 @@ async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     in_time
 }
 
-/// All later changes of the selected objects, in order.
+/// All changes of the selected objects after the watch began, in order.
 struct Watch<K> {
     changes: futures_util::stream::BoxStream<'static, Result<WatchEvent<K>, kube::Error>>,
 }

@@ -47,7 +47,7 @@ var (
 const (
 	// never is the return time of an operation that may take effect at any time after its call.
 	never = math.MaxInt64
-	// anySlot is the slot of an operation that names none.
+	// anySlot is the slot of an operation that names no slot.
 	anySlot = -1
 )
 

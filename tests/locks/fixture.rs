@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 /// The name of the lock under test.
 pub(crate) const NAME: &str = "orders";
-/// Dates after this one come from a real clock.
+/// Dates after this date come from a real clock.
 const LONG_AGO: i64 = 1_000_000_000_000;
 /// Stands for all dates of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);

@@ -75,8 +75,8 @@ fn outcome_undated(outcome: LockOutcome) -> LockOutcome {
     }
 }
 
-/// Clears the remaining minimum hold of entries whose work is over, because it decreases with the
-/// server's clock.
+/// Clears the remaining minimum hold of entries whose work is over, because the remaining time
+/// decreases with the server's clock.
 fn without_rests(outcome: LockOutcome) -> LockOutcome {
     match outcome {
         LockOutcome::Applied(FoundLock::Lock(mut lock)) => {

@@ -46,8 +46,8 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     let pid = a.pid();
     let monitor = LeaderMonitor::of([&a]);
 
-    // First rotation: change the password on the server, then in the file. Second rotation: in the
-    // file, then on the server.
+    // First rotation: change the password on the server, then in the file. Second rotation: change
+    // the password in the file, then on the server.
     let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
     change_password(set, "n3w-Secret").await;
     close_connections(set).await;

@@ -76,7 +76,8 @@ async fn locks(uri: String) -> Output {
     listed.await.expect("no panic")
 }
 
-/// Tries an option, and describes how its treatment differs from the documented one, if it does.
+/// Tries an option, and describes how its treatment differs from the documented treatment, if at
+/// all.
 async fn tried(set: &ReplicaSet, option: &'static UriOption, name: String) -> Option<String> {
     let output = locks(with(set, option, &name)).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -228,8 +228,8 @@ impl Terminal {
     }
 }
 
-/// Returns fields 3 to 8 of stat(5) of a process. The first is its state, the last the foreground
-/// group of its terminal.
+/// Returns fields 3 to 8 of stat(5) of a process. The first field is the state of the process, the
+/// last field the foreground group of its terminal.
 fn stat(process: &str) -> Option<[String; 6]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;

@@ -45,7 +45,7 @@ async fn is_left_alone(document: Document) {
         assert_eq!(daemon.logged(FOREIGN), 1, "{}", daemon.logs());
     }
     assert!(monitor.reigns().is_empty());
-    // The daemons never read a token from the document, so they need not wait.
+    // The daemons never read a token from this document, so they need not wait after its deletion.
     stored.delete().await;
     eventually("a candidate leads", async || a.leads() || b.leads()).await;
     assert_eq!(monitor.reigns()[0].token, 1);

@@ -1,6 +1,6 @@
 //! Goal: a write that reaches the server after its timeout, or after the state has changed, has no
-//! effect, or only the effect that its sender allowed for when the outcome was unknown. Method:
-//! hold back the requests of one candidate with a proxy, and release them later.
+//! effect, or only an effect that its sender allowed for after the unknown outcome. Method: hold
+//! back the requests of one candidate with a proxy, and release them later.
 //!
 //! The proxy holds commands with a BSON field `holder` of type null. Only a create, the filter of
 //! an acquisition and the update of a release have this field.

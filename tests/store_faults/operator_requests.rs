@@ -1,7 +1,7 @@
 //! Goal: an operator's changes to the document take effect within a second with change streams, and
-//! at the next renewal without. A request for another token is ignored. The history records why
-//! each leadership ended. Method: set `paused` and `request` as the commands do, without changing
-//! the revision.
+//! at the next renewal without change streams. A request for another token is ignored. The history
+//! records why each leadership ended. Method: set `paused` and `request` as the commands do,
+//! without changing the revision.
 
 use std::time::{Duration, Instant};
 

@@ -157,7 +157,7 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
     assert!(a.operations("renew", "rejected").await >= 1.0);
     assert_eq!(a.transitions("duplicate").await, 0.0);
     assert!(a.transitions("rejected").await >= 1.0);
-    // The candidate waits a lease duration for the unknown holder, as for any other.
+    // The candidate waits a lease duration for the unknown holder, as for any other holder.
     let lost = boottime_ns();
     a.wait_leads(LONG).await;
     let waited = boottime_ns() - lost;

@@ -35,7 +35,7 @@ async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease
     let follower = commands(&set, &databases, "leasehold/b").await;
 
     let writes = leader.get("findAndModify").copied().unwrap_or(0);
-    // 12 s at one write per 3 s, give or take one.
+    // 12 s at one write per 3 s, give or take one write.
     assert!((3..=5).contains(&writes), "{leader:?}");
     let own = |counts: &BTreeMap<String, usize>, allowed: &[&str]| {
         let mut names = counts.keys();

@@ -101,7 +101,7 @@ fn crash_looping(contest: &Contest, journal: &Journal, identity: &str) -> Daemon
 async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
     let (contest, journal) = (Contest::new("crash-loop").await, Journal::new());
     let crashing = crash_looping(&contest, &journal, "crashing");
-    // Without another candidate, it retries at growing intervals.
+    // Without another candidate, the daemon retries at growing intervals.
     let second = journal.wait("start", 2).await;
     assert_eq!((second.token, second.identity.as_str()), (2, "crashing"));
     let healthy = journal.run_by(contest.candidate("healthy"), &Behaviour::Obedient);

@@ -92,7 +92,7 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
     let bound = stopped + nanos(timings.renew_deadline + timings.loss_grace);
     assert!(boottime_ns() < bound + nanos(Duration::from_secs(1)));
     assert_eq!(journal.of("down"), []);
-    // The guard kills the hook before the leadership ends if it has not received the last renewal.
+    // If the guard has not received the last renewal, it kills the hook before the leadership ends.
     let ended = stopped + nanos(timings.renew_deadline);
     eventually("the leadership ended", async || boottime_ns() > ended).await;
     a.cont();

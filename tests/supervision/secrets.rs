@@ -1,5 +1,5 @@
 //! Goal: a command cannot read its daemon's connection string (I12), although both run as the same
-//! user. Method: the command itself tries to read it.
+//! user. Method: the command itself tries to read the connection string.
 
 use std::os::unix::fs::PermissionsExt;
 

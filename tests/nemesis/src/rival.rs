@@ -42,7 +42,7 @@ impl Rival {
         }
     }
 
-    /// Returns how to start a job, except for its host.
+    /// Returns how to launch a job; the caller chooses the host.
     pub(crate) fn launch(
         self,
         (identity, millis): (&str, u64),

@@ -47,8 +47,8 @@ impl Profile {
         }
     }
 
-    /// Maximum time until a set that has lost its primary elects another: the election timeout, up
-    /// to 15% jitter, and the vote.
+    /// Maximum time until a set that has lost its primary elects another primary: the election
+    /// timeout, up to 15% jitter, and the vote.
     pub(crate) fn election(self) -> Duration {
         match self {
             Self::Fast => Duration::from_millis(2_900),

@@ -1,4 +1,4 @@
-//! A nameserver with the records of a replica set on this host, or one without any answer.
+//! A nameserver with the records of a replica set on this host, or a nameserver that never answers.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -87,7 +87,7 @@ impl Guard {
         difference.map_or(Ok(()), Err)
     }
 
-    /// Checks the guard's deadlines, and returns the daemon's role that the command ran under.
+    /// Checks the guard's deadlines, and returns the role in which the daemon ran the command.
     fn granted<'a>(&self, daemons: &[Grants<'a>]) -> Result<Option<&'a Role>, (usize, String)> {
         let GuardOptions {
             guarded, daemon, ..

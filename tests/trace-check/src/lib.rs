@@ -115,7 +115,7 @@ pub struct Checker {
 
 impl Checker {
     /// Reads the lines of a file. Ignores an incomplete last line, because its writer may have been
-    /// killed, or the disk full.
+    /// killed, or the disk may have been full.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -276,7 +276,7 @@ impl Checker {
             }
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
-            // Report only one violation per line, because others are consequences.
+            // Report only one violation per line, because further violations are consequences.
             match turned.difference {
                 Some(difference) => Err(difference),
                 None => replied.unwrap_or(Ok(())).and(asked),

@@ -6,8 +6,8 @@
 //! an unknown outcome has one or none. Every write of a machine changes the document (it sets a new
 //! revision, or adds or removes an entry or the standby), so every applied write has a change.
 //!
-//! No machine makes operators' requests, roll calls, and forced removals of lock holders, so these
-//! changes have their own rules ([`operators`]). The test must declare all other changes.
+//! Operators, not machines, make requests, roll calls, and forced removals of lock holders, so
+//! these changes have their own rules ([`operators`]). The test must declare all other changes.
 
 mod explained;
 mod lease;

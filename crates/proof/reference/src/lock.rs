@@ -28,9 +28,9 @@ pub struct By<'a> {
 pub struct Performed {
     /// Outcome returned to the sender.
     pub outcome: LockOutcome,
-    /// Claims that the operation granted, except the sender's, in order. If there are any, these
-    /// become the new value of `granted`. A claim has no grant if the tokens are exhausted, or if
-    /// an older version granted it.
+    /// Claims that the operation granted, except the sender's, in order. If there are any, they
+    /// replace the document's `granted`. The grant is absent if the tokens are exhausted, or if an
+    /// older version granted the claim.
     pub granted: Vec<(Claim, Option<Grant>)>,
     /// Entries added to the history, oldest first.
     pub ended: Vec<Ended>,
@@ -280,8 +280,8 @@ impl Written {
         true
     }
 
-    /// Grants: moves the entries that may hold to the holders, in order, each with a token, and with
-    /// a slot if `gives_slots` and the lock has some.
+    /// Moves the entries that may hold from the queue to the holders, in order. Each gets a token,
+    /// and a slot if `gives_slots` and the lock has slots.
     fn grant(
         &mut self,
         lock: &mut LockDocument,

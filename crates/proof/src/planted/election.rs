@@ -264,7 +264,7 @@ mutations! {
     /// Effects are carried out before the status is published.
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
-    /// HTTP and the gauge show the state as of its publication.
+    /// HTTP and the gauge show the state as of the last publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
     /// A stream that reports changes late is treated like a prompt stream.

@@ -1,4 +1,5 @@
-//! Calls in flight to the store and back, which may be slow, lost, late or duplicated; and commits.
+//! Carries calls to the store and answers back, which may be slow, lost, late or duplicated. Also
+//! commits writes.
 
 use std::rc::Rc;
 

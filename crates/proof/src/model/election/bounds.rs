@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::election::Tunables;
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time is unbounded: states are compared with their clocks relative to
-/// now, so one exploration covers runs of any length.
+/// Bounds of one exploration. Time is unbounded, because states are compared by times relative to
+/// now. One exploration therefore covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Clock rate and lease duration of each candidate.
@@ -62,7 +62,7 @@ impl Bounds {
     }
 
     /// Returns these bounds with deletions, after which every candidate waits, and with the faults
-    /// that deletions combine with.
+    /// that are combined with deletions.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],

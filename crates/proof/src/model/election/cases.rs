@@ -187,7 +187,8 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with clocks at these rates. Beyond the permitted ratio, two leaders must be found.
+/// Explores with clocks at these rates. Beyond the permitted ratio, the exploration must find two
+/// leaders.
 pub(crate) fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
     let exploration = Exploration {
         bounds: bounds(&rates.map(Pace::of), 1, 0),

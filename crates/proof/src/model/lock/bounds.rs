@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::lock::{LockMode, MinHold, Slots};
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time is unbounded: states are compared with their clocks relative to
-/// now, so one exploration covers runs of any length.
+/// Bounds of one exploration. Time is unbounded, because states are compared by times relative to
+/// now. One exploration therefore covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// The machines, each with a process that contends from the start.

@@ -78,7 +78,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Returns the revisions in events of grants that have not arrived.
+    /// Returns the revisions in grant events that have not arrived.
     pub(crate) fn granted_revisions(&self) -> impl Iterator<Item = Revision> {
         let events = self.events.iter().chain(&self.late_events);
         events.filter_map(|event| match event {

@@ -19,7 +19,7 @@ use crate::proof::sim::lock::invariants::{
 /// Notes about one process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// Own revisions that may be stored, now or later, each with its send time.
+    /// The process's own revisions that may be stored, now or later, each with its send time.
     sends: Vec<(Revision, BootTime)>,
     /// Authority according to the messages: the claim, its token, and the end of its authority.
     backed: Option<(Claim, Token, BootTime)>,
@@ -35,7 +35,7 @@ pub(crate) struct Monitor {
     must_read: Option<CallId>,
     /// Newest call whose document was received.
     newest: Option<CallId>,
-    /// Entries of others that are stored, each with the time when it was first shown.
+    /// Stored entries of other processes, each with the time when it was first shown.
     shown: Vec<Sighting>,
     place: Place,
     /// The process was asked to give up before its work ended.

@@ -12,8 +12,8 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// A candidate whose leadership ends by deadline twice within this time waits, as in
-/// `election/waits.rs`.
+/// A candidate that reaches its deadline as leader twice within this time waits before it contends
+/// again, as in `election/waits.rs`.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 impl World {

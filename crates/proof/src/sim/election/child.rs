@@ -26,7 +26,7 @@ pub(super) struct Life {
     pub(super) outlives_guard: u64,
     /// How long the processes survive SIGKILL; zero if SIGKILL ends them immediately.
     pub(super) survives: u64,
-    /// True if SIGKILL was sent and a process has survived it so far.
+    /// True if SIGKILL was sent and a process still runs.
     pub(super) survived: bool,
 }
 

@@ -73,7 +73,8 @@ impl Forked {
         self.claims.iter().any(|(of_both, _)| *of_both == claim)
     }
 
-    /// Returns true if authority until then comes from a write that was sent before the fork.
+    /// Returns true if authority until this instant comes from a write that was sent before the
+    /// fork.
     pub(super) fn tolerates(&self, claim: Claim, until: BootTime) -> bool {
         let tolerated =
             |(of_both, sent_before): &(Claim, BootTime)| *of_both == claim && until <= *sent_before;

@@ -353,9 +353,9 @@ impl World {
         }
     }
 
-    /// Lets an operator pause the lease or make a request just while an acquisition of unknown
-    /// outcome is being adopted. In half of the cases, all durations are also set to the shortest
-    /// choice, and the process freezes for longer than these permit.
+    /// Lets an operator pause the lease or make a request just while a candidate adopts an
+    /// acquisition of unknown outcome. In half of the cases, all durations are also set to the
+    /// shortest choice, and the process freezes for longer than these permit.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
         let mut rng = Rng::new(chance, 8);
         if rng.one_in(2) {

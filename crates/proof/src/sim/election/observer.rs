@@ -27,7 +27,7 @@ pub(super) struct ClaimFacts {
     pub(super) made_at: BootTime,
     /// The end of authority according to the writes that were acknowledged in time.
     pub(super) until: Option<BootTime>,
-    /// Time at which `until` was extended last.
+    /// Time at which `until` was last extended.
     pub(super) until_at: BootTime,
     /// True if the claim had authority and no longer has it.
     pub(super) ended: bool,

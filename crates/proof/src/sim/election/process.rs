@@ -1,6 +1,6 @@
-//! One candidate's process, driven like the event loop drives it: one input at a time, the status
-//! published before the effects, and no call ever dropped. Inputs that arrive while the process
-//! does not run are handled later in the order of the event loop's `select!`.
+//! One candidate's process, driven as by the event loop: it handles one input at a time, publishes
+//! the status before the effects, and never drops a call. Inputs that arrive while the process does
+//! not run are handled later in the order of the event loop's `select!`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

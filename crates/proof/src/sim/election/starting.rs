@@ -26,7 +26,7 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Every second such machine has only hooks, next to an unsupervised workload.
+            // Every second of these machines has only hooks, next to an unsupervised workload.
             if only_hooks {
                 self.coverage.hit(Hit::Path(Path::OnlyHooks));
             } else {

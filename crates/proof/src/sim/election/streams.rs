@@ -251,9 +251,9 @@ impl World {
     }
 }
 
-/// Returns the document that the adapter knows after an event; `None` if the adapter must read it.
-/// As in MongoDB, an update contains only the changed fields. The adapter applies them to its
-/// newest known document, as in `store/mongo/change_stream.rs`.
+/// Returns the document that the adapter knows after an event; `None` if the adapter must read the
+/// document. As in MongoDB, an update contains only the changed fields. The adapter applies these
+/// fields to its newest known document, as in `store/mongo/change_stream.rs`.
 fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lease> {
     let after = after.lease()?;
     let Some(before) = before.lease() else {

@@ -188,7 +188,7 @@ impl Ledger {
         }
     }
 
-    /// Credits authority to an acknowledged write that left its own revision and a token.
+    /// Credits the authority of an acknowledged write that left its own revision and a token.
     fn credit(&mut self, operation: &LockOperation, sent: BootTime, lock: &LockDocument) {
         let Some((claim, revision)) = revision_of(operation) else {
             return;

@@ -34,7 +34,7 @@ pub(crate) fn check(unchanged: Duration, patience: Patience) -> Option<Violation
     )
 }
 
-/// Checks the time since a job that knew the entry to be expired acquired the lock.
+/// Checks how long the entry has stayed since a job that had to evict it acquired the lock.
 pub(crate) fn under_brisk_traffic(
     since: Duration,
     operation_timeout: Duration,

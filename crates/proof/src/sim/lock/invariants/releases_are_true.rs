@@ -8,7 +8,7 @@ use super::{Violation, require};
 pub(crate) struct Released {
     /// True if a majority has a leave of the claim.
     pub(crate) left: bool,
-    /// True if an earlier leave was not answered, so that either it or an eviction may have removed
+    /// True if an earlier leave was not answered, so that the leave or an eviction may have removed
     /// the entry.
     pub(crate) unanswered: bool,
     /// True if its work succeeded and the success must be recorded.
