@@ -110,8 +110,7 @@ fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> boo
     true
 }
 
-/// Reads a file with one system call, because between two calls the process may execute another
-/// program.
+/// Reads a file with one system call, because the process may execute a program between two.
 fn read_at_once<'a>(path: &str, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     buffer.resize(buffer.len().max(ENVIRONMENT_USUAL), 0);
     loop {

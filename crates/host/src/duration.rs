@@ -1,12 +1,10 @@
-//! Formats durations for humans, and parses them in the configuration, on the command line and in
-//! HTTP requests.
+//! Formats durations for humans, and parses them in the configuration, flags and HTTP requests.
 
 use std::time::Duration;
 
 /// Parses a duration with its unit, between two bounds. The error describes the accepted values.
 pub fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    // Longer texts are mistakes, and could overflow the parser's sum. Nine digits of years are
-    // still within the range of a `Duration`.
+    // Longer texts or numbers are mistakes, and could overflow the parser's sum.
     const LENGTH_MAX: usize = 32;
     const DIGITS_MAX: usize = 9;
     const EXPECTED: &str = "expected a duration such as \"500ms\", \"18s\" or \"1m30s\"";

@@ -38,8 +38,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs the command until it is gone, and releases the lock. Returns `None` if the authority
-    /// ended before the command was executed.
+    /// Runs the command until it is gone, and releases the lock. `None` if nothing was executed.
     pub(super) async fn run(
         self,
         command: &mut StandbyCommand,

@@ -231,8 +231,7 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
-    // The connection ends with this check, whatever else the workload sends. It may close at the
-    // moment when the response arrives.
+    // The connection ends with this check. It may close at the moment when the response arrives.
     let (answer, connection) = (sender.send_request(request), connection);
     tokio::pin!(answer, connection);
     let answer = tokio::select! {

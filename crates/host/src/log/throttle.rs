@@ -1,5 +1,4 @@
-//! Throttles the log lines about a lasting error: the first appears immediately, later ones at
-//! growing intervals.
+//! Throttles the log lines about a lasting error to growing intervals.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Examines a status directory without changing it. Takes no lock, because a lock would stop a
-//! daemon that starts meanwhile.
+//! Examines a status directory without a change, and without a lock that would stop a new daemon.
 
 use std::fs;
 use std::io::{self, ErrorKind};

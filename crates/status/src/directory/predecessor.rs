@@ -1,5 +1,4 @@
-//! The part of the proof of death that the lock of the claim does not provide: no command still
-//! runs under the claim.
+//! Checks that no command still runs under the claim of a process that has exited.
 
 use std::fs::File;
 use std::io;
