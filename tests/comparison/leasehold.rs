@@ -65,8 +65,8 @@ async fn outlasts_its_life(means: impl Means) {
     assert!(at_work_to_the_end(&fixture), "{}", fixture.describe());
 }
 
-/// Returns true if the acts span more than 4 s, so that `a` must have renewed: without a renewal
-/// its lock expires after 3 s. The scenario takes 6 s.
+/// Returns true if the acts span more than 4 s, so that `a` must have renewed, because its lock
+/// expires after 3 s without a renewal. The scenario takes 6 s.
 fn at_work_to_the_end<M: Means>(fixture: &Fixture<M>) -> bool {
     let acts = fixture.journal.acts();
     let instants = acts.first().zip(acts.last());

@@ -193,8 +193,8 @@ struct Freeze {
 
 impl Freeze {
     /// Asserts that no probe selected by `counts` saw a leader in a reply that was certainly
-    /// computed after the deadline. The reply to a request from before the freeze does not count:
-    /// it may have been computed before the freeze, which then only delayed it.
+    /// computed after the deadline. The reply to a request from before the freeze does not count,
+    /// because it may have been computed before the freeze and then only delayed.
     fn assert_nothing_after(&self, seen: &[Observation], counts: impl Fn(&Observation) -> bool) {
         let late = |look: &&Observation| {
             look.started_ns > self.lost_ns

@@ -1,5 +1,5 @@
-//! Goal: TERM and INT hand the lease over: the old leader reports "not leader" on every surface
-//! before the new one leads, records the reason in the history, and exits with code 0.
+//! Goal: TERM and INT hand the lease over. The old leader reports "not leader" on every surface
+//! before the new leader leads, records the reason in the history, and exits with code 0.
 
 use std::sync::Arc;
 use std::time::Duration;

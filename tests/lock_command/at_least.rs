@@ -12,7 +12,7 @@ const LEAST: Duration = Duration::from_secs(10);
 const LEASE: &str = "--lease-duration=4s";
 const AT_LEAST: &str = "--at-least=10s";
 
-/// Runs a job that does nothing as if on this host: jobs of a host share their observations of
+/// Runs a job that does nothing as if on this host. Jobs of a host share their observations of
 /// locks.
 fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
     let directory = place.path(host);

@@ -21,7 +21,7 @@ impl Drop for Foreign {
     }
 }
 
-/// Runs a job without CAP_KILL: it can signal only processes of its own user.
+/// Runs a job without CAP_KILL, which can signal only processes of its own user.
 fn powerless() -> Command {
     let mut powerless = Command::new("setpriv");
     powerless.args(["--bounding-set=-kill", "--inh-caps=-kill"]);

@@ -1,4 +1,4 @@
-//! Goal: a program needs few connections: all acquisitions of a lock share one client per runtime,
+//! Goal: a program needs few connections. All acquisitions of a lock share one client per runtime,
 //! and leases and locks can use the program's own client, which stays open. Method: the server's
 //! list of connections by application name, and the client's own events.
 

@@ -1,7 +1,7 @@
 //! Goal: each option of a connection string has its documented treatment, with the real parser and
-//! a real server: leasehold refuses the option by name, or connects as if it were missing. Method:
-//! run `leasehold locks` with each option of the table, under each of its names, and one daemon
-//! with all options that have no effect.
+//! a real server. Either leasehold refuses the option by name, or it connects as if the option were
+//! missing. Method: run `leasehold locks` with each option of the table, under each of its names,
+//! and one daemon with all options that have no effect.
 
 use std::process::{Command, Output};
 

@@ -69,8 +69,8 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
 #[test]
 fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     let place = Place::new();
-    // If the command succeeds, leasehold must still fail: the stopped process may be an output
-    // filter, and its file truncated.
+    // If the command succeeds, leasehold must still fail, because the stopped process may be an
+    // output filter whose file is truncated.
     for (code, reported) in [(3, "exit code 3"), (0, "exit code 76")] {
         for tool in TOOLS {
             let scene = place.scene(tool);

@@ -100,7 +100,7 @@ async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader
     // The copy has the same identity and records, and `b` can lock it.
     let b = stage.candidate("a").status_directory(&copy).start();
     b.wait_role("follower", LONG).await;
-    // Start the monitor only now: until `b` runs, the copy shows the status of `a`.
+    // Start the monitor only now, because the copy shows the status of `a` until `b` runs.
     let monitor = LeaderMonitor::of([&a, &b]);
     let time = TIMINGS.lease_duration;
     throughout(time, "the copy follows", async || !b.leads()).await;

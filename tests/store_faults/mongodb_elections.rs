@@ -78,7 +78,7 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     begun.elapsed()
 }
 
-/// With a frozen primary, a majority may acknowledge its first write only after 18 s: a new primary
+/// With a frozen primary, a majority may acknowledge its first write only after 18 s. A new primary
 /// is elected after 12 s, and the remaining secondary waits some more seconds for its old sync
 /// source. The last acknowledged renewal is then 18 s old, so the assertion depends on the measured
 /// time.

@@ -1,6 +1,6 @@
 //! Deterministic simulations of the shipped state machines.
 //!
-//! There are no threads, clocks or sockets: one seed determines the whole run. [`election`]
+//! There are no threads, clocks or sockets, so one seed determines the whole run. [`election`]
 //! simulates candidates for a lease, [`lock`] contenders for a lock. Both share [`world`] (true
 //! time, future events, planned faults), [`network`], [`replica_set`] and [`rng`], the loop over
 //! many seeds ([`run`]), and the [`report`]. The event loop, the driver and the replica set are

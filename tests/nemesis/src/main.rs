@@ -220,8 +220,8 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Copies the traces and journals. During the run they are in memory: daemons and guards wait for
-/// the write of each trace line, so on a busy disk, guards would end commands too late.
+/// Copies the traces and journals. During the run they are in memory. On a busy disk, daemons and
+/// guards would wait for the write of each trace line, and guards would end commands too late.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));
     let copied = Command::new("cp")

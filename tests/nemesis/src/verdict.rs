@@ -135,7 +135,7 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
         rivals: if rivals.is_empty() { &[] } else { &Rival::ALL },
     };
     evidence.traces.extend(jobs.iter().map(|jobs| jobs.trace()));
-    // End all writers first: a recording does not contain later changes.
+    // End all writers first, because a recording does not contain later changes.
     drop((candidates, jobs, rivals, residents));
     for mut changes in changes {
         // If the recording has a gap, its file says why.

@@ -286,8 +286,8 @@ impl World {
     }
 
     /// True if two faults must not strike together, because they have the same target, or one edits
-    /// the document. Faults on a daemon and on its guard have the same target: with both frozen or
-    /// killed, no process can end the command (docs/protocol.md, I5).
+    /// the document. Faults on a daemon and on its guard have the same target, because no process
+    /// can end the command while both are frozen or killed (docs/protocol.md, I5).
     pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
         let targets = [one, other].map(Fault::target);
         // While the document is restored, all candidates must have seen its newest token, so no

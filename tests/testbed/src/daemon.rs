@@ -321,7 +321,7 @@ impl Daemon {
         let end = Instant::now() + deadline;
         let mut seen = None;
         loop {
-            // Read the log only if it has grown: polls are frequent and logs are long.
+            // Read the log only if it has grown, because polls are frequent and logs are long.
             let length = std::fs::metadata(self.log()).map_or(0, |log| log.len());
             if seen.replace(length) != Some(length) && self.logged(text) > 0 {
                 return;

@@ -1,6 +1,6 @@
 //! Simulates hosts as network namespaces on one bridge, and cuts or delays their traffic.
 //!
-//! A cut is a netfilter rule that drops packets: connections stay open and are not reset. Many
+//! A cut is a netfilter rule that drops packets, so connections stay open and are not reset. Many
 //! kernels lack netem, so a forwarder adds the delays. Connections from a host to a member, and
 //! between members, are redirected through the forwarder.
 //!

@@ -247,7 +247,8 @@ impl Process {
             if Instant::now() > end {
                 return None;
             }
-            // Poll: waiting on a pidfd would need tokio's AsyncFd and therefore unsafe code.
+            // Poll, because waiting on a pidfd would need tokio's AsyncFd and therefore unsafe
+            // code.
             tokio::time::sleep(POLL).await;
         }
     }

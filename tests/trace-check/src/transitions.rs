@@ -303,7 +303,7 @@ fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -
             };
             Some(format!("shows a document {when}: {found:?}"))
         }
-        // Skip creations: a document that exists only on a deposed primary can reject them.
+        // Skip creations, because a document that exists only on a deposed primary can reject them.
         (Outcome::Rejected, false) if !call.operation.is_creation() => {
             let mut then = (0..states.len()).filter(|state| times.may_show(*state, sent, answered));
             let rejected = then.any(|state| !explained::matches(made, states[state]));

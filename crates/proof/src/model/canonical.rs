@@ -29,8 +29,8 @@ const PAST_MAX: u64 = 5_000_000_000;
 #[derive(Debug)]
 enum Numbers {
     /// Numbers are only compared for equality, so they are written by order of first appearance. A
-    /// number directly before an instant is a counter. The form omits both: the instant is the time
-    /// of the last input or of the last change of role, and no decision depends on them.
+    /// number directly before an instant is a counter. The form omits both, because no decision
+    /// depends on them. The instant is the time of the last input or of the last change of role.
     Appearing(Vec<u64>),
     /// Numbers are compared by order, so each is written as its rank among the numbers of calls
     /// that may still be answered. Every later call has a higher number.

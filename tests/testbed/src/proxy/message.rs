@@ -17,7 +17,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// Reads the next piece; `None` if the stream ends, also within a piece.
+    /// Reads the next piece; `None` if the stream ends, even within a piece.
     pub(super) async fn read<R: AsyncRead + Unpin>(&self, stream: &mut R) -> Option<Vec<u8>> {
         match self {
             Self::Messages(_) => {

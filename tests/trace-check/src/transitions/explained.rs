@@ -73,7 +73,8 @@ impl<'a> Index<'a> {
     /// Returns the call that explains a change and no earlier change. Of several such calls,
     /// prefers an applied call whose answer shows the document after the change, then a call with
     /// an unknown outcome, then another applied call. The order matters for a standby that
-    /// registers again after an unknown outcome: its two calls differ only in their answers.
+    /// registers again after an unknown outcome, because its two calls differ only in their
+    /// answers.
     pub(super) fn explain(
         &self,
         transition: &Transition,

@@ -66,8 +66,8 @@ pub(super) fn effect(
     let State::Lease(actual) = &after.state else {
         return Err("the document after is not a lease".to_owned());
     };
-    // Take the acquisition time from the document: it comes from the candidate's wall clock, and is
-    // only informational.
+    // Take the acquisition time from the document, because it comes from the candidate's wall clock
+    // and is only informational.
     let holder = actual.holder.as_ref();
     let at = holder.map_or(WallMillis::default(), |holder| holder.acquired_at);
     if !reference::write(&mut expected, by, at, operation) {

@@ -1,4 +1,5 @@
-//! Bounds the time of each change: after its call was handed to the driver, and before the answer.
+//! Bounds the time of each change. A change happens after its call was handed to the driver, and
+//! before the answer.
 
 use leasehold_core::election::BootTime;
 

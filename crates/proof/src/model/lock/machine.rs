@@ -208,8 +208,8 @@ impl Machine {
         })
     }
 
-    /// Returns true if the call can be forgotten: its answer would be too late, or it can no longer
-    /// change the document and its sender would ignore the rejection.
+    /// Returns true if the call can be forgotten. Either its answer would be too late, or it can no
+    /// longer change the document and its sender would ignore the rejection.
     pub(crate) fn is_over(&self, call: &Call, ticks: u64, storable: &Live) -> bool {
         if call.waiting {
             return false;

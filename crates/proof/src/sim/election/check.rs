@@ -21,8 +21,8 @@ use crate::election::{
     RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
-/// Limits: the 256 unresolved renewals of `election/tenure.rs` and the acknowledged renewal; and
-/// renewals in flight.
+/// Limits on the acknowledged renewal plus the 256 unresolved renewals of `election/tenure.rs`, and
+/// on the renewals in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 

@@ -29,8 +29,8 @@ faults! {
     Partition,
     /// A change stream stops reporting without being closed.
     StreamSilent,
-    /// A change stream answers but no longer reports changes: its cursor is on a member that lags,
-    /// or that is locked for a backup.
+    /// A change stream answers but no longer reports changes, because its cursor is on a member
+    /// that lags or is locked for a backup.
     StreamDeaf,
     /// Events are old, repeated or mixed.
     StreamStale,
@@ -130,8 +130,8 @@ faults! {
     HintFalse,
     /// The collection of hints is dropped for a while.
     HintsDropped,
-    /// Candidates reach the store through routers: streams report changes up to ten
-    /// seconds late, and no driver notices an election.
+    /// Candidates reach the store through routers. Streams then report changes up to ten seconds
+    /// late, and no driver notices an election.
     Routers,
     /// A child survives SIGKILL for a while, such as a process in uninterruptible sleep.
     ChildUnkillable,

@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Returns an operation in the form that the process's adapter sends: only candidates that
+    /// Returns an operation in the form that the process's adapter sends. Only candidates that
     /// write hints declare their renewal interval.
     pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();

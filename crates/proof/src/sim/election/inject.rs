@@ -192,7 +192,7 @@ impl World {
                 let copy = self.add_directory(other);
                 self.own.directories[copy].record = self.own.directories[old].record;
                 if self.machines[other].boot != self.machines[machine].boot {
-                    // A clone of the disk: the copy of the file has the same inode.
+                    // A clone of the disk, in which the copy of the file has the same inode.
                     self.own.directories[copy].inode = self.own.directories[old].inode;
                 }
                 self.start_at(later, other, copy);
@@ -275,8 +275,8 @@ impl World {
         }
     }
 
-    /// Repeats a revision with another claim, like a partial restore of the document: a follower
-    /// misses a change of leaders, because it sees the revision that it knows.
+    /// Repeats a revision with another claim, like a partial restore of the document. A follower
+    /// misses this change of leaders, because it sees the revision that it knows.
     fn repeat_revision(&mut self, rng: &mut Rng) {
         let leads = |p: &usize| self.processes[*p].leads_now;
         let (leaders, followers): (Vec<usize>, Vec<usize>) =

@@ -49,10 +49,10 @@ pub(super) struct Stream {
     pub(super) hints_before: bool,
     /// True for a change stream through routers, which reports each change seconds late.
     pub(super) late: bool,
-    /// True if the cursor is on a member that receives no new writes: the stream answers, but
-    /// reports no change.
+    /// True if the cursor is on a member that receives no new writes, so that the stream answers
+    /// but reports no change.
     pub(super) stale: bool,
-    /// Arrival time of the last event: events do not overtake each other.
+    /// Arrival time of the last event, because events do not overtake each other.
     pub(super) last_at: u64,
 }
 

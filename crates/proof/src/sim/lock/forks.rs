@@ -78,8 +78,8 @@ impl World {
         forks.any(|fork| fork.processes.contains(&process))
     }
 
-    /// Returns the number of the fork if both hold: this authority comes from a write before the
-    /// fork, and the other twin also holds the lock or has since left it.
+    /// Returns the number of the fork if this authority comes from a write before the fork, and the
+    /// other twin also holds the lock or has since left it.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();
         self.own.forks.iter().position(|fork| {

@@ -220,9 +220,9 @@ impl Ledger {
             }
         }
         let shown = entries::shown(lock, now, &self.shown);
-        // A plain read is not recorded if it looks stale: it lacks the process's own claim although
-        // the claim was present, or shows a lower token. A superseded linearizable read is not
-        // recorded either.
+        // A plain read is not recorded if it looks stale, because it lacks the process's own claim
+        // although the claim was present, or shows a lower token. A superseded linearizable read is
+        // not recorded either.
         let is_read = |sent: &Sent| matches!(sent.operation, LockOperation::Read { .. });
         let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
         let plain = match self.sent.get(&call.0).map(|s| &s.operation) {

@@ -48,8 +48,8 @@ impl World {
             }
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
-                // A process that does not run gets only the oldest and the newest event: either can
-                // mislead it, and keeping all events would need unbounded state.
+                // A process that does not run gets only the oldest and the newest event, because
+                // either can mislead it. Keeping all events would need unbounded state.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

@@ -1,4 +1,4 @@
-//! A claim leads at most once: after its deadline, after a step-down, or once its release was sent,
+//! A claim leads at most once. After its deadline, after a step-down, or once its release was sent,
 //! it never regains authority and is never renewed.
 
 use super::{Violation, require};

@@ -1,4 +1,4 @@
-//! Only one child has a given token: a claim starts its child at most once, and no two claims with
+//! Only one child has a given token. A claim starts its child at most once, and no two claims with
 //! a child have the same token (I3).
 
 use super::{Violation, violation};
