@@ -2,14 +2,11 @@
 //! is bounded, because in Kubernetes the server listens on the address of the pod.
 
 mod answer;
-mod changes;
 mod events;
 mod wait;
 
 use std::net::SocketAddr;
 
-use hyper::Request;
-use hyper::body::Incoming;
 use tokio::sync::{mpsc, watch};
 
 pub use self::wait::WAIT_MAX;
@@ -19,26 +16,16 @@ pub use leasehold_http::{
 };
 
 use crate::election::{Status, Token};
+pub use crate::publish::ReadyWhen;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
-use crate::publish::{StoreError, StoreInfo, Surface};
+use crate::publish::{StoreError, StoreInfo};
 use leasehold_host::CommandError;
-use leasehold_http::{Answer, Client, HTTP_LISTEN, Site};
+use leasehold_http::{Client, HTTP_LISTEN};
 
 /// Maximum number of event streams and waiting long polls, in addition to [`CONNECTIONS_MAX`]. A
 /// workload and a dashboard need fewer than 10; 32 take at most 32 × 48 KiB = 1.5 MiB.
 pub const STREAMS_MAX: usize = 32;
-
-/// Condition for `/readyz` to report ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReadyWhen {
-    /// Once the store has been reached. Readiness by leadership would stall rolling updates,
-    /// because the new replica waits for the old one to exit.
-    #[default]
-    Connected,
-    /// While this candidate leads.
-    Leader,
-}
 
 /// The state that the endpoints report.
 #[derive(Debug, Clone)]
@@ -62,18 +49,4 @@ pub struct AdminState {
 /// Binds the address, so that a port in use is reported before the election starts.
 pub fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
     Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
-}
-
-impl Site for AdminState {
-    async fn answer(&self, request: Request<Incoming>, client: &Client) -> Answer {
-        answer::answer(request, client, self).await
-    }
-
-    fn failed(&self) {
-        self.metrics.publish_failed(Surface::Http);
-    }
-
-    fn evicted(&self) {
-        self.metrics.http_connection_evicted();
-    }
 }

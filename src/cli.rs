@@ -57,37 +57,30 @@ pub enum Invocation {
 
 /// Executes the parsed command line. `main` prints the error.
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
+    if !matches!(
+        invocation,
+        Invocation::Replicas(_)
+            | Invocation::Status(_)
+            | Invocation::Config(_)
+            | Invocation::Completions(_)
+            | Invocation::Install(_)
+    ) {
+        limits::check()?;
+    }
+    let done = |()| ExitCode::from(exit::DONE);
     match invocation {
-        Invocation::Run(args) => {
-            limits::check()?;
-            run::run(args)
-        }
-        Invocation::Lock(args) => {
-            limits::check()?;
-            lock::run(args)
-        }
-        Invocation::Locks(args) => {
-            limits::check()?;
-            locks::run(args)
-        }
-        Invocation::Operator(command) => {
-            limits::check()?;
-            operators::run(command)
-        }
-        Invocation::Check(args) => {
-            limits::check()?;
-            check::run(args)
-        }
+        Invocation::Run(args) => run::run(args),
+        Invocation::Lock(args) => lock::run(args),
+        Invocation::Locks(args) => locks::run(args),
+        Invocation::Operator(command) => operators::run(command),
+        Invocation::Check(args) => check::run(args),
         Invocation::Replicas(args) => replicas::run(&args),
         Invocation::Status(args) => status::run(&args),
-        Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
-        Invocation::Completions(args) => {
-            completions::run(&args).map(|()| ExitCode::from(exit::DONE))
-        }
+        Invocation::Config(args) => config::run(args).map(done),
+        Invocation::Completions(args) => completions::run(&args).map(done),
         Invocation::Install(args) => {
             let installed = install::run(&args)?;
-            let line = format!("{}\n", installed.display());
-            answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))
+            answer(format!("{}\n", installed.display()).as_bytes()).map(done)
         }
     }
 }

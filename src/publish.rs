@@ -13,4 +13,4 @@ pub use leasehold_kubernetes as kubernetes;
 pub use leasehold_metrics as metrics;
 #[cfg(test)]
 pub(crate) use leasehold_metrics::fixture;
-pub use leasehold_status::{StoreError, Surface, directory, render};
+pub use leasehold_status::{ReadyWhen, StoreError, Surface, directory, render};

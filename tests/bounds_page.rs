@@ -57,7 +57,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("crates/operate/src/replicas.rs", &["WAIT_MAX"]),
     (
         "crates/config/src/schema.rs",
-        &["LABEL_WAIT_MAX", "PREFER_INTERVAL_MAX", "STOP_GRACE_MAX"],
+        &["PREFER_INTERVAL_MAX", "STOP_GRACE_MAX"],
     ),
     // Pauses and intervals.
     ("crates/core/src/election/waits.rs", &["SPREAD_MAX"]),

@@ -12,13 +12,28 @@ use super::wait::{Wait, leader_after};
 use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX};
 use crate::clock;
 use crate::election::{Status, Token};
+use crate::log::millis;
 use crate::publish::Surface;
 use crate::publish::metrics;
 use crate::publish::render::{ClockPair, StatusDocument, authority_at, leader_name_at};
-use leasehold_http::{self as http, Answer, full, is_misdirected, json, respond, text};
+use leasehold_http::{self as http, Answer, Site, full, is_misdirected, json, respond, text};
 
 const LAST_EVENT_ID: &str = "last-event-id";
 const STEPPED_DOWN: &str = "/stepped-down";
+
+impl Site for AdminState {
+    async fn answer(&self, request: Request<Incoming>, client: &Client) -> Answer {
+        answer(request, client, self).await
+    }
+
+    fn failed(&self) {
+        self.metrics.publish_failed(Surface::Http);
+    }
+
+    fn evicted(&self) {
+        self.metrics.http_connection_evicted();
+    }
+}
 
 #[derive(Serialize)]
 struct LeaderAnswer {
@@ -43,11 +58,7 @@ struct StoreDocument {
     collection: String,
 }
 
-pub(super) async fn answer(
-    request: Request<Incoming>,
-    client: &Client,
-    state: &AdminState,
-) -> Answer {
+async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
     if is_misdirected(&request, client) {
         return text(
             StatusCode::MISDIRECTED_REQUEST,
@@ -109,19 +120,15 @@ pub(super) async fn answer(
 }
 
 fn ready(status: &Status, state: &AdminState) -> Answer {
-    let (ready, why_not) = match *state.ready_when.borrow() {
-        ReadyWhen::Connected => (
-            status.store_reached,
-            "the store has not been reached since the start",
-        ),
-        ReadyWhen::Leader => (
-            authority_at(status, clock::boot_now()).is_some(),
-            "this candidate does not lead, and http.ready_when is \"leader\"",
-        ),
+    let why_not = match *state.ready_when.borrow() {
+        ReadyWhen::Connected if !status.store_reached => {
+            "the store has not been reached since the start"
+        }
+        ReadyWhen::Leader if authority_at(status, clock::boot_now()).is_none() => {
+            "this candidate does not lead, and http.ready_when is \"leader\""
+        }
+        _ => return text(StatusCode::OK, "ok"),
     };
-    if ready {
-        return text(StatusCode::OK, "ok");
-    }
     let error = state.store_error.borrow();
     let error = error.as_ref().map(|error| format!(": {}", error.message));
     let why_not = why_not.to_owned() + &error.unwrap_or_default();
@@ -131,7 +138,7 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
 pub(super) fn leader(status: &Status) -> Answer {
     let now = clock::boot_now();
     let authority = authority_at(status, now);
-    let left = authority.map(|a| a.valid_until.since(now).as_millis());
+    let left = authority.map(|a| a.valid_until.since(now));
     let code = match authority {
         Some(_) => StatusCode::OK,
         None => StatusCode::SERVICE_UNAVAILABLE,
@@ -139,7 +146,7 @@ pub(super) fn leader(status: &Status) -> Answer {
     let body = LeaderAnswer {
         leader: authority.is_some(),
         token: authority.map(|a| a.token.get()),
-        valid_for_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+        valid_for_ms: left.map(millis),
     };
     json(code, &body)
 }
@@ -151,9 +158,7 @@ fn event_stream(request: &Request<Incoming>, client: &Client, state: &AdminState
     };
     let last_id = request.headers().get(LAST_EVENT_ID);
     let last_id = last_id.and_then(|id| id.to_str().ok()?.parse().ok());
-    let (status, error) = (state.status.clone(), state.store_error.clone());
-    let body = events(state.who.clone(), status, error, place, last_id);
-    http::event_stream(body)
+    http::event_stream(events(state.clone(), place, last_id))
 }
 
 fn full_status(status: &Status, state: &AdminState) -> Answer {
@@ -184,8 +189,10 @@ fn metrics(state: &AdminState) -> Answer {
 
 fn root(status: &Status, state: &AdminState) -> Answer {
     let name = leader_name_at(status, &state.who.identity, clock::boot_now());
-    let name = name.unwrap_or_default();
-    json(StatusCode::OK, &serde_json::json!({ "name": name }))
+    json(
+        StatusCode::OK,
+        &serde_json::json!({ "name": name.unwrap_or_default() }),
+    )
 }
 
 async fn stepped_down(request: Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
@@ -229,11 +236,9 @@ async fn stepped_down(request: Request<Incoming>, client: &Client, state: &Admin
 fn conflict(status: &Status, token: Token) -> Option<String> {
     let now = status.at(clock::boot_now());
     // The workload may notice the deadline before this process does.
-    let expired = || status.authority.filter(|_| now.authority.is_none());
-    let lost = now
-        .unnoticed
-        .or_else(|| expired().map(|authority| authority.token));
-    match now.stepping_down.or(lost) {
+    let expired = status.authority.filter(|_| now.authority.is_none());
+    let expired = expired.map(|authority| authority.token);
+    match now.stepping_down.or(now.unnoticed).or(expired) {
         Some(stopping) if stopping == token => None,
         Some(stopping) => Some(format!("token {stopping} is stepping down, not {token}")),
         None => Some(format!(
@@ -244,9 +249,8 @@ fn conflict(status: &Status, token: Token) -> Option<String> {
 }
 
 fn token_of(query: &str) -> Option<Token> {
-    let value = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("token="))?;
+    let mut pairs = query.split('&');
+    let value = pairs.find_map(|pair| pair.strip_prefix("token="))?;
     Token::new(value.parse().ok()?)
 }
 

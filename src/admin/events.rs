@@ -4,17 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Serialize;
-use tokio::sync::watch;
-
-use super::changes;
+use super::AdminState;
+use super::wait::{changed, sleep_until};
 use crate::clock::boot_now;
-use crate::election::{Authority, BootTime, Status};
+use crate::election::{BootTime, Status};
+use crate::log::millis;
 use crate::publish::StoreError;
-use crate::publish::render::{
-    ClockPair, Identification, StatusDocument, last_status, renders_equal,
-};
+use crate::publish::render::{ClockPair, StatusDocument, last_status, renders_equal};
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
+use serde::Serialize;
 
 /// Interval between comments on an idle stream, so that each end notices if the other is gone. The
 /// documented readers reconnect after three intervals; proxies allow 30 s or more.
@@ -48,9 +46,7 @@ pub(super) struct EventId {
 }
 
 struct StatusEvents {
-    who: Identification,
-    status: watch::Receiver<Status>,
-    store_error: watch::Receiver<Option<StoreError>>,
+    state: AdminState,
     place: StreamPlace,
     /// The content of the last event; `None` before the first.
     shown: Option<Shown>,
@@ -68,17 +64,9 @@ struct Shown {
 }
 
 /// Opens a stream. `last_id` is the last event that the client received from an earlier stream.
-pub(super) fn events(
-    who: Identification,
-    status: watch::Receiver<Status>,
-    store_error: watch::Receiver<Option<StoreError>>,
-    place: StreamPlace,
-    last_id: Option<EventId>,
-) -> EventBody {
+pub(super) fn events(state: AdminState, place: StreamPlace, last_id: Option<EventId>) -> EventBody {
     event_body(StatusEvents {
-        who,
-        status,
-        store_error,
+        state,
         place,
         shown: None,
         last_id,
@@ -94,8 +82,8 @@ impl Feed for StatusEvents {
         }
         loop {
             let now = boot_now();
-            let current = self.status.borrow_and_update().at(now);
-            let error = self.store_error.borrow_and_update().clone();
+            let current = self.state.status.borrow_and_update().at(now);
+            let error = self.state.store_error.borrow_and_update().clone();
             let due = match &self.shown {
                 None => Some(now),
                 Some(shown) => shown.next_due(&current, error.as_ref(), now),
@@ -110,15 +98,15 @@ impl Feed for StatusEvents {
             }
             let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
             let goes_on = tokio::select! {
-                goes_on = changes::changed(&mut self.status, now) => goes_on,
+                goes_on = changed(&mut self.state.status, now) => goes_on,
                 // Both senders end together.
-                Ok(()) = self.store_error.changed() => true,
-                () = changes::sleep_until(wake) => true,
+                Ok(()) = self.state.store_error.changed() => true,
+                () = sleep_until(wake) => true,
                 () = self.place.closing() => false,
             };
             if !goes_on {
                 self.ended = true;
-                let last = last_status(&self.status.borrow(), boot_now());
+                let last = last_status(&self.state.status.borrow(), boot_now());
                 return Some(self.event(last, None));
             }
         }
@@ -128,18 +116,16 @@ impl Feed for StatusEvents {
 impl StatusEvents {
     fn event(&mut self, status: Status, error: Option<StoreError>) -> String {
         let moment = ClockPair::now();
-        let mut document = StatusDocument::new(&status, &self.who, moment)
+        let mut document = StatusDocument::new(&status, &self.state.who, moment)
             .with_store_error(error.as_ref(), moment);
         document.stopped = self.ended;
         let id = EventId {
             session: document.session.clone(),
             transitions: document.transitions,
         };
-        let left = document
-            .valid_until_boottime_ns
-            .map(|until| BootTime::from_nanos(until).since(moment.boot).as_millis());
+        let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
         let event = EventData {
-            valid_for_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+            valid_for_ms: until.map(|until| millis(until.since(moment.boot))),
             written_boottime_ns: moment.boot.as_nanos(),
             missed: self.last_id.as_ref().and_then(|last| id.missed_since(last)),
             document,
@@ -148,8 +134,7 @@ impl StatusEvents {
             None => format!("retry: {RETRY_MS}\n"),
             Some(_) => String::new(),
         };
-        let data = serde_json::to_string(&event)
-            .expect("strings, numbers and nulls can always be written as JSON");
+        let data = serde_json::to_string(&event).expect("all keys are strings");
         let text = format!("{retry}id: {id}\ndata: {data}\n\n");
         self.written = moment.boot;
         self.last_id = Some(id);
@@ -170,22 +155,17 @@ impl Shown {
         error: Option<&StoreError>,
         now: BootTime,
     ) -> Option<BootTime> {
-        let renewed = Status {
-            authority: self.status.authority.map(|shown| Authority {
-                valid_until: current
-                    .authority
-                    .map_or(shown.valid_until, |a| a.valid_until),
-                ..shown
-            }),
-            ..self.status.clone()
-        };
+        let mut renewed = self.status.clone();
+        if let (Some(shown), Some(newest)) = (&mut renewed.authority, current.authority) {
+            shown.valid_until = newest.valid_until;
+        }
         if !renders_equal(&renewed, current) {
             return Some(now);
         }
         if renewed == self.status && self.error.as_ref() == error {
             return None;
         }
-        // If the deadline is near, its extension must not come later.
+        // Readers need an extension before the old deadline.
         let left = self.status.authority.map(|a| a.valid_until.since(self.at));
         let pause = left.map_or(EXTENSION_INTERVAL, |left| EXTENSION_INTERVAL.min(left / 2));
         Some(self.at + pause)

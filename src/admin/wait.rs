@@ -1,12 +1,15 @@
 //! `GET /leader?wait=30s`: answers when this candidate becomes the leader, or stops leading.
 
+use std::future::pending;
 use std::time::Duration;
 
 use hyper::StatusCode;
 
+use tokio::sync::watch;
+
 use super::answer::leader;
-use super::{AdminState, STREAMS_MAX, changes};
-use crate::clock::boot_now;
+use super::{AdminState, STREAMS_MAX};
+use crate::clock::{self, boot_now};
 use crate::duration::parse_duration;
 use crate::election::{BootTime, Status};
 use crate::publish::render::authority_at;
@@ -50,15 +53,14 @@ impl Wait {
             }
         }
         match (time, for_leader) {
-            (Some(time), for_leader) => Ok(Some(Self {
-                time,
-                for_leader: for_leader.unwrap_or(true),
-            })),
+            (Some(time), for_leader) => {
+                let for_leader = for_leader.unwrap_or(true);
+                Ok(Some(Self { time, for_leader }))
+            }
             (None, None) => Ok(None),
             (None, Some(for_leader)) => {
                 let role = if for_leader { "leader" } else { "follower" };
-                let expected = "it needs a wait, for example wait=30s";
-                Err(bad("role", role, expected))
+                Err(bad("role", role, "it needs a wait, for example wait=30s"))
             }
         }
     }
@@ -84,7 +86,7 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
             loop {
                 let now = boot_now();
                 let over = wait.is_over(&status.borrow_and_update(), now);
-                if over || !changes::changed(&mut status, now).await {
+                if over || !changed(&mut status, now).await {
                     break;
                 }
             }
@@ -92,18 +94,54 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
         let over = boot_now() + wait.time;
         tokio::select! {
             () = role => {}
-            () = changes::sleep_until(over) => {}
+            () = sleep_until(over) => {}
             () = place.closing() => {}
         }
     }
     leader(&state.status.borrow())
 }
 
+/// Waits for a new status, or for the next deadline of the current status, because the election may
+/// publish late that a deadline has passed. A deadline between `seen`, the time of the caller's last
+/// read, and now counts too. Returns false if no status follows.
+pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
+    let deadline = next_deadline(&status.borrow(), seen);
+    let passed = async {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        changed = status.changed() => changed.is_ok(),
+        () = passed => true,
+    }
+}
+
+/// Waits until an exact instant, while tokio's timers may be coarse (`cli/run/idle_timers.rs`).
+pub(super) async fn sleep_until(instant: BootTime) {
+    if clock::sleep_until(instant).await.is_err() {
+        // Out of file descriptors.
+        tokio::time::sleep(instant.since(boot_now())).await;
+    }
+}
+
+/// Returns the next instant after `now` at which [`Status::at`] changes by itself.
+fn next_deadline(status: &Status, now: BootTime) -> Option<BootTime> {
+    let authority = status.authority.map(|authority| authority.valid_until);
+    let holder = status.holder.as_ref().map(|holder| holder.until);
+    let ahead = |deadline: &BootTime| *deadline > now;
+    authority.into_iter().chain(holder).filter(ahead).min()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokio::time::timeout;
 
     use super::*;
+    use crate::election::HolderView;
+    use crate::publish::fixture::{at, leader as leading, token, who};
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -187,5 +225,30 @@ mod tests {
             let error = Wait::parse(query).expect_err(query);
             assert!(error.contains(expected), "{query}: {error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_passes_after_the_look_is_a_change() {
+        let seen = boot_now();
+        let (_sender, mut receiver) = watch::channel(leading(7, seen + Duration::from_nanos(1)));
+        let changed = timeout(Duration::from_secs(60), changed(&mut receiver, seen)).await;
+        assert_eq!(changed, Ok(true));
+    }
+
+    #[test]
+    fn the_next_deadline_is_the_earliest_ahead() {
+        let status = Status {
+            holder: Some(HolderView {
+                identity: who("a").identity,
+                token: token(7),
+                until: at(9),
+            }),
+            ..leading(7, at(5))
+        };
+        let next = |now| next_deadline(&status, at(now));
+        assert_eq!(
+            [next(4), next(5), next(9)],
+            [Some(at(5)), Some(at(9)), None]
+        );
     }
 }

@@ -1,16 +1,17 @@
 #[cfg(test)]
 mod tests;
-mod unexpected;
-mod usage_error;
 
 use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
 
-use clap::error::{Error, ErrorKind};
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
-pub use self::usage_error::UsageError;
 use super::Invocation;
+use crate::config::{MASK, looks_secret};
+use crate::exit;
 use leasehold_operate::operators::OperatorCommand;
 
 /// Leader election for replicated workloads, on the MongoDB they already have
@@ -35,7 +36,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 
 fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     let matches = command().try_get_matches_from(arguments);
-    let mut matches = matches.map_err(|error| unexpected::explained(error, arguments))?;
+    let mut matches = matches.map_err(|error| explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
         // Typically an empty variable in a script. Without this check, no command would run.
         return Err(command().error(
@@ -57,10 +58,11 @@ fn without_effect(matches: &ArgMatches) -> Result<(), Error> {
         return Ok(());
     };
     match locks.subcommand_name() {
-        Some(name) if locks.value_source("output") == Some(ValueSource::CommandLine) => Err(wrong(
-            "locks",
-            &format!("--output applies to the list of locks: leave it out with {name}"),
-        )),
+        Some(name) if locks.value_source("output") == Some(ValueSource::CommandLine) => {
+            let remedy = format!("leave it out with {name}");
+            let message = format!("--output applies to the list of locks: {remedy}");
+            Err(wrong("locks", &message))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -112,4 +114,124 @@ fn wrong(subcommand: &str, message: &str) -> Error {
         None => &mut root,
     };
     meant.error(ErrorKind::ValueValidation, message)
+}
+
+/// A command line that is wrong, or that requests the help or the version.
+#[derive(Debug)]
+pub struct UsageError {
+    error: Error,
+    arguments: Vec<OsString>,
+}
+
+impl UsageError {
+    /// Prints help to standard output, and errors to standard error.
+    pub fn print(&self) -> ExitCode {
+        let plain = self.error.render().to_string();
+        let masked = mask(&plain, &self.arguments);
+        if masked == plain {
+            // clap decides on color. If printing fails, the exit code alone reports the error.
+            let _ = self.error.print();
+        } else {
+            let _ = std::io::stderr().lock().write_all(masked.as_bytes());
+        }
+        ExitCode::from(self.code())
+    }
+
+    /// Returns 64 for errors, since clap's own 2 means "cannot tell" here; 0 for help and version.
+    pub fn code(&self) -> u8 {
+        if self.error.use_stderr() {
+            exit::USAGE
+        } else {
+            exit::DONE
+        }
+    }
+}
+
+/// Masks arguments that could contain a password, because clap quotes unexpected arguments.
+fn mask(message: &str, arguments: &[OsString]) -> String {
+    let mut message = message.to_owned();
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let value = match argument.split_once('=') {
+            Some((flag, value)) if flag.starts_with("--") => value,
+            _ => &argument,
+        };
+        for secret in [&*argument, value] {
+            if looks_secret(secret) {
+                message = message.replace(secret, MASK);
+            }
+        }
+    }
+    message
+}
+
+/// Adds a remedy or a tip to the error about an unexpected argument. Removes clap's tip to pass an
+/// unknown flag after `--`, which would run the flag as a command.
+fn explained(mut error: Error, arguments: &[OsString]) -> Error {
+    let unexpected = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unexpected)) => unexpected.clone(),
+        _ => return error,
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let locks = arguments.get(1).is_some_and(|command| command == "lock");
+    if let Some(remedy) = habit(&unexpected, arguments).filter(|_| locks) {
+        let message = format!("unexpected argument '{unexpected}': {remedy}");
+        return wrong("lock", &message);
+    }
+    let (commands, mut words) = (command(), arguments.iter());
+    let subcommand = words.find_map(|word| commands.find_subcommand(word));
+    if let Some(flag) = unexpected.strip_prefix("--") {
+        error.remove(ContextKind::Suggested);
+        let near = subcommand.and_then(|command| near_flag(command, flag));
+        if let Some(near) = near {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
+        }
+    } else if unexpected.starts_with('-') {
+        // A flag, or a value that begins with a dash, is not a command.
+        error.remove(ContextKind::Suggested);
+    } else if subcommand.is_some_and(takes_command) {
+        let tip = format!("to run a command, put '--' before it: -- {unexpected} …");
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// Returns the remedy for an option of flock(1) or `consul lock` that works differently here.
+fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
+    // `-n 3`, which `consul lock` accepts.
+    let count = || {
+        arguments.windows(2).any(|pair| {
+            let value = pair[1].to_str().unwrap_or_default();
+            pair[0] == "-n" && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    Some(match argument {
+        "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
+        "-u" | "--unlock" => "a lock is free when its command has ended",
+        "-o" | "--close" => "the command inherits no descriptor of the lock: leave it out",
+        "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
+        _ if !argument.starts_with('-') && count() => {
+            "-n takes no value, it is --no-wait; for N holders at a time: --slots N"
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the command's only flag that ends with `-{flag}`, if exactly one does.
+fn near_flag(command: &Command, flag: &str) -> Option<String> {
+    let end = format!("-{flag}");
+    let flags = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_long());
+    let mut near = flags.filter(|long| long.ends_with(&end));
+    let first = near.next()?;
+    near.next().is_none().then(|| format!("--{first}"))
+}
+
+fn takes_command(command: &Command) -> bool {
+    let mut arguments = command.get_arguments();
+    arguments.any(|argument| argument.get_id() == "command")
 }

@@ -1,7 +1,7 @@
 //! `leasehold completions`: completion scripts for shells.
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 
 use super::{CommandError, answer, command};
@@ -53,17 +53,15 @@ pub fn script(shell: Shell) -> Vec<u8> {
 /// Adds the accepted values of each key. The program itself parses any text, so that it can report
 /// all invalid values together.
 fn with_words(command: Command) -> Command {
-    command.mut_subcommands(|subcommand| {
-        subcommand.mut_args(|argument| {
-            let key = KEYS
-                .iter()
-                .find(|key| argument.get_id() == key.path().as_str());
-            match key.map(|key| key.kind) {
-                Some(ValueType::OneOf(words)) => {
-                    argument.value_parser(PossibleValuesParser::new(words.iter().copied()))
-                }
-                _ => argument,
+    let with_words = |argument: Arg| {
+        let mut keys = KEYS.iter();
+        let key = keys.find(|key| argument.get_id() == key.path().as_str());
+        match key.map(|key| key.kind) {
+            Some(ValueType::OneOf(words)) => {
+                argument.value_parser(PossibleValuesParser::new(words))
             }
-        })
-    })
+            _ => argument,
+        }
+    };
+    command.mut_subcommands(|subcommand| subcommand.mut_args(with_words))
 }

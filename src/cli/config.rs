@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 
 use super::{CommandError, answer};
 use crate::config::{Key, MASK, Origin, Setting, ValueType, find, suggest_key};
@@ -49,20 +50,12 @@ fn key_of(text: &str) -> Result<&'static Key, String> {
 
 /// Prints the effective configuration, with secrets masked.
 pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
-    let ConfigArgs {
-        configuration,
-        key,
-        output,
-    } = args;
-    let json = output == ConfigFormat::Json;
-    let mut settings = configuration.sources.load().settings()?;
-    settings.retain(|setting| key.is_none_or(|key| setting.key == key));
-    let text = if let (Some(_), [only], false) = (key, &settings[..], json) {
-        format!("{}\n", on_one_line(only.shown()))
-    } else if json {
-        as_json(&settings)
-    } else {
-        as_toml(&settings)
+    let mut settings = args.configuration.sources.load().settings()?;
+    settings.retain(|setting| args.key.is_none_or(|key| setting.key == key));
+    let text = match (args.output, args.key, &settings[..]) {
+        (ConfigFormat::Json, ..) => as_json(&settings),
+        (ConfigFormat::Toml, Some(_), [only]) => format!("{}\n", on_one_line(only.shown())),
+        (ConfigFormat::Toml, ..) => as_toml(&settings),
     };
     answer(text.as_bytes())
 }
@@ -80,43 +73,36 @@ fn as_toml(settings: &[Setting]) -> String {
             section = setting.key.section;
             let _ = writeln!(text, "[{section}]");
         }
+        let (name, shown) = (setting.key.name, setting.shown());
         let value = match setting.key.kind {
-            ValueType::Flag | ValueType::Count(..) => setting.shown().to_owned(),
-            ValueType::Command if setting.shown().starts_with('[') => setting.shown().to_owned(),
-            _ => quoted(setting.shown()),
+            ValueType::Flag | ValueType::Count(..) => shown.to_owned(),
+            ValueType::Command if shown.starts_with('[') => shown.to_owned(),
+            _ => quoted(shown),
         };
-        let hidden = setting.shown() == MASK || setting.origin == Origin::Host;
+        let hidden = shown == MASK || setting.origin == Origin::Host;
         let comment = if hidden { "# " } else { "" };
-        let _ = writeln!(
-            text,
-            "{comment}{} = {value} # {}",
-            setting.key.name,
-            on_one_line(&setting.origin.to_string())
-        );
+        let origin = on_one_line(&setting.origin.to_string());
+        let _ = writeln!(text, "{comment}{name} = {value} # {origin}");
     }
     text
 }
 
 fn as_json(settings: &[Setting]) -> String {
-    let object: serde_json::Map<_, _> = settings
-        .iter()
-        .map(|setting| {
-            let value = match (setting.key.kind, setting.shown()) {
-                (ValueType::Count(..), shown) => serde_json::Value::from(shown.parse::<u32>().ok()),
-                (ValueType::Command, shown) if shown.starts_with('[') => {
-                    serde_json::from_str(shown).unwrap_or_else(|_| shown.into())
-                }
-                (ValueType::Flag, shown) => serde_json::Value::Bool(shown == "true"),
-                (_, shown) => serde_json::Value::from(shown),
-            };
-            let described = serde_json::json!({
-                "value": value,
-                "source": setting.origin.to_string(),
-            });
-            (setting.key.path(), described)
-        })
-        .collect();
-    format!("{:#}\n", serde_json::Value::Object(object))
+    let mut object = json!({});
+    for setting in settings {
+        let shown = setting.shown();
+        let value = match setting.key.kind {
+            ValueType::Count(..) => json!(shown.parse::<u32>().ok()),
+            ValueType::Command if shown.starts_with('[') => {
+                serde_json::from_str(shown).unwrap_or_else(|_| shown.into())
+            }
+            ValueType::Flag => json!(shown == "true"),
+            _ => json!(shown),
+        };
+        let source = setting.origin.to_string();
+        object[setting.key.path()] = json!({ "value": value, "source": source });
+    }
+    format!("{object:#}\n")
 }
 
 /// Renders a basic string of TOML, which is a JSON string with all control characters escaped.

@@ -55,13 +55,10 @@ pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
 
 /// Excludes other installations, which would write to the same temporary file.
 fn lock(directory: &Path) -> Result<File, CommandError> {
-    let refused = |error: io::Error| {
-        let missing = error.kind() == io::ErrorKind::NotFound;
-        let refused = failed("open the directory", directory)(error);
-        match missing {
-            true => refused.to_fix("create it, for example as the mount of a volume"),
-            false => refused,
-        }
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => failed("open the directory", directory)(error)
+            .to_fix("create it, for example as the mount of a volume"),
+        _ => failed("open the directory", directory)(error),
     };
     let opened = File::open(directory).map_err(refused)?;
     if !opened.metadata().map_err(refused)?.is_dir() {
@@ -70,10 +67,8 @@ fn lock(directory: &Path) -> Result<File, CommandError> {
     match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(opened),
         Err(Errno::WOULDBLOCK) => {
-            let what = format!(
-                "another leasehold is installing into {}",
-                directory.display()
-            );
+            let directory = directory.display();
+            let what = format!("another leasehold is installing into {directory}");
             Err(CommandError::new(exit::CONFIGURATION, what))
         }
         Err(errno) => Err(refused(errno.into())),
@@ -85,11 +80,10 @@ fn failed(step: &str, path: &Path) -> impl Fn(io::Error) -> CommandError + use<>
 }
 
 fn copy(unfinished: &Path, installed: &Path) -> Result<(), CommandError> {
-    match fs::remove_file(unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed("remove", unfinished)(error));
-        }
-        _ => {}
+    if let Err(error) = fs::remove_file(unfinished)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(failed("remove", unfinished)(error));
     }
     let mut source = File::open(MYSELF).map_err(failed("read", Path::new(MYSELF)))?;
     let mut target = OpenOptions::new()

@@ -1,8 +1,6 @@
 //! `leasehold run`: builds the daemon and runs it to its end. Settings that this machine cannot
 //! satisfy (the status directory, the port) fail before the election begins.
 
-mod arguments;
-mod environment;
 mod files;
 mod idle_timers;
 #[cfg(feature = "kubernetes")]
@@ -23,33 +21,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
 
-pub use self::arguments::RunArgs;
 use self::idle_timers::IdleTimers;
+pub use self::options::RunArgs;
 use self::options::options;
-use self::pod::{PodPublisher, StartPublisher};
+use self::pod::PodPublisher;
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::{DaemonSurfaces, StatusFollower};
-use self::workload::{Plan, Workload, WorkloadEvent};
+use self::workload::{Workload, WorkloadEvent};
 use super::{CommandError, trace};
 use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
 use crate::clock;
-use crate::config::{Config, OnExit, Sources};
+use crate::config::{Config, HealthCheck, OnExit, Sources, UriSource};
 use crate::election::{Input, Status, Token};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
-use crate::log::{self, LogHandle};
-use crate::publish::directory::{RecoveredState, StatusDirectory, default_directory};
+use crate::log;
+use crate::publish::directory::{StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Exit, Signal, Signals, StopRequest, StopRequests};
 use crate::supervisor::Orders;
-use crate::trace::Trace;
 use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
@@ -63,47 +61,9 @@ const CONFIRMATIONS_MAX: usize = 4;
 
 /// Runs the daemon until it is stopped.
 pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
-    let RunArgs {
-        configuration,
-        command,
-    } = args;
-    let mut sources = configuration.sources;
-    let config = sources.load().config()?;
-    let trace = trace::from_environment()?;
-    let log = log::start(config.log.level, config.log.format.json);
-    environment::log(&config, &sources);
-    sources.started_with = Some(config.mongodb.uri.clone());
-    hide_from_the_user();
-    let plan = Plan { command };
-    if plan.runs_commands(&config) {
-        prerequisites()?;
-    }
-    let path = default_directory(&config.lease.name, config.status.directory.as_deref());
-    let patience = workload::outlives_daemon_by(&config);
-    let lease = &config.lease.name;
-    let (directory, memory) = StatusDirectory::open_after(&path, lease, patience, |by| {
-        reporter::directory_locked(lease, &path, by);
-    })?;
-    files::log_exposure(&config.lease.name, directory.path());
-    let placement = &config.kubernetes.placement;
-    placement.check("lease", &config.lease.name)?;
-    let publisher = pod::find(&config)?;
-    let http = config.http.listen.map(admin::bind).transpose()?;
-    let prepared = PreparedDaemon {
-        config,
-        sources,
-        plan,
-        log,
-        directory,
-        memory,
-        publisher,
-        http,
-        idle_timers: Arc::default(),
-        trace,
-    };
-    let idle_timers = Arc::clone(&prepared.idle_timers);
+    let idle_timers = Arc::default();
     // The files have a thread of their own.
-    let exit = idle_timers::run_to_end(&idle_timers, prepared.serve())??;
+    let exit = idle_timers::run_to_end(&idle_timers, serve(args, Arc::clone(&idle_timers)))??;
     Ok(exit.take())
 }
 
@@ -117,27 +77,13 @@ fn on_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
-/// The configuration, and the acquired resources of this machine.
-struct PreparedDaemon {
-    config: Config,
-    sources: Sources,
-    plan: Plan,
-    log: LogHandle,
-    directory: StatusDirectory,
-    memory: RecoveredState,
-    publisher: Option<StartPublisher>,
-    http: Option<Bound>,
-    idle_timers: Arc<IdleTimers>,
-    trace: Option<Trace>,
-}
-
 /// Parts of a running daemon that react to external events.
 struct Daemon {
     elector: Elector,
     signals: Signals,
     systemd: Systemd,
     files: Arc<StatusFileHandle>,
-    pod: Option<Arc<dyn PodPublisher>>,
+    pod: Option<PodPublisher>,
     streams: Option<Streams>,
     workload: Workload,
     orphans: Orphans,
@@ -149,142 +95,167 @@ struct Daemon {
     idle_timers: Arc<IdleTimers>,
 }
 
-impl PreparedDaemon {
-    async fn serve(self) -> Result<Exit, CommandError> {
-        let Self {
-            config,
-            plan,
-            directory,
-            memory,
-            ..
-        } = self;
-        let signals = Signals::register().map_err(system("register the signal handlers"))?;
-        let orphans = Orphans::adopt().map_err(system("adopt orphaned processes"))?;
-        let systemd = Systemd::from_environment();
-        let who = Identification {
-            lease: config.lease.name.clone(),
-            identity: config.identity.name.clone(),
-            boot_id: clock::boot_id().map_err(system("identify the boot"))?,
-        };
-        let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
-        let (supervises, drains) = (plan.supervises(&config), plan.drains());
-        let home = files::known_home(&who.lease, &directory);
-        let options = options(&config, drains, memory, home, uri_receiver, self.trace);
-        let elector = if supervises {
-            ElectorBuilder::supervising(options)
-        } else {
-            ElectorBuilder::new(options)
-        };
-        let (status, inputs) = (elector.status(), elector.inputs());
-        let metrics = Metrics::new(&who, status.clone(), elector.store_info())
-            .and_then(|metrics| metrics.with_revision(env!("LEASEHOLD_REVISION")))
-            .map_err(system("register the metrics"))?;
-        self.log.stderr.on_loss({
-            let metrics = metrics.clone();
-            move |lines| metrics.log_lines_lost(lines)
-        });
-        let timings = elector.timings();
-        let mut reporter = Reporter::new(who.lease.clone(), timings.clone());
-        reporter.started(
-            &config,
-            directory.path(),
-            &memory,
-            self.http.as_ref().map(Bound::address),
-        );
-        let (store_errors, store_error) = StoreErrors::channel(timings.clone());
-        let file_options = FileOptions {
-            who: who.clone(),
-            timings: timings.clone(),
-            store_error: store_error.clone(),
-            deployment: elector.deployment(),
-        };
-        let orders = || Orders::channel(stopping(&config.workload));
-        let (orders, desired) = supervises.then(orders).unzip();
-        let workload = Workload::start(
-            &plan,
-            &config,
-            directory.path(),
-            directory
-                .lock_handle()
-                .map_err(system("share the lock of the status directory"))?,
-            desired,
-            (&inputs, &timings),
-            &metrics,
-        );
-        let on_exit = config.workload.on_exit;
-        let path = directory.path().to_owned();
-        let files =
-            StatusFileHandle::spawn(directory, status.clone(), file_options, metrics.clone())
-                .map_err(system("start the thread of the status files"))?;
-        let files = Arc::new(files);
-        let lease = who.lease.clone();
-        let progress = files.progress();
-        tokio::spawn(files::watch(lease, path, progress, timings, status.clone()));
+/// Starts the daemon, and runs it to its end.
+async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, CommandError> {
+    let RunArgs {
+        configuration,
+        command,
+    } = args;
+    let mut sources = configuration.sources;
+    let config = sources.load().config()?;
+    let trace = trace::from_environment()?;
+    let log = log::start(config.log.level, config.log.format.json);
+    log_sources(&config, &sources);
+    sources.started_with = Some(config.mongodb.uri.clone());
+    hide_from_the_user();
+    let supervises = workload::supervises(&config, &command);
+    let drains = !command.is_empty();
+    let checks = config.workload.health.check();
+    if supervises || matches!(checks, Some(HealthCheck::Command(_))) {
+        prerequisites()?;
+    }
+    let lease = &config.lease.name;
+    let path = default_directory(lease, config.status.directory.as_deref());
+    let patience = workload::outlives_daemon_by(&config);
+    let (directory, memory) = StatusDirectory::open_after(&path, lease, patience, |by| {
+        reporter::directory_locked(lease, &path, by);
+    })?;
+    let path = directory.path().to_owned();
+    files::log_exposure(lease, &path);
+    config.kubernetes.placement.check("lease", lease)?;
+    let publisher = pod::find(&config)?;
+    let http = config.http.listen.map(admin::bind).transpose()?;
 
-        let (ready_when, ready_receiver) = watch::channel(config.http.ready_when.into());
-        let state = AdminState {
-            who: who.clone(),
-            status: status.clone(),
-            store: elector.store_info(),
-            store_error,
-            metrics: metrics.clone(),
-            ready_when: ready_receiver,
-            stepped_down: confirmations(inputs.clone()),
-        };
-        let streams = self.http.as_ref().map(Bound::streams);
-        let serving = serve(self.http, state);
-        let pod = self
-            .publisher
-            .map(|start| start(&who, &status, &metrics))
-            .transpose()
-            .map_err(system("publish on the pod"))?;
-        let surfaces = DaemonSurfaces {
-            files: Arc::clone(&files),
-            pod: pod.clone(),
-            orders,
-            metrics,
-            store_errors,
-            reporter,
-            idle_timers: Arc::clone(&self.idle_timers),
-        };
-        let pings = systemd.ping_interval();
-        if config.workload.health.check().is_none()
-            && pings.is_none_or(|ping| ping >= idle_timers::EXACT_BELOW)
-        {
-            self.idle_timers.allow();
-        }
-        let elector = elector.start(surfaces);
-        let reloader = Reloader {
+    let signals = Signals::register().map_err(system("register the signal handlers"))?;
+    let orphans = Orphans::adopt().map_err(system("adopt orphaned processes"))?;
+    let systemd = Systemd::from_environment();
+    let who = Identification {
+        lease: lease.clone(),
+        identity: config.identity.name.clone(),
+        boot_id: clock::boot_id().map_err(system("identify the boot"))?,
+    };
+    let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
+    let home = files::known_home(lease, &directory);
+    let options = options(&config, drains, memory, home, uri_receiver, trace);
+    let elector = match supervises {
+        true => ElectorBuilder::supervising(options),
+        false => ElectorBuilder::new(options),
+    };
+    let (status, inputs) = (elector.status(), elector.inputs());
+    let metrics = Metrics::new(&who, status.clone(), elector.store_info())
+        .and_then(|metrics| metrics.with_revision(env!("LEASEHOLD_REVISION")))
+        .map_err(system("register the metrics"))?;
+    log.stderr.on_loss({
+        let metrics = metrics.clone();
+        move |lines| metrics.log_lines_lost(lines)
+    });
+    let timings = elector.timings();
+    let mut reporter = Reporter::new(lease.clone(), timings.clone());
+    let address = http.as_ref().map(Bound::address);
+    reporter.started(&config, &path, &memory, address);
+    let (store_errors, store_error) = StoreErrors::channel(timings.clone());
+    let file_options = FileOptions {
+        who: who.clone(),
+        timings: timings.clone(),
+        store_error: store_error.clone(),
+        deployment: elector.deployment(),
+    };
+    let orders = || Orders::channel(stopping(&config.workload));
+    let (orders, desired) = supervises.then(orders).unzip();
+    let lock = directory.lock_handle();
+    let workload = Workload::start(
+        command,
+        &config,
+        &path,
+        lock.map_err(system("share the lock of the status directory"))?,
+        desired,
+        (&inputs, &timings),
+        &metrics,
+    );
+    let files = StatusFileHandle::spawn(directory, status.clone(), file_options, metrics.clone());
+    let files = Arc::new(files.map_err(system("start the thread of the status files"))?);
+    let hangs = files::watch(
+        lease.clone(),
+        path,
+        files.progress(),
+        timings,
+        status.clone(),
+    );
+    tokio::spawn(hangs);
+
+    let (ready_when, ready_receiver) = watch::channel(config.http.ready_when);
+    let state = AdminState {
+        who: who.clone(),
+        status: status.clone(),
+        store: elector.store_info(),
+        store_error,
+        metrics: metrics.clone(),
+        ready_when: ready_receiver,
+        stepped_down: confirmations(inputs.clone()),
+    };
+    let streams = http.as_ref().map(Bound::streams);
+    let serving = serve_http(http, state);
+    let pod = publisher.map(|start| start(&who, &status, &metrics));
+    let pod = pod.transpose().map_err(system("publish on the pod"))?;
+    let surfaces = DaemonSurfaces {
+        files: Arc::clone(&files),
+        pod: pod.clone(),
+        orders,
+        metrics,
+        store_errors,
+        reporter,
+        idle_timers: Arc::clone(&idle_timers),
+    };
+    let pings = systemd.ping_interval();
+    if checks.is_none() && pings.is_none_or(|ping| ping >= idle_timers::EXACT_BELOW) {
+        idle_timers.allow();
+    }
+    let daemon = Daemon {
+        elector: elector.start(surfaces),
+        signals,
+        systemd,
+        files: Arc::clone(&files),
+        pod,
+        streams,
+        workload,
+        orphans,
+        on_exit: config.workload.on_exit,
+        status,
+        inputs,
+        reloader: Reloader {
             current: config,
-            sources: self.sources,
+            sources,
             drains,
-            log: self.log,
+            log,
             ready_when,
             uri,
             reading: None,
             again: false,
-        };
-        let daemon = Daemon {
-            elector,
-            signals,
-            systemd,
-            files: Arc::clone(&files),
-            pod,
-            streams,
-            workload,
-            orphans,
-            on_exit,
-            status,
-            inputs,
-            reloader,
-            who,
-            idle_timers: self.idle_timers,
-        };
-        let ended = daemon.attend(serving).await;
-        // After a failure too, the files' thread must record that this daemon has stopped before the
-        // process exits.
-        let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
-        ended
+        },
+        who,
+        idle_timers,
+    };
+    let ended = daemon.attend(serving).await;
+    // After a failure too, the files' thread must record that this daemon has stopped before the
+    // process exits.
+    let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
+    ended
+}
+
+/// Warns of misspelt environment variables, and logs if a reload cannot read the connection string.
+fn log_sources(config: &Config, sources: &Sources) {
+    let lease = &config.lease.name;
+    for (variable, meant) in sources.misspelt_variables() {
+        warn!(
+            %lease, variable, meant = meant.variable(),
+            "environment variable ignored: configuration variables have two underscores after the section"
+        );
+    }
+    if let UriSource::Pipe(path, _) = &config.mongodb.uri {
+        info!(
+            %lease, path = %path.display(),
+            "connection string read from a pipe; a new one requires a restart"
+        );
     }
 }
 
@@ -318,7 +289,7 @@ impl Daemon {
                     let request = stop.map(|_| stops.arrived());
                     match request {
                         Some(StopRequest::Second) => {
-                            tracing::warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, it expires");
+                            warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, it expires");
                             self.demoted().await;
                             self.flush().await;
                             return Ok(exit::NEGATIVE.into());
@@ -378,7 +349,7 @@ impl Daemon {
         self.flush().await;
         self.workload.close().await;
         self.elector.close().await;
-        tracing::info!(lease = %self.who.lease, "stopped");
+        info!(lease = %self.who.lease, "stopped");
         Ok(exit)
     }
 
@@ -387,7 +358,7 @@ impl Daemon {
             Signal::Stop(_) => {
                 self.idle_timers.forbid();
                 self.systemd.stopping();
-                tracing::info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1 s to exit immediately");
+                info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1 s to exit immediately");
                 self.send(Input::Shutdown).await;
             }
             Signal::Reload => self.reloader.begin(),
@@ -426,7 +397,7 @@ impl Daemon {
         let files = tokio::time::timeout(LAST_FLUSH_MAX, self.files.flush());
         let (flushed, (), ()) = tokio::join!(files, labelled, streamed);
         if !matches!(flushed, Ok(Ok(Flushed::Shown))) {
-            tracing::warn!(
+            warn!(
                 lease = %self.who.lease,
                 "failed to rewrite the status files; readers must rely on the deadline in them"
             );
@@ -434,7 +405,7 @@ impl Daemon {
     }
 }
 
-async fn serve(http: Option<Bound>, state: AdminState) -> io::Result<Infallible> {
+async fn serve_http(http: Option<Bound>, state: AdminState) -> io::Result<Infallible> {
     match http {
         Some(bound) => bound.serve(state).await,
         None => std::future::pending().await,

@@ -3,13 +3,14 @@
 //! each iteration, so a slow disk skips states.
 
 mod error_log;
-mod progress;
-mod replace;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -17,13 +18,14 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use self::error_log::ErrorLog;
-pub use self::progress::WriteProgress;
-use super::directory::{ENV_FILE, JSON_FILE, StatusDirectory};
+use super::StoreError;
+use super::directory::{
+    CLAIM_FILE, ENV_FILE, JSON_FILE, StatusDirectory, empty, replace_file, temporary,
+};
 use super::metrics::Metrics;
 use super::render::{
     ClockPair, Identification, StatusDocument, authority_at, last_status, renders_equal,
 };
-use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
@@ -185,10 +187,43 @@ impl<T: Clone + PartialEq> RecordFile<T> {
 
     fn update(&mut self, path: &Path, metrics: &Metrics, write: impl Fn(&T) -> io::Result<()>) {
         let newest = self.newest.borrow().clone();
-        if let Some(record) = newest.filter(|record| self.written.as_ref() != Some(record))
-            && self.errors.note(path, &write(&record), metrics)
-        {
-            self.written = Some(record);
+        let Some(record) = newest.filter(|record| self.written.as_ref() != Some(record)) else {
+            return;
+        };
+        match write(&record) {
+            Ok(()) => {
+                self.errors.over(path);
+                self.written = Some(record);
+            }
+            Err(error) => self.errors.failed(path, &error, metrics),
+        }
+    }
+}
+
+/// Value between writes. No write begins in the first nanosecond after boot.
+const IDLE: u64 = 0;
+
+/// The start of the write in progress. A write to a hanging disk does not fail, it only takes long.
+/// Clones share the value.
+#[derive(Debug, Clone, Default)]
+pub struct WriteProgress {
+    begun_ns: Arc<AtomicU64>,
+}
+
+impl WriteProgress {
+    fn begins(&self, now: BootTime) {
+        self.begun_ns.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn ends(&self) {
+        self.begun_ns.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// Returns the duration of the write in progress so far; `None` between writes.
+    pub fn busy_for(&self, now: BootTime) -> Option<Duration> {
+        match self.begun_ns.load(Ordering::Relaxed) {
+            IDLE => None,
+            begun => Some(now.since(BootTime::from_nanos(begun))),
         }
     }
 }
@@ -283,9 +318,8 @@ impl StatusWriter {
     /// readers that use the field `leader` without checking the deadline.
     fn wait(&self) -> Duration {
         let now = boot_now();
-        let refresh = self.rewrite_at.since(now);
-        let until = self.leader_until.map(|until| until.since(now));
-        until.map_or(refresh, |until| refresh.min(until))
+        let deadline = self.leader_until.unwrap_or(self.rewrite_at);
+        deadline.min(self.rewrite_at).since(now)
     }
 
     /// Writes the files if they are outdated or their rewrite is due. With `at_once`, a change of
@@ -307,11 +341,9 @@ impl StatusWriter {
             return Flushed::Failed;
         }
         // A leader's renewal is expected just when the refresh is due, and would write the files twice.
-        let refresh = match current.authority {
-            Some(_) => self.refresh() * 3 / 2,
-            None => self.refresh(),
-        };
-        self.rewrite_at = now + refresh;
+        let leads = current.authority.is_some();
+        let refresh = self.refresh();
+        self.rewrite_at = now + if leads { refresh * 3 / 2 } else { refresh };
         self.show(&current)
     }
 
@@ -319,9 +351,8 @@ impl StatusWriter {
         self.leader_until = authority_at(current, boot_now()).map(|a| a.valid_until);
         if let Err(error) = self.write(current) {
             self.shown = None;
-            self.metrics.publish_failed(Surface::File);
             let path = self.directory.path();
-            self.errors.failed(path, &error, boot_now());
+            self.errors.failed(path, &error, &self.metrics);
             if authority_at(current, boot_now()).is_some() {
                 // The files keep an earlier deadline, or none, so readers stop trusting them early, never
                 // late.
@@ -332,7 +363,7 @@ impl StatusWriter {
             }
             // "Leader" must not remain on a full disk. Removing the files frees space, so one more
             // attempt may succeed.
-            let removed = replace::remove(self.directory.path());
+            let removed = remove_files(self.directory.path());
             self.says_leader = removed.is_err();
             if self.write(current).is_err() {
                 return match removed {
@@ -371,12 +402,12 @@ impl StatusWriter {
         let mut document = StatusDocument::new(&current, &self.options.who, now)
             .with_store_error(error.as_ref(), now);
         // An extra refresh, because the thread may be late on a busy machine.
-        let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh()).as_nanos());
-        document.rewrite_due_boottime_ns = due;
+        let due = self.rewrite_at + self.refresh();
+        document.rewrite_due_boottime_ns = (!self.stopped).then(|| due.as_nanos());
         document.stopped = self.stopped;
         self.shown_error = error;
         let (json, env) = (document.to_json(), document.to_env());
-        replace::replace(self.directory.path(), &json, &env)?;
+        replace_files(self.directory.path(), &json, &env)?;
         self.says_leader = authority.is_some();
         self.shown = Some(current);
         Ok(())
@@ -400,4 +431,30 @@ impl StatusWriter {
         self.stopped = true;
         self.show(&last)
     }
+}
+
+/// World-readable, because the workload that mounts the directory runs as another user.
+const MODE: u32 = 0o644;
+
+/// Writes both files, the second even if the first fails. There is no sync, which would cost a disk
+/// flush per renewal: after a crash of the machine, the boot id in a file invalidates it.
+fn replace_files(directory: &Path, json: &str, env: &str) -> io::Result<()> {
+    let [first, second] = [(JSON_FILE, json), (ENV_FILE, env)].map(|(name, text)| {
+        let path = directory.join(name);
+        replace_file(&path, &temporary(&path), MODE, text.as_bytes())
+    });
+    first.and(second)
+}
+
+/// Removes both files, or empties them if the directory forbids removal.
+fn remove_files(directory: &Path) -> io::Result<()> {
+    let [first, second] = [JSON_FILE, ENV_FILE].map(|name| {
+        let path = directory.join(name);
+        match fs::remove_file(&path).map_err(|error| error.kind()) {
+            // The file cannot exist if its directory does not.
+            Ok(()) | Err(ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            Err(_) => empty(&path),
+        }
+    });
+    first.and(second)
 }

@@ -1,13 +1,15 @@
 //! The publisher of one pod, without a daemon. The test decides which status it publishes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use leasehold::config::{KubernetesConfig, KubernetesEnabled, Placement};
 use leasehold::election::{
     Authority, BootTime, Identity, ResourceName, Role, Session, Status, Token,
 };
 use leasehold::publish::Surface;
-use leasehold::publish::kubernetes::{Access, Api, Kubernetes, KubernetesOptions, Pod, Tasks};
+use leasehold::publish::kubernetes::{Access, Api, Kubernetes, Pod, Tasks};
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
 use leasehold_testbed::daemon::sample;
@@ -51,13 +53,20 @@ impl Publisher {
     fn over(api: Api, place: &Place, repair_interval: Duration) -> Self {
         let pod = &place.pod;
         let namespace = pod.namespace().unwrap();
-        let options = KubernetesOptions {
-            pod: Pod::new(&pod.name_any(), &namespace, &pod.uid().unwrap()).unwrap(),
+        let settings = KubernetesConfig {
+            enabled: KubernetesEnabled::On,
+            pod_name: None,
+            pod_uid: None,
+            placement: Placement {
+                namespace: None,
+                account: None,
+                rendered_for: None,
+            },
+            credentials: PathBuf::new(),
             label_prefix: "leasehold.dev".to_owned(),
             label_wait: LABEL_WAIT,
             demote_others: false,
             events: false,
-            repair_interval,
         };
         let who = Identification {
             lease: ResourceName::new(LEASE).unwrap(),
@@ -67,8 +76,16 @@ impl Publisher {
         let (status, receiver) = watch::channel(follower());
         let (_, store) = watch::channel(None);
         let metrics = Metrics::new(&who, receiver.clone(), store).unwrap();
-        let (kubernetes, tasks) =
-            Kubernetes::spawn(api, options, &who, &receiver, &metrics).unwrap();
+        let published = Kubernetes::spawn(
+            api,
+            Pod::new(&pod.name_any(), &namespace, &pod.uid().unwrap()).unwrap(),
+            &settings,
+            repair_interval,
+            &who,
+            &receiver,
+            &metrics,
+        );
+        let (kubernetes, tasks) = published.unwrap();
         Self {
             status,
             metrics,

@@ -6,6 +6,7 @@ use tracing::level_filters::LevelFilter;
 
 use leasehold_guard::StopScope;
 use leasehold_mongodb::store::mongo::WatchMode;
+pub use leasehold_status::ReadyWhen;
 
 /// A setting whose values are words.
 pub trait Choice: Copy + 'static {
@@ -65,15 +66,10 @@ choice! {
     }
 }
 
-choice! {
-    /// Condition for `/readyz` to return 200.
-    enum ReadyWhen {
-        /// Once the store has been reached.
-        Connected = "connected",
-        /// Only while this replica leads.
-        Leader = "leader",
-    }
-}
+choice! { ReadyWhen {
+    "connected" => Self::Connected,
+    "leader" => Self::Leader,
+} }
 
 choice! {
     /// Publication of the pod label and Events.

@@ -139,9 +139,9 @@ impl fmt::Display for ConfigError {
             [one] => write!(f, "configuration refused: {one}"),
             several => {
                 write!(f, "configuration refused: {} problems", several.len())?;
-                let (shown, hidden) = several.split_at(several.len().min(PROBLEMS_SHOWN_MAX));
-                shown.iter().try_for_each(|one| write!(f, "\n  {one}"))?;
-                match hidden.len() {
+                let mut shown = several.iter().take(PROBLEMS_SHOWN_MAX);
+                shown.try_for_each(|one| write!(f, "\n  {one}"))?;
+                match several.len().saturating_sub(PROBLEMS_SHOWN_MAX) {
                     0 => Ok(()),
                     more => write!(f, "\n  and {more} more"),
                 }

@@ -12,7 +12,7 @@ use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKin
 use super::error::{Origin, Problem};
 use super::schema::{DEFAULT_TOML, KEYS, Key, ValueType, find_in, is_section};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason};
-use super::{profile, value, yaml};
+use super::{value, yaml};
 use leasehold_host::bounded_file::read_bounded;
 
 /// Sources of a configuration. SIGHUP reads the files again.
@@ -52,32 +52,28 @@ impl Sources {
     /// Reads all layers. The result keeps the errors, so that they are reported together with the
     /// errors of the validation.
     pub fn load(&self) -> Loaded {
-        let mut loader = Loader {
+        let mut loaded = Loaded {
             settings: defaults().to_vec(),
-            problems: Vec::new(),
-            layer: 0,
-        };
-        for path in &self.files {
-            loader.layer += 1;
-            loader.file(path);
-        }
-        loader.layer += 1;
-        for (name, value) in &self.environment {
-            loader.variable(name, value);
-        }
-        loader.layer += 1;
-        for (key, value) in &self.flags {
-            loader.set(key, value.clone(), Origin::Flag(key.flag()));
-        }
-        loader.pod(&self.environment);
-        loader.identity();
-        profile::apply(&mut loader.settings);
-        Loaded {
-            settings: loader.settings,
-            problems: loader.problems,
             misspelt: self.misspelt_variables(),
             started_with: self.started_with.clone(),
+            ..Loaded::default()
+        };
+        for path in &self.files {
+            loaded.layer += 1;
+            loaded.file(path);
         }
+        loaded.layer += 1;
+        for (name, value) in &self.environment {
+            loaded.variable(name, value);
+        }
+        loaded.layer += 1;
+        for (key, value) in &self.flags {
+            loaded.set(key, value.clone(), Origin::Flag(key.flag()));
+        }
+        loaded.pod(&self.environment);
+        loaded.identity();
+        loaded.profile();
+        loaded
     }
 }
 
@@ -115,10 +111,9 @@ impl Setting {
 
     /// Returns the value, masked if it is secret.
     pub fn shown(&self) -> &str {
-        if !self.value.is_empty() && (self.key.secret || is_misplaced_uri(&self.value)) {
-            MASK
-        } else {
-            &self.value
+        match !self.value.is_empty() && (self.key.secret || is_misplaced_uri(&self.value)) {
+            true => MASK,
+            false => &self.value,
         }
     }
 }
@@ -135,13 +130,8 @@ impl Eq for Setting {}
 
 impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} = {:?} ({})",
-            self.key.path(),
-            self.shown(),
-            self.origin
-        )
+        let (path, shown) = (self.key.path(), self.shown());
+        write!(f, "{path} = {shown:?} ({})", self.origin)
     }
 }
 
@@ -152,16 +142,18 @@ pub struct Loaded {
     pub(super) problems: Vec<Problem>,
     pub(super) misspelt: Vec<(String, &'static Key)>,
     pub(super) started_with: Option<UriSource>,
+    /// The layer being read.
+    pub(super) layer: usize,
 }
 
 /// Keys with the variables that manifests conventionally set from the downward API. A variable
 /// applies only if no layer sets the key.
-const POD: [(&str, &str, &str); 5] = [
-    ("identity", "name", "POD_NAME"),
-    ("kubernetes", "pod_name", "POD_NAME"),
-    ("kubernetes", "pod_namespace", "POD_NAMESPACE"),
-    ("kubernetes", "pod_uid", "POD_UID"),
-    ("kubernetes", "pod_account", "POD_ACCOUNT"),
+const POD: [(&str, &str); 5] = [
+    ("identity.name", "POD_NAME"),
+    ("kubernetes.pod_name", "POD_NAME"),
+    ("kubernetes.pod_namespace", "POD_NAMESPACE"),
+    ("kubernetes.pod_uid", "POD_UID"),
+    ("kubernetes.pod_account", "POD_ACCOUNT"),
 ];
 
 /// Maximum size of a file, which bounds the cost of a wrong path.
@@ -176,16 +168,10 @@ better in the file that mongodb.uri_file names";
 
 pub(super) fn defaults() -> &'static [Setting] {
     static DEFAULTS: OnceLock<Vec<Setting>> = OnceLock::new();
-    DEFAULTS.get_or_init(|| Loader::embedded().settings)
+    DEFAULTS.get_or_init(|| Loaded::embedded().settings)
 }
 
-struct Loader {
-    settings: Vec<Setting>,
-    problems: Vec<Problem>,
-    layer: usize,
-}
-
-impl Loader {
+impl Loaded {
     fn embedded() -> Self {
         let unset = |key: &'static Key| Setting {
             key,
@@ -194,15 +180,14 @@ impl Loader {
             valid: true,
             layer: 0,
         };
-        let mut loader = Self {
+        let mut loaded = Self {
             settings: KEYS.iter().map(unset).collect(),
-            problems: Vec::new(),
-            layer: 0,
+            ..Self::default()
         };
-        loader
-            .text(DEFAULT_TOML, FileFormat::Toml, &Origin::Default)
+        loaded
+            .parse(DEFAULT_TOML, FileFormat::Toml, &Origin::Default)
             .expect("the embedded default.toml is valid: a test reads it");
-        loader
+        loaded
     }
 
     fn file(&mut self, path: &Path) {
@@ -216,13 +201,13 @@ impl Loader {
         };
         let read = read_text(path, yaml).map_err(|why| Problem::of_file(path, &why));
         let loaded = read.and_then(|text| {
-            let loaded = self.text(&text, format, &Origin::File(path.to_owned()));
+            let loaded = self.parse(&text, format, &Origin::File(path.to_owned()));
             loaded.map_err(|error| syntax(path, yaml, &error))
         });
         self.problems.extend(loaded.err());
     }
 
-    fn text(&mut self, text: &str, format: FileFormat, origin: &Origin) -> Result<(), FileError> {
+    fn parse(&mut self, text: &str, format: FileFormat, origin: &Origin) -> Result<(), FileError> {
         // Sorted, for reproducible reports.
         let sections: BTreeMap<_, _> = File::from_str(text, format)
             .collect()?
@@ -315,24 +300,24 @@ impl Loader {
     }
 
     fn put(&mut self, key: &'static Key, value: String, origin: Origin, valid: bool) {
+        let layer = self.layer;
         if let Some(setting) = self.settings.iter_mut().find(|s| s.key == key) {
             *setting = Setting {
                 key,
                 value,
                 origin,
                 valid,
-                layer: self.layer,
+                layer,
             };
         }
     }
 
     fn pod(&mut self, environment: &[(OsString, OsString)]) {
-        for (section, name, variable) in POD {
-            let value = environment
-                .iter()
-                .find(|(name, value)| name == variable && !value.is_empty());
-            if let (Some(key), Some((_, value))) = (find_in(section, name), value)
-                && self.is_unset(key)
+        for (path, variable) in POD {
+            let mut set = environment.iter().filter(|(_, value)| !value.is_empty());
+            let Setting { key, .. } = *self.setting(path);
+            if let Some((_, value)) = set.find(|(name, _)| name == variable)
+                && self.setting(path).is_unset()
             {
                 let origin = Origin::Variable(variable.to_owned());
                 self.set(key, value.to_string_lossy().into_owned(), origin);
@@ -341,19 +326,13 @@ impl Loader {
     }
 
     fn identity(&mut self) {
-        if let Some(key) = find_in("identity", "name")
-            && self.is_unset(key)
-        {
-            let system = rustix::system::uname();
+        let name = self.setting("identity.name");
+        if name.is_unset() {
+            let (key, system) = (name.key, rustix::system::uname());
             let host = system.nodename().to_string_lossy();
             let name = format!("{host}-{}", std::process::id());
             self.set(key, name, Origin::Host);
         }
-    }
-
-    fn is_unset(&self, key: &Key) -> bool {
-        let mut settings = self.settings.iter();
-        settings.any(|s| s.key == key && s.is_unset())
     }
 }
 
@@ -433,6 +412,6 @@ mod tests {
 
     #[test]
     fn default_toml_is_valid() {
-        assert_eq!(Loader::embedded().problems.len(), 0);
+        assert_eq!(Loaded::embedded().problems.len(), 0);
     }
 }

@@ -2,23 +2,22 @@
 
 use super::choice::{Choice, Profile};
 use super::error::Origin;
-use super::load::Setting;
+use super::load::{Loaded, Setting};
 use super::validate::TIMINGS;
 
-/// Sets the durations of the chosen profile that no layer sets.
-pub(super) fn apply(settings: &mut [Setting]) {
-    let chosen = settings.iter().find(|s| s.key.path() == "lease.profile");
-    let Some(word) = chosen.map(|setting| setting.value.clone()) else {
-        return;
-    };
-    let Some(profile) = Profile::of(&word).filter(|profile| *profile != Profile::Steady) else {
-        return;
-    };
-    for (path, value) in TIMINGS.iter().zip(profile.durations()) {
-        let is_default = |s: &&mut Setting| s.layer == 0 && s.key.path() == *path;
-        if let Some(setting) = settings.iter_mut().find(is_default) {
-            value.clone_into(&mut setting.value);
-            setting.origin = Origin::Profile(word.clone());
+impl Loaded {
+    /// Sets the durations of the chosen profile that no layer sets.
+    pub(super) fn profile(&mut self) {
+        let word = self.setting("lease.profile").value.clone();
+        let Some(profile) = Profile::of(&word).filter(|profile| *profile != Profile::Steady) else {
+            return;
+        };
+        for (path, value) in TIMINGS.iter().zip(profile.durations()) {
+            let is_default = |s: &&mut Setting| s.layer == 0 && s.key.path() == *path;
+            if let Some(setting) = self.settings.iter_mut().find(is_default) {
+                value.clone_into(&mut setting.value);
+                setting.origin = Origin::Profile(word.clone());
+            }
         }
     }
 }
@@ -90,7 +89,7 @@ mod tests {
         let timings = config(&flags).lease.timings;
         assert_eq!(timings.lease_duration(), Duration::from_secs(10));
         assert_eq!(timings.renew_interval(), Duration::from_secs(1));
-        // The default as an explicit value is explicit.
+        // A configured value takes precedence even if it equals the default.
         let flags = [("lease.profile", "fast"), ("lease.renew_interval", "3s")];
         let errors = sources(&flags)
             .load()

@@ -83,8 +83,8 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects a "lease" or "lock" that is named after the rendered namespace, if this pod runs in
-    /// another one.
+    /// Rejects a "lease" or "lock" that is named after the rendered namespace, if this pod runs
+    /// elsewhere.
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

@@ -185,7 +185,7 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 /// Maximum of most durations; a longer value has a wrong unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
-/// The lease is held for as long.
+/// The lease is held during the grace.
 const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 const FAILURES_MAX: u32 = 1000;
 const PRIORITY_MAX: u32 = 1000;
@@ -223,7 +223,7 @@ pub static KEYS: &[Key] = keys! {
             "The lease to contend for (required by run)", lock: none;
         "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
             "Set of default durations: steady, brisk or fast";
-        // The flag of `lock` for it, --lease-duration, scales the other durations too.
+        // `lock` has its own flag --lease-duration, which scales the other durations too.
         "lease_duration", ValueType::Duration(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over", lock: none;
         "renew_deadline", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,

@@ -115,10 +115,9 @@ pub fn shown(text: &str) -> String {
 /// Returns a path for printing, masked if it could be a connection string.
 pub fn shown_path(path: &Path) -> String {
     let text = path.to_string_lossy();
-    if looks_secret(&text) {
-        MASK.to_owned()
-    } else {
-        text.escape_debug().to_string()
+    match looks_secret(&text) {
+        true => MASK.to_owned(),
+        false => text.escape_debug().to_string(),
     }
 }
 
@@ -129,16 +128,15 @@ const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
 fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, String> {
     let file = shown_path(path);
     let refused = |problem| format!("{file} {problem}");
-    let bytes = read
-        .map_err(|error| {
-            format!(
-                "cannot read {file}: {}; create it with the connection string in it, readable by \
-                 this user, or correct mongodb.uri_file",
-                reason(&error)
-            )
-        })?
-        .ok_or_else(|| refused(UriProblem::NotText))?;
-    let text = String::from_utf8(bytes).map_err(|_| refused(UriProblem::NotText))?;
+    let read = read.map_err(|error| {
+        let why = reason(&error);
+        format!(
+            "cannot read {file}: {why}; create it with the connection string in it, readable by \
+    this user, or correct mongodb.uri_file"
+        )
+    })?;
+    let text = read.and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.ok_or_else(|| refused(UriProblem::NotText))?;
     let uri = text.trim_end_matches(['\n', '\r']);
     if uri.trim().is_empty() {
         return Err(format!(
@@ -176,9 +174,10 @@ fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         match pipe.read(&mut buffer) {
             Ok(0) => return Ok(Some(bytes)),
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            },
         }
     }
     Ok(None)
@@ -222,7 +221,7 @@ mod tests {
         let secret = Secret::new("mongodb://u:one@h");
         assert_eq!(source, UriSource::Pipe(path.clone(), secret.clone()));
         assert_eq!(source.read().expect("kept"), secret);
-        // A pipe is rejected as a file that is read repeatedly.
+        // A pipe is not accepted as a file, because a file is read repeatedly.
         let refused = UriSource::File(path).read().expect_err("refused");
         assert!(refused.contains("not a regular file"), "{refused}");
     }

@@ -1,14 +1,13 @@
 //! Checks required keys and the relations between values, and deserializes the settings.
 
 use std::cmp::Ordering;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::election::{TimingSettings, Timings};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::error::{ConfigError, Problem};
+use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::ValueType;
 use super::secret::{Secret, UriSource};
@@ -22,6 +21,69 @@ pub(super) const TIMINGS: [&str; 6] = [
     "lease.retry_interval",
     "mongodb.operation_timeout",
     "workload.loss_grace",
+];
+
+/// Keys of a feature that other keys enable. As flags they are rejected while the feature is off; in
+/// files and the environment they are accepted, because another daemon may need them.
+struct Dependent {
+    keys: &'static [&'static str],
+    /// The feature is on if one of these keys has a value other than `off`.
+    needs: &'static [&'static str],
+    off: &'static str,
+    /// The feature and the remedy, for the error.
+    what: &'static str,
+}
+
+const DEPENDENTS: [Dependent; 6] = [
+    Dependent {
+        keys: &["lease.prefer_interval"],
+        needs: &["lease.prefer"],
+        off: "none",
+        what: "automatic handover, which is off: set lease.prefer to \"priority\"",
+    },
+    Dependent {
+        keys: &[
+            "workload.health.period",
+            "workload.health.timeout",
+            "workload.health.failures",
+        ],
+        needs: &["workload.health.url", "workload.health.command"],
+        off: "",
+        what: "a health check: set workload.health.url or workload.health.command",
+    },
+    Dependent {
+        keys: &["hooks.timeout"],
+        needs: &["hooks.on_lead", "hooks.on_step_down"],
+        off: "",
+        what: "a hook: set hooks.on_lead or hooks.on_step_down",
+    },
+    Dependent {
+        keys: &["hooks.on_step_down_stops_workload"],
+        needs: &["hooks.on_step_down"],
+        off: "",
+        what: "a hook: set hooks.on_step_down",
+    },
+    Dependent {
+        keys: &["http.ready_when"],
+        needs: &["http.listen"],
+        off: "",
+        what: "the HTTP endpoints, which are off: set http.listen",
+    },
+    Dependent {
+        keys: &[
+            "kubernetes.pod_name",
+            "kubernetes.pod_namespace",
+            "kubernetes.pod_uid",
+            "kubernetes.credentials",
+            "kubernetes.label_prefix",
+            "kubernetes.label_wait",
+            "kubernetes.demote_others",
+            "kubernetes.events",
+        ],
+        needs: &["kubernetes.enabled"],
+        off: "off",
+        what: "labels and Events, which kubernetes.enabled=off turns off: leave one of them out",
+    },
 ];
 
 impl Loaded {
@@ -210,11 +272,10 @@ impl Loaded {
         if !self.one_of("mongodb.uri", "mongodb.uri_file") {
             return None;
         }
-        match (self.text("mongodb.uri"), self.text("mongodb.uri_file")) {
-            (Some(uri), _) => Some(UriSource::Inline(Secret::new(uri))),
-            (None, Some(path)) => Some(UriSource::File(PathBuf::from(path))),
-            (None, None) => None,
-        }
+        let inline = self
+            .text("mongodb.uri")
+            .map(|uri| UriSource::Inline(Secret::new(uri)));
+        inline.or_else(|| Some(UriSource::File(self.text("mongodb.uri_file")?.into())))
     }
 
     fn required_uri(&mut self) -> Option<UriSource> {
@@ -244,6 +305,24 @@ impl Loaded {
             self.problems.push(problem);
         }
         found.ok()
+    }
+
+    fn unused_flags(&mut self) {
+        for dependent in &DEPENDENTS {
+            let on = |key: &&str| {
+                let needed = self.setting(key);
+                !needed.valid || needed.value != dependent.off
+            };
+            if dependent.needs.iter().any(on) {
+                continue;
+            }
+            for key in dependent.keys {
+                let setting = self.setting(key);
+                if setting.valid && matches!(setting.origin, Origin::Flag(_)) {
+                    self.reject(key, &format!("it applies to {}", dependent.what));
+                }
+            }
+        }
     }
 }
 

@@ -37,11 +37,11 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
             let parsed = ConnectionUri::parse(text);
             text_if(parsed.map(drop).map_err(|problem| format!("it {problem}")))
         }
-        ValueType::Path => text_if(path(text)),
+        ValueType::Path if text.contains('\0') => Err("expected a path without NUL".to_owned()),
+        ValueType::Path => Ok(text.into()),
         ValueType::Database => text_if(database(text)),
         ValueType::Collection => text_if(collection(text)),
-        ValueType::Duration(min, max) => duration(text, min, max)
-            .map(|time| json!({"secs": time.as_secs(), "nanos": time.subsec_nanos()})),
+        ValueType::Duration(min, max) => duration(text, min, max).map(|time| json!(time)),
         ValueType::Listen => listen(text).map(|address| Value::from(address.to_string())),
         ValueType::LabelPrefix => text_if(label_prefix(text)),
         ValueType::RenderedFor => text_if(RenderedFor::try_from(text.to_owned()).map(drop)),
@@ -70,14 +70,14 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
 fn command(text: &str) -> Result<Vec<String>, String> {
     const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
-    let words: Vec<String> = if text.starts_with('[') {
-        serde_json::from_str(text).map_err(|_| EXPECTED.to_owned())?
-    } else if text.is_empty() {
-        Vec::new()
-    } else {
-        text.split(',').map(str::to_owned).collect()
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let words: Vec<String> = match text.starts_with('[') {
+        true => serde_json::from_str(text).unwrap_or_default(),
+        false => text.split(',').map(str::to_owned).collect(),
     };
-    let nameless = !text.is_empty() && words.first().is_none_or(String::is_empty);
+    let nameless = words.first().is_none_or(String::is_empty);
     if nameless || words.iter().any(|word| word.contains('\0')) {
         return Err(EXPECTED.to_owned());
     }
@@ -85,19 +85,15 @@ fn command(text: &str) -> Result<Vec<String>, String> {
 }
 
 fn health_url(text: &str) -> Result<(), String> {
-    let refused = |why: &str| {
-        Err(format!(
-            "{why}: expected a URL such as \"http://127.0.0.1:8080/healthz\""
-        ))
+    let url = text.parse::<http::Uri>().ok();
+    let why = match url.as_ref().map(|url| (url.scheme_str(), url.host())) {
+        Some((Some("http"), Some(host))) if !host.is_empty() => return Ok(()),
+        Some((Some("https"), _)) => "https is not supported for health checks of the workload",
+        Some(_) => "this is not an HTTP URL",
+        None => "this is not a URL",
     };
-    let Ok(url) = text.parse::<http::Uri>() else {
-        return refused("this is not a URL");
-    };
-    match (url.scheme_str(), url.host()) {
-        (Some("http"), Some(host)) if !host.is_empty() => Ok(()),
-        (Some("https"), _) => refused("https is not supported for health checks of the workload"),
-        _ => refused("this is not an HTTP URL"),
-    }
+    let example = "expected a URL such as \"http://127.0.0.1:8080/healthz\"";
+    Err(format!("{why}: {example}"))
 }
 
 /// Parses an address and a port. Accepts `localhost` and a missing address, but no other names.
@@ -119,12 +115,8 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 fn label_prefix(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 253;
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let part = |part: &str| {
-        !part.is_empty()
-            && part.chars().all(legal)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
+    let ends = |part: &str| part.starts_with('-') || part.ends_with('-');
+    let part = |part: &str| !part.is_empty() && part.chars().all(legal) && !ends(part);
     accepted(
         text.len() <= LENGTH_MAX && text.split('.').all(part),
         "expected a domain such as \"leasehold.dev\": lower-case letters, digits, \"-\" and \".\", \
@@ -137,8 +129,8 @@ fn accepted(legal: bool, expected: &str) -> Result<(), String> {
 }
 
 fn name<T>(name: Result<T, NameError>) -> Result<(), String> {
-    name.map(drop)
-        .map_err(|error| format!("expected {}", error.expected))
+    let error = |error: NameError| format!("expected {}", error.expected);
+    name.map(drop).map_err(error)
 }
 
 fn line(text: &str) -> Result<(), String> {
@@ -148,17 +140,12 @@ fn line(text: &str) -> Result<(), String> {
     )
 }
 
-fn path(text: &str) -> Result<(), String> {
-    accepted(!text.contains('\0'), "expected a path without NUL")
-}
-
 /// Checks MongoDB's rules for database names on all platforms, including Windows.
 fn database(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {
-        return Err(
-            "expected another database: MongoDB does not replicate this one like data".to_owned(),
-        );
+        let expected = "expected another database: MongoDB does not replicate this one like data";
+        return Err(expected.to_owned());
     }
     let illegal = |c: char| c.is_whitespace() || c.is_control() || "/\\.\"$*<>:|?".contains(c);
     accepted(
@@ -227,7 +214,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Asserts that each of these values is refused, with a text that contains `hint`.
+    /// Asserts that each value is refused with an error that contains `hint`.
     fn assert_refused(kind: ValueType, values: &[&str], hint: &str) {
         for value in values {
             let expected = parse(kind, value).expect_err(value);

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use http_body_util::{Either, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -48,15 +48,14 @@ fn with_body(
 ) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = code;
+    let headers = answer.headers_mut();
     for (name, value) in [
         (header::CONTENT_TYPE, content_type),
         // A caching proxy could repeat an answer after its deadline.
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
-        answer
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        headers.insert(name, HeaderValue::from_static(value));
     }
     answer
 }
@@ -81,10 +80,8 @@ pub fn event_body(feed: impl Feed) -> EventBody {
 pub fn event_stream(body: EventBody) -> Answer {
     let mut answer = with_body(StatusCode::OK, EVENTS, Either::Right(body));
     // By default, nginx buffers an answer.
-    let buffering = HeaderName::from_static("x-accel-buffering");
-    answer
-        .headers_mut()
-        .insert(buffering, HeaderValue::from_static("no"));
+    let (name, value) = ("x-accel-buffering", HeaderValue::from_static("no"));
+    answer.headers_mut().insert(name, value);
     answer
 }
 

@@ -36,10 +36,8 @@ fn is_local(host: &str) -> bool {
     if let Ok(address) = name.parse::<IpAddr>() {
         return address.to_canonical().is_loopback();
     }
-    let has_legal_bytes = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    has_legal_bytes && (name == "localhost" || name.ends_with(".localhost"))
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    name.bytes().all(is_legal) && (name == "localhost" || name.ends_with(".localhost"))
 }
 
 #[cfg(test)]

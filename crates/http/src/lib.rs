@@ -240,7 +240,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Marks the answer in progress as long-lived, until the value is dropped.
+    /// Marks the answer in progress as long-lived, until the returned value is dropped.
     pub fn lasts(&self) -> Lasting {
         self.activity.lasts()
     }

@@ -74,18 +74,17 @@ impl Streams {
             since: boot_now(),
             evicted: Arc::clone(&client.evicted),
         };
-        let mut admitted = true;
+        let mut admitted = false;
         self.open.send_modify(|open| {
             if open.len() >= self.max {
                 full();
-                match gives_way(open, &newcomer) {
-                    Some(index) => open.swap_remove(index).evicted.notify_one(),
-                    None => admitted = false,
-                }
+                let Some(index) = gives_way(open, &newcomer) else {
+                    return;
+                };
+                open.swap_remove(index).evicted.notify_one();
             }
-            if admitted {
-                open.push(newcomer);
-            }
+            open.push(newcomer);
+            admitted = true;
         });
         admitted.then(|| StreamPlace {
             streams: self.clone(),
@@ -106,10 +105,8 @@ impl StreamPlace {
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        let number = self.number;
-        self.streams
-            .open
-            .send_modify(|open| open.retain(|stream| stream.number != number));
+        let open = &self.streams.open;
+        open.send_modify(|open| open.retain(|stream| stream.number != self.number));
     }
 }
 

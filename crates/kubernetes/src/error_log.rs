@@ -45,19 +45,16 @@ impl RequestErrorLog {
         }
         let (surface, (_, failures)) = (self.surface.as_str(), self.throttle.so_far(now));
         let (subject, server) = (&self.subject, &self.server);
-        if error.status == Some(403) {
-            error!(
+        match error.retry {
+            _ if error.status == Some(403) => error!(
                 surface,
                 subject,
                 server,
                 failures,
                 missing_rule = self.right,
                 "forbidden by the API server: a Role bound to this pod's service account must \
-                 allow missing_rule; retrying every minute"
-            );
-            return;
-        }
-        match error.retry {
+        allow missing_rule; retrying every minute"
+            ),
             ApiRetry::Again | ApiRetry::After(_) => warn!(
                 surface, subject, server, failures, why = %error,
                 "write to the API server failed, retrying"

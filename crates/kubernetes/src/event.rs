@@ -55,14 +55,16 @@ impl PodEvent {
                 identity,
                 token,
                 silent,
-            } => (
-                "TakenOver",
-                "Acquire",
-                format!(
-                    "took over {lease} from {identity} (token {token}), unresponsive for {:.1} s",
-                    silent.as_secs_f64()
-                ),
-            ),
+            } => {
+                let seconds = silent.as_secs_f64();
+                let expired =
+                    format!("{identity} (token {token}), unresponsive for {seconds:.1} s");
+                (
+                    "TakenOver",
+                    "Acquire",
+                    format!("took over {lease} from {expired}"),
+                )
+            }
             Notice::StoreRolledBack { seen, found, .. } => {
                 let found = found.map_or("none".to_owned(), |found| found.to_string());
                 let note = format!(
@@ -96,15 +98,17 @@ impl PodEvent {
 }
 
 fn needs_attention(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Deadline
-            | Reason::Rejected
-            | Reason::Unhealthy
-            | Reason::WorkloadStuck
-            | Reason::StoreRolledBack
-            | Reason::Duplicate
-    )
+    use Reason::{Deadline, Duplicate, Rejected, StoreRolledBack, Unhealthy, WorkloadStuck};
+
+    let serious = [
+        Deadline,
+        Rejected,
+        Unhealthy,
+        WorkloadStuck,
+        StoreRolledBack,
+        Duplicate,
+    ];
+    serious.contains(&reason)
 }
 
 #[cfg(test)]

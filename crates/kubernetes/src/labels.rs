@@ -12,7 +12,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, Opts};
 use tokio::sync::watch;
 
-use super::api::{Api, ApiError};
+use super::api::ApiError;
 use super::error_log::RequestErrorLog;
 use super::reconciler::{Label, LabelState, LabelStep, Reconciler};
 use super::request::Requests;
@@ -23,7 +23,6 @@ use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_status::Surface;
 
 pub(super) struct Labels {
-    api: Arc<Api>,
     requests: Arc<Requests>,
     status: watch::Receiver<Status>,
     state: watch::Sender<LabelState>,
@@ -36,7 +35,6 @@ type Answer = Pin<Box<dyn Future<Output = Result<Bytes, ApiError>> + Send>>;
 
 impl Labels {
     pub(super) fn new(
-        api: Arc<Api>,
         requests: Arc<Requests>,
         status: watch::Receiver<Status>,
         metrics: Metrics,
@@ -46,9 +44,8 @@ impl Labels {
         let (state, receiver) = watch::channel(reconciler.state());
         let subject = format!("label {} of pod {}", requests.label_key, requests.pod);
         let right = "patch pods/status";
-        let errors = RequestErrorLog::new(Surface::Label, subject, right, &api, metrics);
+        let errors = RequestErrorLog::new(Surface::Label, subject, right, &requests.api, metrics);
         let labels = Self {
-            api,
             requests,
             status,
             state,
@@ -108,8 +105,8 @@ impl Labels {
         self.reconciler.sent(label, now);
         self.publish();
         let request = self.requests.label(label);
-        let api = Arc::clone(&self.api);
-        Box::pin(async move { api.send(request).await })
+        let requests = Arc::clone(&self.requests);
+        Box::pin(async move { requests.api.send(request).await })
     }
 
     fn acknowledged(&mut self) {

@@ -14,7 +14,6 @@ mod queue;
 mod reconciler;
 mod reporter;
 mod request;
-mod restriction;
 mod retry;
 mod stale_labels;
 
@@ -41,6 +40,7 @@ use self::queue::EventQueue;
 use self::reporter::EventReporter;
 use self::request::Requests;
 use self::stale_labels::StaleLabels;
+use leasehold_config::KubernetesConfig;
 use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
@@ -48,27 +48,6 @@ use leasehold_status::render::Identification;
 /// Interval between writes of a label that is already correct, to repair a label that was edited or
 /// removed.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Maximum of [`KubernetesOptions::label_wait`], below the half second after which the candidate
-/// treats a status file as stuck.
-pub const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
-
-/// Configuration of the label and the Events.
-#[derive(Debug, Clone)]
-pub struct KubernetesOptions {
-    /// The pod of this candidate.
-    pub pod: Pod,
-    /// Prefix of the label's key `<prefix>/<lease>`.
-    pub label_prefix: String,
-    /// Maximum time that a step-down waits for the label; see [`LABEL_WAIT_MAX`].
-    pub label_wait: Duration,
-    /// True if a new leader removes stale leader labels from other pods.
-    pub demote_others: bool,
-    /// True if Events are reported.
-    pub events: bool,
-    /// Same as [`REPAIR_INTERVAL`].
-    pub repair_interval: Duration,
-}
 
 /// The daemon's handle on the label and the Events. Clones share both.
 #[derive(Debug, Clone)]
@@ -87,41 +66,36 @@ pub struct Tasks {
 }
 
 impl Kubernetes {
-    /// Starts publishing, inside a tokio runtime. Fails if the kernel cannot create a timer, or if two
-    /// metrics collide.
+    /// Starts publishing, inside a tokio runtime. `repair_interval` is [`REPAIR_INTERVAL`], except in
+    /// tests. Fails if the kernel cannot create a timer, or if two metrics collide.
     pub fn spawn(
         api: Api,
-        options: KubernetesOptions,
+        pod: Pod,
+        settings: &KubernetesConfig,
+        repair_interval: Duration,
         who: &Identification,
         status: &watch::Receiver<Status>,
         metrics: &Metrics,
     ) -> io::Result<(Self, Tasks)> {
-        let api = Arc::new(api);
-        let requests = Arc::new(Requests::new(options.pod, &options.label_prefix, who));
+        let requests = Arc::new(Requests::new(api, pod, &settings.label_prefix, who));
         let (labels, state) = Labels::new(
-            Arc::clone(&api),
             Arc::clone(&requests),
             status.clone(),
             metrics.clone(),
-            options.repair_interval,
+            repair_interval,
         )?;
-        let in_sync = LabelInSync::new(&who.lease, status.clone(), state.clone());
-        in_sync
-            .and_then(|gauge| metrics.registry().register(Box::new(gauge)))
-            .map_err(io::Error::other)?;
+        let in_sync = LabelInSync::new(&who.lease, status.clone(), state.clone())
+            .and_then(|gauge| metrics.registry().register(Box::new(gauge)));
+        in_sync.map_err(io::Error::other)?;
         let mut tasks = Tasks::default();
         tasks.spawn("label", labels.run());
-        if options.demote_others {
-            let stale_labels = StaleLabels::new(
-                Arc::clone(&api),
-                Arc::clone(&requests),
-                status.clone(),
-                metrics.clone(),
-            )?;
+        if settings.demote_others {
+            let stale_labels =
+                StaleLabels::new(Arc::clone(&requests), status.clone(), metrics.clone())?;
             tasks.spawn("labels of other pods", stale_labels.run());
         }
-        let events = options.events.then(|| {
-            let (queue, reporter) = EventReporter::new(api, requests, metrics.clone());
+        let events = settings.events.then(|| {
+            let (queue, reporter) = EventReporter::new(requests, metrics.clone());
             tasks.spawn("events", reporter.run());
             queue
         });
@@ -129,7 +103,7 @@ impl Kubernetes {
             lease: who.lease.clone(),
             state,
             events,
-            label_wait: options.label_wait,
+            label_wait: settings.label_wait,
         };
         Ok((this, tasks))
     }
@@ -177,10 +151,8 @@ impl Kubernetes {
                 events.empty().await;
             }
         };
-        let _ = tokio::time::timeout(self.label_wait, async {
-            tokio::join!(self.demoted(), reported)
-        })
-        .await;
+        let both = async { tokio::join!(self.demoted(), reported) };
+        let _ = tokio::time::timeout(self.label_wait, both).await;
     }
 }
 
@@ -202,7 +174,7 @@ impl Tasks {
     /// Verifies in the background that an admission policy restricts the token of this pod, and logs
     /// an error otherwise.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
-        self.spawn("admission policy", restriction::verify(examiner, lease));
+        self.spawn("admission policy", examination::verify(examiner, lease));
     }
 
     fn spawn(

@@ -51,12 +51,11 @@ impl EventQueue {
     }
 
     pub(super) fn offer(&self, event: PodEvent) {
-        let mut complete = true;
-        self.known
-            .send_modify(|known| complete = known.offer(event, wall_now(), boot_now()));
-        if !complete {
-            self.metrics.publish_failed(Surface::Event);
-        }
+        self.known.send_modify(|known| {
+            if !known.offer(event, wall_now(), boot_now()) {
+                self.metrics.publish_failed(Surface::Event);
+            }
+        });
     }
 
     /// Waits for an Event to report.
@@ -125,8 +124,8 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event. If the queue is full, a repeating Event gives way to another one.
-    /// Returns false if an Event was dropped.
+    /// Queues or counts an Event. In a full queue, the Event replaces a repeating Event. Returns false
+    /// if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
             return false;
@@ -199,9 +198,8 @@ impl KnownEvents {
         };
         let happened_again = known.occurrences.count > reported.count;
         known.occurrences.name = name;
-        if forget && happened_again {
-            known.waits = true;
-        } else if forget {
+        known.waits |= forget && happened_again;
+        if forget && !happened_again {
             self.events
                 .retain(|known| known.occurrences.event != *event);
         }

@@ -40,10 +40,9 @@ impl Label {
 
     /// Returns the correct value at `now`.
     pub fn wanted(status: &Status, now: BootTime) -> Self {
-        if status.leads_at(now) {
-            Self::Leader
-        } else {
-            Self::Follower
+        match status.leads_at(now) {
+            true => Self::Leader,
+            false => Self::Follower,
         }
     }
 }
@@ -62,10 +61,7 @@ pub enum LabelState {
 impl LabelState {
     /// Returns true if a Service may still select this pod as the leader.
     pub fn may_say_leader(self) -> bool {
-        match self {
-            Self::Unknown | Self::Acknowledged(Label::Leader) => true,
-            Self::Acknowledged(Label::Follower) | Self::NoPod => false,
-        }
+        !matches!(self, Self::Acknowledged(Label::Follower) | Self::NoPod)
     }
 }
 
@@ -129,10 +125,10 @@ impl Reconciler {
     pub(super) fn step(&mut self, wanted: Label, now: BootTime) -> LabelStep {
         self.demotion_owed |= wanted == Label::Leader;
         let (at, then) = match self.in_flight {
-            Some(Write { label, sent }) if label == wanted => {
-                (sent + REQUEST_TIME_MAX, LabelStep::GiveUp)
+            Some(write) if write.label == wanted => {
+                (write.sent + REQUEST_TIME_MAX, LabelStep::GiveUp)
             }
-            Some(Write { sent, .. }) => (sent + GIVE_WAY_AFTER, LabelStep::GiveUp),
+            Some(write) => (write.sent + GIVE_WAY_AFTER, LabelStep::GiveUp),
             None => (self.due(wanted), LabelStep::Write(wanted)),
         };
         if at <= now { then } else { LabelStep::Wait(at) }
@@ -149,13 +145,10 @@ impl Reconciler {
         if self.state != LabelState::Acknowledged(wanted) {
             return BootTime::default();
         }
-        let settled = self
-            .unsettled_until
-            .is_none_or(|until| until <= self.written_at);
-        let interval = if settled {
-            self.repair_interval
-        } else {
-            self.repair_interval.min(SETTLING_INTERVAL)
+        let until = self.unsettled_until;
+        let interval = match until.is_none_or(|until| until <= self.written_at) {
+            true => self.repair_interval,
+            false => self.repair_interval.min(SETTLING_INTERVAL),
         };
         self.written_at + interval
     }
@@ -187,7 +180,7 @@ impl Reconciler {
         }
         self.state = match error.retry {
             ApiRetry::NewPod => LabelState::NoPod,
-            ApiRetry::Again | ApiRetry::After(_) | ApiRetry::Person => LabelState::Unknown,
+            _ => LabelState::Unknown,
         };
         self.failures = self.failures.saturating_add(1);
         let wait = pause(error.retry, self.failures, random);

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::api::{Api, ApiError};
+use super::api::ApiError;
 use super::error_log::RequestErrorLog;
 use super::event::PodEvent;
 use super::labels::random;
@@ -24,24 +24,18 @@ const CONTROLLER: &str = "leasehold.dev/leasehold";
 const INSTANCE_LENGTH_MAX: usize = 128;
 
 pub(super) struct EventReporter {
-    api: Arc<Api>,
     requests: Arc<Requests>,
     queue: EventQueue,
     errors: RequestErrorLog,
 }
 
 impl EventReporter {
-    pub(super) fn new(
-        api: Arc<Api>,
-        requests: Arc<Requests>,
-        metrics: Metrics,
-    ) -> (EventQueue, Self) {
+    pub(super) fn new(requests: Arc<Requests>, metrics: Metrics) -> (EventQueue, Self) {
         let queue = EventQueue::new(metrics.clone());
         let subject = format!("Events on pod {}", requests.pod);
         let right = "create and patch events (events.k8s.io)";
-        let errors = RequestErrorLog::new(Surface::Event, subject, right, &api, metrics);
+        let errors = RequestErrorLog::new(Surface::Event, subject, right, &requests.api, metrics);
         let reporter = Self {
-            api,
             requests,
             queue: queue.clone(),
             errors,
@@ -76,7 +70,8 @@ impl EventReporter {
     /// Returns true if the API server accepted the request, within [`ATTEMPTS_MAX`] attempts.
     async fn send(&mut self, request: impl Fn(&Requests) -> hyper::Request<Vec<u8>>) -> bool {
         for attempt in 1..=ATTEMPTS_MAX {
-            let error = match self.api.send_in_time(request(&self.requests)).await {
+            let sent = self.requests.api.send_in_time(request(&self.requests));
+            let error = match sent.await {
                 Ok(_) => {
                     self.errors.over();
                     return true;

@@ -7,6 +7,7 @@ use hyper::{Method, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
@@ -99,16 +100,18 @@ pub(super) struct OtherPod {
     resource_version: String,
 }
 
-#[derive(Debug)]
+/// The API server, and the requests about one pod.
 pub(super) struct Requests {
+    pub(super) api: Api,
     pub(super) pod: Pod,
     pub(super) label_key: String,
     pub(super) identity: String,
 }
 
 impl Requests {
-    pub(super) fn new(pod: Pod, label_prefix: &str, who: &Identification) -> Self {
+    pub(super) fn new(api: Api, pod: Pod, label_prefix: &str, who: &Identification) -> Self {
         Self {
+            api,
             pod,
             label_key: format!("{label_prefix}/{}", who.lease),
             identity: who.identity.to_string(),
@@ -131,12 +134,10 @@ impl Requests {
     }
 
     pub(super) fn leaders(&self) -> Request<Vec<u8>> {
-        let key = self.label_key.replace('/', "%2F");
-        let leader = Label::Leader.as_str();
-        let uri = format!(
-            "/api/v1/namespaces/{}/pods?limit={PODS_MAX}&labelSelector={key}%3D{leader}",
-            self.pod.namespace
-        );
+        let (namespace, key) = (&self.pod.namespace, self.label_key.replace('/', "%2F"));
+        let selector = format!("{key}%3D{}", Label::Leader.as_str());
+        let query = format!("limit={PODS_MAX}&labelSelector={selector}");
+        let uri = format!("/api/v1/namespaces/{namespace}/pods?{query}");
         Request::get(uri)
             .header(ACCEPT, METADATA_LIST_ONLY)
             .body(Vec::new())
@@ -146,20 +147,18 @@ impl Requests {
     /// Returns the pods in a list, except this one; `None` if the list is invalid.
     pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
         #[derive(Deserialize)]
-        struct List {
-            // The API server writes an empty list as null; the attribute makes the field required.
-            #[serde(deserialize_with = "Option::deserialize")]
-            items: Option<Vec<Item>>,
-        }
-        #[derive(Deserialize)]
         struct Item {
             metadata: OtherPod,
         }
-        let list: List = serde_json::from_slice(list).ok()?;
-        let items = list.items.unwrap_or_default();
-        let mut pods: Vec<_> = items.into_iter().map(|item| item.metadata).collect();
-        pods.retain(|pod| pod.uid != self.pod.uid.as_str());
-        Some(pods)
+        let mut list: Value = serde_json::from_slice(list).ok()?;
+        let items = list.get_mut("items")?.take();
+        // The API server writes an empty list as null.
+        let items: Option<Vec<Item>> = serde_json::from_value(items).ok()?;
+        let pods = items.into_iter().flatten().map(|item| item.metadata);
+        Some(
+            pods.filter(|pod| pod.uid != self.pod.uid.as_str())
+                .collect(),
+        )
     }
 
     pub(super) fn event(&self, object: &Value) -> Request<Vec<u8>> {
@@ -210,10 +209,11 @@ impl Requests {
     }
 
     fn events(&self, rest: &str) -> String {
-        let namespace = &self.pod.namespace;
-        format!(
-            "/apis/events.k8s.io/v1/namespaces/{namespace}/events{rest}?fieldManager={FIELD_MANAGER}"
-        )
+        let events = format!(
+            "/apis/events.k8s.io/v1/namespaces/{}/events",
+            self.pod.namespace
+        );
+        format!("{events}{rest}?fieldManager={FIELD_MANAGER}")
     }
 
     fn patch_own(&self, metadata: Value, option: &str) -> Request<Vec<u8>> {
@@ -231,10 +231,11 @@ impl Requests {
         option: &str,
     ) -> Request<Vec<u8>> {
         metadata["uid"] = uid.into();
-        let namespace = &self.pod.namespace;
-        let uri = format!(
-            "/api/v1/namespaces/{namespace}/pods/{name}/status?fieldManager={FIELD_MANAGER}{option}"
+        let status = format!(
+            "/api/v1/namespaces/{}/pods/{name}/status",
+            self.pod.namespace
         );
+        let uri = format!("{status}?fieldManager={FIELD_MANAGER}{option}");
         let body = json!({ "metadata": metadata });
         with_body(Method::PATCH, &uri, [METADATA_ONLY, MERGE_PATCH], &body)
     }

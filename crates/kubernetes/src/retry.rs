@@ -6,7 +6,7 @@ use super::api::ApiRetry;
 
 /// The first wait after a failure, doubled with each further failure up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// Maximum delay of a label after an unreachable API server has returned.
+/// Maximum wait, and thus the maximum delay of a label once the API server is reachable again.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Maximum `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);

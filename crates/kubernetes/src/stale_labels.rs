@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::REPAIR_INTERVAL;
-use super::api::{Api, ApiError};
+use super::api::ApiError;
 use super::error_log::RequestErrorLog;
 use super::labels::random;
 use super::reconciler::LANDS_WITHIN;
@@ -22,7 +22,6 @@ use leasehold_status::Surface;
 const LISTS_MAX: usize = 5;
 
 pub(super) struct StaleLabels {
-    api: Arc<Api>,
     requests: Arc<Requests>,
     status: watch::Receiver<Status>,
     timer: BootTimer,
@@ -68,16 +67,14 @@ impl Rounds {
 
 impl StaleLabels {
     pub(super) fn new(
-        api: Arc<Api>,
         requests: Arc<Requests>,
         status: watch::Receiver<Status>,
         metrics: Metrics,
     ) -> io::Result<Self> {
         let subject = format!("label {} of other pods", requests.label_key);
         let right = "list pods and patch pods/status";
-        let errors = RequestErrorLog::new(Surface::Label, subject, right, &api, metrics);
+        let errors = RequestErrorLog::new(Surface::Label, subject, right, &requests.api, metrics);
         Ok(Self {
-            api,
             requests,
             status,
             timer: BootTimer::new()?,
@@ -97,15 +94,12 @@ impl StaleLabels {
             if let (Some(token), Some(at)) = (token, due)
                 && at <= now
             {
-                match self.round(token).await {
-                    Ok(()) => {
-                        self.errors.over();
-                        self.rounds.succeeded(boot_now());
-                    }
-                    Err(error) => {
-                        self.errors.failed(&error, boot_now());
-                        self.rounds.failed(&error, boot_now(), random());
-                    }
+                if let Err(error) = self.round(token).await {
+                    self.errors.failed(&error, boot_now());
+                    self.rounds.failed(&error, boot_now(), random());
+                } else {
+                    self.errors.over();
+                    self.rounds.succeeded(boot_now());
                 }
                 continue;
             }
@@ -122,9 +116,10 @@ impl StaleLabels {
     /// Lists and patches until the list of other pods with the leader label is empty, or until this
     /// candidate no longer leads under `token`.
     async fn round(&self, token: Token) -> Result<(), ApiError> {
+        let (requests, api) = (&self.requests, &self.requests.api);
         for _ in 0..LISTS_MAX {
-            let list = self.api.send_in_time(self.requests.leaders()).await?;
-            let others = self.requests.others(&list).ok_or(ApiError {
+            let list = api.send_in_time(requests.leaders()).await?;
+            let others = requests.others(&list).ok_or(ApiError {
                 what: "invalid list of pods",
                 ..ApiError::NO_ANSWER
             })?;
@@ -137,12 +132,11 @@ impl StaleLabels {
                 if status.authority.map(|a| a.token) != Some(token) {
                     return Ok(());
                 }
-                match self.api.send_in_time(self.requests.demotion(&other)).await {
-                    Ok(_) => tracing::info!(
-                        pod = other.name.as_str(),
-                        label = self.requests.label_key,
-                        "removed a stale leader label from another pod"
-                    ),
+                match api.send_in_time(requests.demotion(&other)).await {
+                    Ok(_) => {
+                        let (pod, label) = (other.name.as_str(), &requests.label_key);
+                        tracing::info!(pod, label, "removed a stale leader label from another pod");
+                    }
                     // Changed or deleted since the list. The next list decides.
                     Err(ApiError {
                         status: Some(404 | 409 | 422),

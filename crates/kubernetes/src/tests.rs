@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,6 +15,7 @@ use tower::util::service_fn;
 
 use super::queue::tests::transition;
 use super::*;
+use leasehold_config::{KubernetesEnabled, Placement};
 use leasehold_core::election::Role;
 use leasehold_metrics::fixture;
 use leasehold_status::Surface;
@@ -51,15 +53,32 @@ where
     });
     let (status, receiver) = watch::channel(fixture::status(Role::Follower));
     let (who, metrics) = (fixture::who("me"), fixture::metrics(receiver.clone()));
-    let options = KubernetesOptions {
-        pod: Pod::new("a", "shop", "1").unwrap(),
+    let settings = KubernetesConfig {
+        enabled: KubernetesEnabled::On,
+        pod_name: None,
+        pod_uid: None,
+        placement: Placement {
+            namespace: None,
+            account: None,
+            rendered_for: None,
+        },
+        credentials: PathBuf::new(),
         label_prefix: "leasehold.dev".to_owned(),
         label_wait: LONG,
         demote_others: false,
         events: true,
-        repair_interval,
     };
-    let (kubernetes, tasks) = Kubernetes::spawn(api, options, &who, &receiver, &metrics).unwrap();
+    let pod = Pod::new("a", "shop", "1").unwrap();
+    let started = Kubernetes::spawn(
+        api,
+        pod,
+        &settings,
+        repair_interval,
+        &who,
+        &receiver,
+        &metrics,
+    );
+    let (kubernetes, tasks) = started.unwrap();
     (kubernetes, tasks, metrics, status)
 }
 
@@ -171,7 +190,7 @@ async fn an_ended_task_is_named_and_its_label_is_not_reported_in_sync() {
     assert_eq!(task, "label");
     assert!(error.to_string().contains("panicked"), "{error}");
     assert!(!in_sync(&metrics), "no task maintains it");
-    // The other tasks continue, and the ended one is not waited for.
+    // The other tasks continue, and the exit does not wait for the ended task.
     kubernetes.transition(&transition(1));
     soon("the last words", kubernetes.last_words()).await;
     assert_eq!(metrics.publish_failures(Surface::Event), 0);

@@ -196,36 +196,32 @@ impl Metrics {
 
     /// Counts a change of role. Before the first read, the label `reason` is empty.
     pub fn transition(&self, to: Role, reason: Option<Reason>) {
-        let reason = reason.map_or("", Reason::as_str);
-        self.transitions
-            .with_label_values(&[to.as_str(), reason])
-            .inc();
+        let labels = [to.as_str(), reason.map_or("", Reason::as_str)];
+        self.transitions.with_label_values(&labels).inc();
     }
 
     /// Counts a call to the store. `operation` is one of [`OPERATIONS`], `outcome` one of
     /// [`OUTCOMES`].
     pub fn store_operation(&self, operation: &'static str, outcome: &'static str, took: Duration) {
         debug_assert!(OPERATIONS.contains(&operation), "{operation} is not listed");
-        self.store_operations
-            .with_label_values(&[operation, outcome])
-            .inc();
-        self.store_durations
-            .with_label_values(&[operation])
-            .observe(took.as_secs_f64());
+        let calls = self
+            .store_operations
+            .with_label_values(&[operation, outcome]);
+        calls.inc();
+        let durations = self.store_durations.with_label_values(&[operation]);
+        durations.observe(took.as_secs_f64());
     }
 
     /// Counts a failed attempt to publish the status.
     pub fn publish_failed(&self, surface: Surface) {
-        self.publish_failures
-            .with_label_values(&[surface.as_str()])
-            .inc();
+        let labels = [surface.as_str()];
+        self.publish_failures.with_label_values(&labels).inc();
     }
 
     /// Returns the number of failed attempts to publish the status.
     pub fn publish_failures(&self, surface: Surface) -> u64 {
-        self.publish_failures
-            .with_label_values(&[surface.as_str()])
-            .get()
+        let labels = [surface.as_str()];
+        self.publish_failures.with_label_values(&labels).get()
     }
 
     /// Records whether the supervised command is running.
@@ -240,10 +236,8 @@ impl Metrics {
 
     /// Records whether a change stream is open.
     pub fn watch_connected(&self, connected: bool) {
-        let outcome = if connected { "applied" } else { "failed" };
-        self.store_operations
-            .with_label_values(&["watch", outcome])
-            .inc();
+        let labels = ["watch", if connected { "applied" } else { "failed" }];
+        self.store_operations.with_label_values(&labels).inc();
         self.watch_connected.set(i64::from(connected));
     }
 
@@ -272,9 +266,8 @@ impl Metrics {
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
         let build = Opts::new("leasehold_build_info", "1, with the running version.");
         let build = GaugeVec::new(build, &["version", "revision"])?;
-        build
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
-            .set(1.0);
+        let labels = [env!("CARGO_PKG_VERSION"), revision];
+        build.with_label_values(&labels).set(1.0);
         self.registry.register(Box::new(build))?;
         Ok(self)
     }
@@ -292,14 +285,14 @@ impl Metrics {
     fn create_series(&self) {
         for (to, reasons) in TRANSITIONS {
             for reason in reasons {
-                self.transitions
-                    .with_label_values(&[to.as_str(), reason.as_str()]);
+                let labels = [to.as_str(), reason.as_str()];
+                self.transitions.with_label_values(&labels);
             }
         }
         for operation in OPERATIONS {
             for outcome in OUTCOMES {
-                self.store_operations
-                    .with_label_values(&[operation, outcome]);
+                let labels = [operation, outcome];
+                self.store_operations.with_label_values(&labels);
             }
             self.store_durations.with_label_values(&[operation]);
         }

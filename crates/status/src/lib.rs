@@ -19,6 +19,16 @@ pub struct StoreError {
     pub since: BootTime,
 }
 
+/// Condition for `/readyz` to return 200.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadyWhen {
+    /// Once the store has been reached. Readiness by leadership would stall rolling updates, because
+    /// the new replica waits for the old one to exit.
+    Connected,
+    /// Only while this replica leads.
+    Leader,
+}
+
 /// A publisher of the status, the label `surface` of `leasehold_publish_failures_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {

@@ -1,6 +1,4 @@
-use super::usage_error::mask;
 use super::*;
-use crate::exit;
 
 fn parsed(arguments: &[&str]) -> Result<Invocation, UsageError> {
     let arguments = [&["leasehold"], arguments].concat();
@@ -80,7 +78,7 @@ fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
     assert!(!text.contains("-- --"), "{text}");
     let text = said(&["run", "--lease", "orders", "./cmd"]);
     assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
-    // A value that begins with a dash is a value nevertheless, or at least not a command.
+    // A value that begins with a dash does not get the tip for a command.
     let text = said(&["lock", "jobs", "-w", "-1", "--", "true"]);
     assert!(text.contains("invalid value '-1' for '--wait"), "{text}");
     let text = said(&["lock", "jobs", "-w", "-1s", "--", "true"]);

@@ -31,25 +31,14 @@ pub(super) const EXACT_BELOW: Duration = Duration::from_secs(5);
 
 /// Tracks if the election is at rest: no store call is in flight, the source of changes has not
 /// failed, and nothing has failed or changed for [`SETTLES_IN`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct IdleTimers {
+    /// False until [`IdleTimers::allow`].
     allowed: AtomicBool,
     calls: AtomicBool,
     blind: AtomicBool,
     /// Nanoseconds since boot.
     settled_at: AtomicU64,
-}
-
-impl Default for IdleTimers {
-    /// Never at rest before [`IdleTimers::allow`].
-    fn default() -> Self {
-        Self {
-            allowed: AtomicBool::new(false),
-            calls: AtomicBool::new(false),
-            blind: AtomicBool::new(false),
-            settled_at: AtomicU64::new(u64::MAX),
-        }
-    }
 }
 
 impl IdleTimers {

@@ -1,60 +1,24 @@
 //! Decides if this daemon publishes on its pod, and starts the publisher.
 
-use std::pin::Pin;
-use std::sync::Arc;
-
 use tracing::{debug, error, info, warn};
 
-use super::pod::{PodPublisher, StartPublisher};
+use super::pod::StartPublisher;
 use crate::cli::CommandError;
-use crate::config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
-use crate::election::{Notice, Transition};
+use crate::config::{Config, KubernetesEnabled, RENDER_AGAIN};
 use crate::exit;
-use crate::publish::kubernetes::{
-    Api, Examiner, Kubernetes, KubernetesOptions, REPAIR_INTERVAL, access, pod,
-};
-
-impl PodPublisher for Kubernetes {
-    fn transition(&self, transition: &Transition) {
-        Self::transition(self, transition);
-    }
-
-    fn notice(&self, notice: &Notice) {
-        Self::notice(self, notice);
-    }
-
-    fn renewal_failed(&self, why: &str) {
-        Self::renewal_failed(self, why);
-    }
-
-    fn demoted(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(Self::demoted(self))
-    }
-
-    fn last_words(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(Self::last_words(self))
-    }
-}
+use crate::publish::kubernetes::{Api, Examiner, Kubernetes, REPAIR_INTERVAL, access, pod};
 
 fn unavailable(missing: String) -> CommandError {
-    CommandError::new(
-        exit::CONFIGURATION,
-        "kubernetes.enabled = \"on\" cannot be satisfied",
-    )
-    .because(missing)
+    let what = "kubernetes.enabled = \"on\" cannot be satisfied";
+    CommandError::new(exit::CONFIGURATION, what).because(missing)
 }
 
 /// Finds the API server and this pod; `None` if labels and Events are off, or if the manifests were
-/// rendered for another place.
+/// rendered for another namespace or service account.
 pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandError> {
-    let lease = &config.lease.name;
-    let KubernetesConfig {
-        enabled,
-        credentials,
-        placement,
-        ..
-    } = &config.kubernetes;
-    if *enabled == KubernetesEnabled::Off {
+    let (lease, settings) = (&config.lease.name, &config.kubernetes);
+    let placement = &settings.placement;
+    if settings.enabled == KubernetesEnabled::Off {
         return Ok(None);
     }
     if let Some(rendered) = placement.moved() {
@@ -65,8 +29,8 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
         );
         return Ok(None);
     }
-    let required = *enabled == KubernetesEnabled::On;
-    let access = match access(credentials) {
+    let required = settings.enabled == KubernetesEnabled::On;
+    let access = match access(&settings.credentials) {
         Ok(access) => access,
         Err(missing) if required => return Err(unavailable(missing)),
         Err(missing) => {
@@ -74,7 +38,7 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
             return Ok(None);
         }
     };
-    let pod = match pod(&config.kubernetes, &access) {
+    let pod = match pod(settings, &access) {
         Ok(pod) => pod,
         Err(missing) if required => return Err(unavailable(missing)),
         Err(missing) => {
@@ -83,28 +47,24 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
         }
     };
     info!(
-        %lease, %pod, label = format!("{}/{lease}", config.kubernetes.label_prefix),
+        %lease, %pod, label = format!("{}/{lease}", settings.label_prefix),
         "publishing on this pod"
     );
-    let options = KubernetesOptions {
-        pod,
-        label_prefix: config.kubernetes.label_prefix.clone(),
-        label_wait: config.kubernetes.label_wait,
-        demote_others: config.kubernetes.demote_others,
-        events: config.kubernetes.events,
-        repair_interval: REPAIR_INTERVAL,
-    };
-    // A chart rendered the manifests, so an admission policy is expected.
-    let restricted = placement.rendered_for.is_some();
+    let settings = settings.clone();
     Ok(Some(Box::new(move |who, status, metrics| {
-        let examiner = restricted.then(|| {
-            let (access, pod) = (access.clone(), options.pod.clone());
-            Examiner::new(access, pod, &options.label_prefix, who)
-        });
-        let api = Api::new(access);
-        let (kubernetes, mut tasks) = Kubernetes::spawn(api, options, who, status, metrics)?;
-        let lease = who.lease.clone();
-        if let Some(examiner) = examiner {
+        let (api, lease) = (Api::new(access.clone()), who.lease.clone());
+        let (kubernetes, mut tasks) = Kubernetes::spawn(
+            api,
+            pod.clone(),
+            &settings,
+            REPAIR_INTERVAL,
+            who,
+            status,
+            metrics,
+        )?;
+        // A chart rendered the manifests, so an admission policy is expected.
+        if settings.placement.rendered_for.is_some() {
+            let examiner = Examiner::new(Api::new(access), pod, &settings.label_prefix, who);
             tasks.verify_restriction(examiner, lease.to_string());
         }
         tokio::spawn(async move {
@@ -115,6 +75,6 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
                 error!(%lease, task, %error, "pod publishing task ended unexpectedly; continuing without it");
             }
         });
-        Ok(Arc::new(kubernetes))
+        Ok(kubernetes)
     })))
 }

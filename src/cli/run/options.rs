@@ -1,19 +1,69 @@
-//! The options of the candidate, from the configuration.
+//! Arguments of `leasehold run`, and the options of the candidate.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use tokio::sync::watch;
 
-use crate::admin::ReadyWhen;
-use crate::cli::store_options::{name, read, store_options};
+use crate::cli::store_options::{self, read, store_options};
 use crate::cli::uri_notices::UriNotices;
-use crate::config::{self, Config, Prefer, UriSource};
+use crate::config::{Config, Prefer, UriSource};
 use crate::election::Tunables;
 use crate::elector::ElectorOptions;
 use crate::publish::directory::RecoveredState;
 use crate::store::KnownHome;
 use crate::trace::Trace;
+use leasehold_cli::keys::{AllKeys, Configuration, given, useless_without_command, with_layers};
+
+/// Keys without effect in a `leasehold run` without a command, which rejects them as flags. In a
+/// file they are accepted, because a daemon with a command may share the file.
+const OF_A_COMMAND: [&str; 5] = [
+    "workload.stop_signal",
+    "workload.stop_scope",
+    "workload.stop_grace",
+    "workload.linger",
+    "workload.on_exit",
+];
+
+/// Keys without effect in a `leasehold run` with a command, because the daemon waits until the
+/// command has ended. Treated like [`OF_A_COMMAND`].
+const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
+
+const HELP: &str = "\
+Examples:
+  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri
+  LEASEHOLD_MONGODB__URI=mongodb://localhost leasehold run --lease orders --http-listen ''
+  leasehold run --config /etc/leasehold.toml --config site.yaml --log-level debug
+  leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose
+
+Signals: TERM, INT and QUIT step down, release the lease and exit 0; a second one 1s or more after the first exits at \
+once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.";
+
+/// Arguments of `leasehold run`.
+#[derive(Debug, Args)]
+#[command(after_help = with_layers(HELP))]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub(in crate::cli) configuration: Configuration<AllKeys>,
+    /// Command to run while this replica leads
+    #[arg(value_name = "CMD", last = true)]
+    pub(in crate::cli) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Returns the error for a flag without effect, if there is one.
+    pub(in crate::cli) fn contradiction(&self) -> Option<String> {
+        if self.command.is_empty() {
+            return useless_without_command(&OF_A_COMMAND, &self.configuration.sources);
+        }
+        let flag = given(&OF_NO_COMMAND, &self.configuration.sources)?;
+        Some(format!(
+            "--{flag} applies to a workload that leasehold does not run: leave it out, since the end of the command after -- is awaited"
+        ))
+    }
+}
 
 pub(super) fn options(
     config: &Config,
@@ -33,22 +83,18 @@ pub(super) fn options(
         notices.log(&uri);
         Ok(uri)
     });
-    let Tunables {
-        timings,
-        handoff_delay,
-        workload_ends_first,
-        prefer_interval,
-    } = tunables(config, drains);
-    let mut store = store_options(&config.mongodb, uri, identity.name.clone(), timings);
-    store.uri_name = Arc::new(move || name(&named.borrow()));
+    let tunables = tunables(config, drains);
+    let name = identity.name.clone();
+    let mut store = store_options(&config.mongodb, uri, name, tunables.timings);
+    store.uri_name = Arc::new(move || store_options::name(&named.borrow()));
     store.address.clone_from(&identity.address);
     store.home = Some(home);
     store.trace = trace;
     let mut options = ElectorOptions::new(store, config.lease.name.clone());
-    options.handoff_delay = handoff_delay;
-    options.workload_ends_first = workload_ends_first;
+    options.handoff_delay = tunables.handoff_delay;
+    options.workload_ends_first = tunables.workload_ends_first;
     options.priority = identity.priority;
-    options.prefer_interval = prefer_interval;
+    options.prefer_interval = tunables.prefer_interval;
     options.token_remembered = memory.token;
     options.lease_longest_remembered = memory.lease_longest;
     options.predecessor_claim = memory.claim;
@@ -69,14 +115,5 @@ pub(super) fn tunables(config: &Config, drains: bool) -> Tunables {
             Prefer::None => None,
             Prefer::Priority => Some(config.lease.prefer_interval),
         },
-    }
-}
-
-impl From<config::ReadyWhen> for ReadyWhen {
-    fn from(when: config::ReadyWhen) -> Self {
-        match when {
-            config::ReadyWhen::Connected => Self::Connected,
-            config::ReadyWhen::Leader => Self::Leader,
-        }
     }
 }

@@ -1,43 +1,40 @@
 //! The publisher on the pod of this daemon; a build without the feature `kubernetes` has none.
 
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
 
 use tokio::sync::watch;
 
 #[cfg(feature = "kubernetes")]
 pub(super) use super::kubernetes::find;
-use crate::election::{Notice, Status, Transition};
+use crate::election::Status;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 
-/// Publishes on a pod: the label follows the status, and events are reported as Events.
-pub(super) trait PodPublisher: Send + Sync {
-    /// Reports a change of role.
-    fn transition(&self, transition: &Transition);
+#[cfg(feature = "kubernetes")]
+pub(super) use crate::publish::kubernetes::Kubernetes as PodPublisher;
 
-    /// Reports a notice of the election.
-    fn notice(&self, notice: &Notice);
-
-    /// Reports a failed renewal.
-    fn renewal_failed(&self, why: &str);
-
-    /// Waits briefly until the label no longer says leader. Call it after the status says so.
-    fn demoted(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-
-    /// Waits briefly until the label no longer says leader and all Events were sent.
-    fn last_words(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-}
-
-/// Starts a publisher. Must be called inside a tokio runtime.
+/// Starts a publisher, inside a tokio runtime.
 pub(super) type StartPublisher = Box<
-    dyn FnOnce(
-        &Identification,
-        &watch::Receiver<Status>,
-        &Metrics,
-    ) -> io::Result<Arc<dyn PodPublisher>>,
+    dyn FnOnce(&Identification, &watch::Receiver<Status>, &Metrics) -> io::Result<PodPublisher>,
 >;
+
+/// Has no values.
+#[cfg(not(feature = "kubernetes"))]
+#[derive(Clone)]
+pub(super) enum PodPublisher {}
+
+#[cfg(not(feature = "kubernetes"))]
+impl PodPublisher {
+    pub(super) fn transition(&self, _: &crate::election::Transition) {}
+
+    pub(super) fn notice(&self, _: &crate::election::Notice) {}
+
+    pub(super) fn renewal_failed(&self, _: &str) {}
+
+    pub(super) async fn demoted(self) {}
+
+    pub(super) async fn last_words(&self) {}
+}
 
 /// Rejects a configuration that requires Kubernetes.
 #[cfg(not(feature = "kubernetes"))]

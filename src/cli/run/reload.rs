@@ -6,8 +6,9 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use super::options::tunables;
-use crate::admin::ReadyWhen;
-use crate::config::{Config, ConfigError, Key, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
+use crate::config::{
+    Config, ConfigError, Key, PROBLEMS_SHOWN_MAX, ReadyWhen, Reload, Sources, UriSource,
+};
 use crate::election::Tunables;
 use crate::log::LogHandle;
 
@@ -98,7 +99,7 @@ impl Reloader {
             }
         }
         self.log.set_level(new.log.level);
-        self.ready_when.send_replace(new.http.ready_when.into());
+        self.ready_when.send_replace(new.http.ready_when);
         self.uri.send_replace(new.mongodb.uri.clone());
         self.current = new;
         (!differences.is_empty()).then(|| tunables(&self.current, self.drains))

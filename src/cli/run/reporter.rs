@@ -90,28 +90,21 @@ impl Reporter {
             token_remembered = memory.token.get(),
             "contending for the lease"
         );
+        let (lease, directory) = (&self.lease, directory.display());
         if memory.other_lease {
-            warn!(
-                lease = %self.lease,
-                directory = %directory.display(),
-                "status directory was used for another lease; its claim record is discarded"
-            );
+            warn!(%lease, %directory, "status directory was used for another lease; its claim record is discarded");
         }
         if memory.damaged {
-            warn!(
-                lease = %self.lease,
-                directory = %directory.display(),
-                "claim record unreadable; the highest known token is lost on this host"
-            );
+            warn!(%lease, %directory, "claim record unreadable; the highest known token is lost on this host");
         }
         match memory.unproven {
             Some(Unproven::MayRun(pid)) => warn!(
-                lease = %self.lease, pid,
+                %lease, pid,
                 "the workload of the previous daemon may still run: its guard was killed too; \
                  waiting for its lease to expire"
             ),
             Some(Unproven::NotRecorded) => info!(
-                lease = %self.lease,
+                %lease,
                 "the claim record does not say whether a workload ran: waiting for the lease of \
                  the previous daemon to expire"
             ),
@@ -159,32 +152,23 @@ impl Reporter {
     }
 
     pub(super) fn transition(&self, transition: &Transition, failed_write: Option<&Failure>) {
-        let Transition {
-            from,
-            to,
-            reason,
-            token,
-            lasted,
-        } = transition;
-        let lost = matches!(
-            reason,
+        let lease = &self.lease;
+        let (from, to) = (transition.from.as_str(), transition.to.as_str());
+        let token = transition.token.map(|token| token.get());
+        let reason = transition.reason.map(Reason::as_str);
+        let lasted_ms = millis(transition.lasted);
+        match transition.reason {
             Some(
                 Reason::Deadline
-                    | Reason::Rejected
-                    | Reason::WorkloadStuck
-                    | Reason::StoreRolledBack
-                    | Reason::Duplicate
-            )
-        );
-        let (from, to) = (from.as_str(), to.as_str());
-        let (reason, token) = (reason.map(Reason::as_str), token.map(|t| t.get()));
-        let lasted_ms = millis(*lasted);
-        let lease = &self.lease;
-        if lost {
-            let why = failed_write.map(tracing::field::display);
-            warn!(%lease, from, to, token, reason, why, lasted_ms, "role changed");
-        } else {
-            info!(%lease, from, to, token, reason, lasted_ms, "role changed");
+                | Reason::Rejected
+                | Reason::WorkloadStuck
+                | Reason::StoreRolledBack
+                | Reason::Duplicate,
+            ) => {
+                let why = failed_write.map(tracing::field::display);
+                warn!(%lease, from, to, token, reason, why, lasted_ms, "role changed");
+            }
+            _ => info!(%lease, from, to, token, reason, lasted_ms, "role changed"),
         }
     }
 
@@ -259,41 +243,33 @@ impl Reporter {
     }
 
     pub(super) fn answered(&mut self, answered: &AnsweredCall) {
-        let AnsweredCall {
-            operation,
-            outcome,
-            elapsed,
-            failure,
-            late,
-        } = answered;
+        let (operation, outcome, late) = (answered.operation, answered.outcome, answered.late);
         let lease = &self.lease;
-        let elapsed_ms = millis(*elapsed);
+        let elapsed_ms = millis(answered.elapsed);
         debug!(%lease, operation, outcome, elapsed_ms, late, "store call");
-        if *late {
+        if late {
             return;
         }
         let now = clock::boot_now();
         // A read-only role or a missing majority makes writes fail, but not reads.
-        let errors = if *operation == "read" {
+        let errors = if operation == "read" {
             &mut self.reads
         } else {
-            if let Some(failure) = failure {
+            if let Some(failure) = &answered.failure {
                 self.refuses_writes = failure.retry != RetryPolicy::WaitForServer;
             }
             &mut self.writes
         };
-        match failure {
+        match &answered.failure {
             Some(failure) => {
                 self.stream.store_answers = false;
                 if errors.failed_with(failure.kind, failure.code, now) {
                     let (failing_for, failures) = errors.so_far(now);
                     // The registration of a standby is not repeated at this interval.
-                    let retry = match *operation {
+                    let interval = self.timings.borrow().retry_interval();
+                    let retry = match operation {
                         "register" | "withdraw" => String::new(),
-                        _ => format!(
-                            ", retrying in {}",
-                            shown(self.timings.borrow().retry_interval())
-                        ),
+                        _ => format!(", retrying in {}", shown(interval)),
                     };
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,
@@ -319,15 +295,10 @@ impl Reporter {
     }
 
     fn no_stream(&mut self, failure: &Failure) {
-        if self
-            .watch
-            .failed_with(failure.kind, failure.code, clock::boot_now())
-        {
-            let (_, failures) = self.watch.so_far(clock::boot_now());
-            warn!(
-                lease = %self.lease, why = %failure, failures,
-                "no change stream, polling"
-            );
+        let now = clock::boot_now();
+        if self.watch.failed_with(failure.kind, failure.code, now) {
+            let (_, failures) = self.watch.so_far(now);
+            warn!(lease = %self.lease, why = %failure, failures, "no change stream, polling");
         }
     }
 

@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(since(&shown), Some(at(1)));
         errors.answered(&refused("take_over"), at(20));
         errors.answered(&answered("read", None), at(21));
-        // Without a document, a write that needs one matches nothing, whatever the server refuses.
+        // While the document is missing, an acquisition matches nothing, even if the server refuses
+        // writes.
         let rejected = AnsweredCall {
             outcome: "rejected",
             ..answered("acquire", None)

@@ -22,10 +22,10 @@ use crate::publish::render::renders_equal;
 use crate::store::{Failure, StoreEvent};
 use crate::supervisor::Orders;
 
-/// Surfaces that the event loop notifies. All of them read the status from its watch channel.
+/// Receivers of the candidate's events. Each reads the status from its watch channel.
 pub(super) struct DaemonSurfaces {
     pub(super) files: Arc<StatusFileHandle>,
-    pub(super) pod: Option<Arc<dyn PodPublisher>>,
+    pub(super) pod: Option<PodPublisher>,
     pub(super) orders: Option<Orders>,
     pub(super) metrics: Metrics,
     pub(super) store_errors: StoreErrors,
@@ -62,7 +62,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
-        let demoted = self.pod.as_ref()?.demoted();
+        let demoted = self.pod.clone()?.demoted();
         let (answer, settled) = oneshot::channel();
         tokio::spawn(async move {
             demoted.await;
@@ -116,19 +116,14 @@ impl Surfaces for DaemonSurfaces {
         }
         // A late response was already counted as unknown at its timeout.
         if !answered.late {
-            let AnsweredCall {
-                operation,
-                outcome,
-                elapsed,
-                failure,
-                late: _,
-            } = answered;
-            self.metrics.store_operation(operation, outcome, *elapsed);
+            let operation = answered.operation;
+            self.metrics
+                .store_operation(operation, answered.outcome, answered.elapsed);
             if self.store_errors.answered(answered, clock::boot_now()) {
                 self.files.wake();
             }
-            if *operation == "renew"
-                && let (Some(pod), Some(failure)) = (&self.pod, failure)
+            if operation == "renew"
+                && let (Some(pod), Some(failure)) = (&self.pod, &answered.failure)
             {
                 pod.renewal_failed(&failure.summary());
             }
@@ -151,7 +146,7 @@ impl Surfaces for DaemonSurfaces {
     }
 }
 
-/// Notifies the surfaces that do not follow the published status themselves: the files and the log.
+/// Notifies the files and the log of a new status; the other surfaces follow the channel themselves.
 pub(super) struct StatusFollower {
     lease: ResourceName,
     files: Arc<StatusFileHandle>,

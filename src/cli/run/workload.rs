@@ -24,28 +24,10 @@ use crate::workload::claim_share::ClaimShares;
 /// Capacity of the channel for exits. There is at most one per claim, handled immediately.
 const EXITS_MAX: usize = 4;
 
-pub(super) struct Plan {
-    pub(super) command: Vec<OsString>,
-}
-
-impl Plan {
-    /// Returns true if there is a command or a hook.
-    pub(super) fn supervises(&self, config: &Config) -> bool {
-        let hooks = &config.hooks;
-        self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
-    }
-
-    /// Returns true if a command, a hook or a health command may run.
-    pub(super) fn runs_commands(&self, config: &Config) -> bool {
-        let health = config.workload.health.check();
-        self.supervises(config) || matches!(health, Some(HealthCheck::Command(_)))
-    }
-
-    /// Returns true if the release waits until the command has ended, so that `lease.handoff_delay`
-    /// is not needed.
-    pub(super) fn drains(&self) -> bool {
-        !self.command.is_empty()
-    }
+/// Returns true if there is a command or a hook.
+pub(super) fn supervises(config: &Config, command: &[OsString]) -> bool {
+    let hooks = &config.hooks;
+    !command.is_empty() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
 }
 
 /// Maximum time from the timeout of a hook to the exit of its guard.
@@ -100,13 +82,9 @@ impl CommandExit {
     /// Returns how the daemon ends after this exit.
     pub(super) fn exit(&self) -> signals::Exit {
         let signal = self.code.checked_sub(exit::SIGNALLED).map(i32::from);
-        match signal
-            .filter(|_| self.interrupted)
-            .and_then(StopSignal::of_terminal)
-        {
-            Some(key) => signals::Exit::Key(key),
-            None => self.code.into(),
-        }
+        let signal = signal.filter(|_| self.interrupted);
+        let key = signal.and_then(StopSignal::of_terminal);
+        key.map_or(self.code.into(), signals::Exit::Key)
     }
 }
 
@@ -121,7 +99,7 @@ pub(super) enum WorkloadEvent {
 impl Workload {
     /// Starts the configured tasks. While the health is unknown, the election does not contend.
     pub(super) fn start(
-        plan: &Plan,
+        command: Vec<OsString>,
         config: &Config,
         directory: &Path,
         lock: OwnedFd,
@@ -140,9 +118,10 @@ impl Workload {
         let mut runs = None;
         let supervises = desired.is_some();
         if let Some(desired) = desired {
+            let runs_command = !command.is_empty();
             let options = SupervisorOptions {
                 program: program.clone(),
-                command: plan.command.clone(),
+                command,
                 stopping: stopping(&config.workload),
                 on_lead: config.hooks.on_lead.clone(),
                 on_step_down: config.hooks.on_step_down.clone(),
@@ -155,7 +134,7 @@ impl Workload {
                 exits: exits_sender,
             };
             let supervisor = Supervisor::new(options, desired, inputs.clone(), observer);
-            runs = (!plan.command.is_empty()).then(|| supervisor.runs());
+            runs = runs_command.then(|| supervisor.runs());
             tasks.spawn(async move {
                 supervisor.run().await;
                 "supervisor"

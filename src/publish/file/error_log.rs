@@ -5,7 +5,6 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::clock::boot_now;
-use crate::election::BootTime;
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
@@ -27,24 +26,10 @@ impl ErrorLog {
         }
     }
 
-    /// Counts and logs a failed write, or logs that writes succeed again.
-    pub(super) fn note(
-        &mut self,
-        path: &Path,
-        written: &io::Result<()>,
-        metrics: &Metrics,
-    ) -> bool {
-        match written {
-            Ok(()) => self.over(path),
-            Err(error) => {
-                metrics.publish_failed(Surface::File);
-                self.failed(path, error, boot_now());
-            }
-        }
-        written.is_ok()
-    }
-
-    pub(super) fn failed(&mut self, path: &Path, error: &io::Error, now: BootTime) {
+    /// Counts and logs a failed write.
+    pub(super) fn failed(&mut self, path: &Path, error: &io::Error, metrics: &Metrics) {
+        metrics.publish_failed(Surface::File);
+        let now = boot_now();
         if self.throttle.failed("", now) {
             let (failing_for, failures) = self.throttle.so_far(now);
             warn!(

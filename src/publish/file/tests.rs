@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::election::{HolderView, Identity, Role};
+use crate::publish::Surface;
 use crate::publish::directory::RecoveredState;
 use crate::publish::fixture::{self, leader, token};
 use crate::publish::render::StatusDocument;
@@ -78,7 +79,7 @@ fn options(refresh: Duration) -> FileOptions {
 }
 
 impl Drop for Place {
-    /// Ends the thread before the directory is removed, since it would make it again.
+    /// Ends the thread before the directory is removed; otherwise the thread would create it again.
     fn drop(&mut self) {
         let _ = self.handle.close().blocking_recv();
     }
@@ -203,8 +204,8 @@ fn i4_the_bare_field_falls_at_the_deadline_too() {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Returns the writer of a thread that has shown a leader with a minute left, with a refresh
-/// interval that is too long to matter.
+/// Returns a writer whose files show a leader with a minute left. The refresh interval is too long
+/// to matter.
 fn leading() -> (tempfile::TempDir, watch::Sender<Status>, StatusWriter) {
     let place = tempfile::tempdir().unwrap();
     let (locked, _) = StatusDirectory::open(place.path(), &orders()).unwrap();

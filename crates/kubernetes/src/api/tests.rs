@@ -145,7 +145,7 @@ async fn each_request_has_a_client_of_its_own() {
     }
 }
 
-/// With one thread, a request that read the files itself would never let the timeouts pass.
+/// On a single thread, a request that read the files itself would block the timeouts.
 #[tokio::test]
 async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     let (disk, hangs) = std::sync::mpsc::channel::<()>();
@@ -171,7 +171,7 @@ async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     assert_eq!(error.to_string(), "the token file cannot be used: no disk");
 }
 
-/// A pipe would be waited for, and an endless file would take all memory.
+/// Reading a pipe would block, and reading an endless file would take all memory.
 #[tokio::test]
 async fn only_regular_files_of_a_usual_size_are_credentials() {
     let directory = tempfile::tempdir().unwrap();
@@ -310,6 +310,6 @@ async fn a_wrong_server_name_and_a_server_without_tls_are_distinguished() {
 async fn an_answer_without_end_is_not_read_to_its_end() {
     let endless = "x".repeat(ANSWER_BYTES_MAX + 1);
     let (api, _, _) = server(200, &[], endless.leak());
-    // It was done all the same.
+    // The status shows that the request succeeded.
     assert_eq!(api.send(request()).await.unwrap(), "");
 }

@@ -65,12 +65,12 @@ fn a_lasting_error_is_counted_each_time_and_logged_at_growing_intervals() {
         // After 0, 2, 6, 14, 30 and 62 s.
         assert_eq!(page.lines().len(), 6, "{:#?}", page.lines());
         errors.failed(&ApiError::NO_ANSWER, start + Duration::from_secs(100));
-        assert_eq!(page.lines().len(), 7, "another kind is said at once");
+        assert_eq!(page.lines().len(), 7, "a new kind is logged immediately");
         errors.over();
         let lines = page.lines();
         assert!(lines[7].contains("failures=101"), "{lines:#?}");
         errors.over();
-        assert_eq!(page.lines().len(), 8, "what works is not worth a line");
+        assert_eq!(page.lines().len(), 8, "a success is not logged");
     });
     assert_eq!(metrics.publish_failures(Surface::Label), 101);
 }

@@ -43,7 +43,7 @@ impl KnownEvents {
             .collect()
     }
 
-    /// Reports all that waits. Returns the count and the previous name of each Event.
+    /// Reports all waiting Events. Returns their counts and previous names.
     fn report(&mut self, second: u64, name: Option<&str>) -> Vec<(u32, Option<String>)> {
         let mut reported = Vec::new();
         while let Some(taken) = self.take(at(second)) {

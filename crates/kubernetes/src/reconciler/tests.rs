@@ -47,7 +47,7 @@ fn assert_writes(reconciler: &mut Reconciler, label: Label, now: BootTime) {
     assert_eq!(reconciler.step(label, now), LabelStep::Write(label));
 }
 
-/// Returns the waits in milliseconds between eight writes that all fail like this, and the instant
+/// Fails eight writes with this error. Returns the waits between them in milliseconds, and the time
 /// of the next write.
 fn waits(reconciler: &mut Reconciler, error: &ApiError) -> ([u128; 8], BootTime) {
     let mut now = at(0.0);

@@ -2,13 +2,17 @@ use super::*;
 use leasehold_core::election::ResourceName;
 use leasehold_metrics::fixture::who;
 
+fn api() -> Api {
+    Api::over("https://api".to_owned(), || unreachable!("no request"))
+}
+
 fn requests() -> Requests {
     let who = Identification {
         lease: ResourceName::new("shop.orders").unwrap(),
         ..who("orders-0")
     };
     let pod = Pod::new("orders-0", "shop", "0d5f-1").unwrap();
-    Requests::new(pod, "leasehold.dev", &who)
+    Requests::new(api(), pod, "leasehold.dev", &who)
 }
 
 fn shape(request: &Request<Vec<u8>>) -> (String, String, Value) {
@@ -57,7 +61,7 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     assert!(line.starts_with("PATCH /api/v1/namespaces/shop/pods/orders-1/status?"));
     let labels = json!({ "leasehold.dev/shop.orders": "follower" });
     let metadata = json!({ "uid": "9", "resourceVersion": "7", "labels": labels });
-    // Only as it was listed.
+    // The API server rejects the patch if the pod has another version.
     assert_eq!(body, json!({ "metadata": metadata }));
 }
 
@@ -70,7 +74,7 @@ fn a_name_that_would_make_another_url_is_refused() {
         assert!(Pod::new(wrong, "shop", "1").is_err(), "{wrong}");
         assert!(Pod::new("a", wrong, "1").is_err(), "{wrong}");
         assert!(Pod::new("a", "shop", wrong).is_err(), "{wrong}");
-        // Such a name is not accepted from a list either.
+        // A list with this name is rejected too.
         let metadata = json!({ "name": wrong, "uid": "1", "resourceVersion": "7" });
         let list = json!({ "items": [{ "metadata": metadata }] }).to_string();
         assert_eq!(requests().others(list.as_bytes()), None, "{wrong}");
@@ -81,7 +85,8 @@ fn a_name_that_would_make_another_url_is_refused() {
 fn names_of_events_are_names() {
     let name = |pod: &str| {
         let pod = Pod::new(pod, "shop", "1").unwrap();
-        let metadata = Requests::new(pod, "leasehold.dev", &who("a")).event_metadata(u64::MAX);
+        let requests = Requests::new(api(), pod, "leasehold.dev", &who("a"));
+        let metadata = requests.event_metadata(u64::MAX);
         metadata["name"].as_str().unwrap().to_owned()
     };
     let random = "f".repeat(16);

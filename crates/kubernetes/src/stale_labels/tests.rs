@@ -12,7 +12,7 @@ use tower::BoxError;
 use tower::util::service_fn;
 
 use super::*;
-use crate::api::ApiRetry;
+use crate::api::{Api, ApiRetry};
 use crate::request::Pod;
 use crate::retry::BACKOFF_MIN;
 use leasehold_core::election::Role;
@@ -59,8 +59,8 @@ fn others(
     });
     let (who, metrics) = (fixture::who("me"), fixture::metrics(status.clone()));
     let pod = Pod::new("me", "shop", "me").unwrap();
-    let requests = Arc::new(Requests::new(pod, "leasehold.dev", &who));
-    let stale_labels = StaleLabels::new(Arc::new(api), requests, status, metrics).unwrap();
+    let requests = Arc::new(Requests::new(api, pod, "leasehold.dev", &who));
+    let stale_labels = StaleLabels::new(requests, status, metrics).unwrap();
     (stale_labels, asked)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::report::{Check, Checked, Finding, shown};
 use leasehold_clock as clock;
 use leasehold_config::{Config, KubernetesConfig, KubernetesEnabled, RENDER_AGAIN};
-use leasehold_kubernetes::{Access, Examiner, Pod, Refusal, Right, access, pod};
+use leasehold_kubernetes::{Access, Api, Examiner, Pod, Refusal, Right, access, pod};
 use leasehold_status::render::Identification;
 
 pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
@@ -20,7 +20,8 @@ pub(super) async fn checks(config: Config, timeout: Duration) -> Vec<Check> {
         boot_id: None,
     };
     let mut checks = vec![Check::new("pod", Finding::ok(pod.to_string()))];
-    let examiner = Examiner::new(access, pod, &kubernetes.label_prefix, &who);
+    let api = Api::new(access);
+    let examiner = Examiner::new(api, pod, &kubernetes.label_prefix, &who);
     let took = Vec::new();
     let requests = TimedRequests { timeout, took };
     checks.extend(requests.checks(&examiner, kubernetes).await);
