@@ -126,7 +126,7 @@ impl Election {
 
     /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
     pub fn status(&self) -> &Status {
-        &self.publication.status
+        self.publication.status()
     }
 
     /// Returns true if this candidate has exited without an acknowledged release.

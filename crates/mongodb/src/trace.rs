@@ -98,16 +98,18 @@ impl MachineTrace {
     ) {
         let number = MACHINES.fetch_add(1, Ordering::Relaxed);
         self.machine = format!("{}-{number}-{}", std::process::id(), now.as_nanos());
-        let started = Started {
-            schema: SCHEMA,
-            kind,
-            document,
-            clock: leasehold_clock::boot_clock().ok().flatten(),
-            now,
-            random: std::mem::take(&mut self.drawn),
-            options,
-        };
-        self.event(Event::<_, (), ()>::Started(started));
+        let random = std::mem::take(&mut self.drawn);
+        self.event(|| {
+            Event::<_, (), ()>::Started(Started {
+                schema: SCHEMA,
+                kind,
+                document,
+                clock: leasehold_clock::boot_clock().ok().flatten(),
+                now,
+                random,
+                options,
+            })
+        });
     }
 
     /// Returns an input for [`MachineTrace::turn`], because the machine consumes the original.
@@ -119,38 +121,47 @@ impl MachineTrace {
 
     /// Writes a turn, before its effects are carried out.
     pub fn turn<E: Serialize>(&mut self, now: BootTime, input: &impl Serialize, effects: &[E]) {
-        let turn = TurnRecord {
-            now,
-            random: std::mem::take(&mut self.drawn),
-            input,
-            effects: effects.iter().collect(),
-        };
-        self.event(Event::<(), _, _>::Turn(turn));
+        let random = std::mem::take(&mut self.drawn);
+        self.event(|| {
+            Event::<(), _, _>::Turn(TurnRecord {
+                now,
+                random,
+                input,
+                effects: effects.iter().collect(),
+            })
+        });
     }
 
     /// Writes that a store call is about to be handed to the driver.
     pub(crate) fn sent(&mut self, call: CallId) {
-        let at = leasehold_clock::boot_now();
-        self.event(Event::<(), (), ()>::Sent(Sent { call, at }));
+        self.event(|| {
+            let at = leasehold_clock::boot_now();
+            Event::<(), (), ()>::Sent(Sent { call, at })
+        });
     }
 
     /// Writes the outcome of a store call.
     pub(crate) fn answered(&mut self, call: CallId, outcome: &str, late: bool) {
-        let answered = Answered {
-            call,
-            at: leasehold_clock::boot_now(),
-            outcome: outcome.to_owned(),
-            late,
-        };
-        self.event(Event::<(), (), ()>::Answered(answered));
+        self.event(|| {
+            Event::<(), (), ()>::Answered(Answered {
+                call,
+                at: leasehold_clock::boot_now(),
+                outcome: outcome.to_owned(),
+                late,
+            })
+        });
     }
 
-    fn event<O: Serialize, I: Serialize, E: Serialize>(&mut self, event: Event<O, I, E>) {
+    /// Writes the record that `event` builds, if there is a file.
+    fn event<O: Serialize, I: Serialize, E: Serialize>(
+        &mut self,
+        event: impl FnOnce() -> Event<O, I, E>,
+    ) {
         if let Some(file) = &self.file {
             file.write(&Record {
                 machine: self.machine.clone(),
                 number: self.number,
-                event,
+                event: event(),
             });
             self.number += 1;
         }

@@ -118,15 +118,27 @@ pub enum UriProblem {
     Malformed,
 }
 
-/// A valid connection string. The driver's `Debug` omits the credentials.
-#[derive(Debug)]
+/// A valid connection string.
 pub struct ConnectionUri {
     /// With the options to apply.
-    pub(crate) driver: ConnectionString,
+    driver: ConnectionString,
     notices: Vec<UriNotice>,
 }
 
+impl fmt::Debug for ConnectionUri {
+    /// Omits the text, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionUri")
+            .field("notices", &self.notices)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ConnectionUri {
+    pub(crate) fn for_driver(&self) -> ConnectionString {
+        self.driver.clone()
+    }
+
     /// Parses and checks a connection string without network access.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::{
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Publication {
-    pub(super) status: Status,
+    status: Status,
     pub(super) reason: Option<Reason>,
     /// The last reported request that named another token than the leader's.
     pub(super) request_reported: Option<Request>,
@@ -35,6 +35,10 @@ impl Publication {
             reason: None,
             request_reported: None,
         }
+    }
+
+    pub(super) fn status(&self) -> &Status {
+        &self.status
     }
 
     /// Reports, once, a request that the leader with the token `leading` ignores because the
@@ -197,4 +201,12 @@ fn holder_view(
         token: lease.token,
         until,
     })
+}
+
+#[cfg(all(test, not(proof)))]
+impl Publication {
+    /// The status, also for states that no input leads to.
+    pub(super) fn status_mut(&mut self) -> &mut Status {
+        &mut self.status
+    }
 }

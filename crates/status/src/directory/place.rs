@@ -93,7 +93,7 @@ pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io
     };
     let written = create_anew(temporary, mode).and_then(|mut file| file.write_all(text));
     let written = written.map_err(|error| named(temporary, error));
-    let renamed = || fs::rename(temporary, path).map_err(|error| named(path, refusal(error)));
+    let renamed = || fs::rename(temporary, path).map_err(|error| named(path, in_place_of(error)));
     written.and_then(|()| renamed()).inspect_err(|_| {
         // A partial file would occupy the space that the next attempt needs.
         let _ = fs::remove_file(temporary);
@@ -120,7 +120,7 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(refusal),
+        removed => removed.map_err(in_place_of),
     }
 }
 
@@ -154,9 +154,16 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 fn refusal(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),
-        Some(Errno::ISDIR) => in_the_way("a directory"),
         // A FIFO without a reader, or a socket.
         Some(Errno::NXIO) => in_the_way("not a regular file"),
+        _ => in_place_of(error),
+    }
+}
+
+/// Replaces the error about a directory that a file cannot replace.
+fn in_place_of(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::IsADirectory => in_the_way("a directory"),
         _ => error,
     }
 }

@@ -74,7 +74,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
         e.contender.view.marks.set_token_highest(token(0))
     });
     let role = "assertion `left == right` failed: a role without";
-    assert_complains(&a, role, |e| e.publication.status.authority = None);
+    assert_complains(&a, role, |e| e.publication.status_mut().authority = None);
 }
 
 #[test]

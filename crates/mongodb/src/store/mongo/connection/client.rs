@@ -299,7 +299,7 @@ impl Deployment {
     }
 
     async fn resolved(&self, parsed: &ConnectionUri) -> Result<ClientOptions, SendError> {
-        let options = ClientOptions::parse(parsed.driver.clone()).into_future();
+        let options = ClientOptions::parse(parsed.for_driver()).into_future();
         let Some(record) = parsed.record() else {
             return Ok(options.await?);
         };
