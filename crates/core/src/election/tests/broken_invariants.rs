@@ -64,7 +64,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
     let (a, _) = leader("a", at(0));
     assert_complains(&a, "authority outlives its deadline", |e| {
         e.publication
-            .status
+            .status_mut()
             .authority
             .as_mut()
             .expect("it leads")

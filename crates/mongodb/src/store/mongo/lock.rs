@@ -215,9 +215,11 @@ const CONNECTIONS_MAX: u32 = u32::MAX;
 /// The shared client of a program's contenders, one for each runtime. The last user shuts it down.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LockClient {
-    /// The newest client, and the runtime that runs its tasks.
-    newest: Arc<Mutex<Option<(runtime::Id, Arc<Deployment>)>>>,
+    newest: Arc<Mutex<Option<ClientOfRuntime>>>,
 }
+
+/// A client, and the runtime that runs its tasks.
+type ClientOfRuntime = (runtime::Id, Arc<Deployment>);
 
 impl LockClient {
     /// Creates a store that uses the client of this runtime. Must be called inside a tokio runtime.
