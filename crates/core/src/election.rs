@@ -1,4 +1,4 @@
-//! The election, a state machine without IO: [`Election`] holds a [`Contender`], which knows the
+//! The election, a state machine without IO: [`Election`] holds a `Contender`, which knows the
 //! store and contends, and the state of the claim that leads. `docs/protocol.md` has the rules and
 //! the reasons why they are safe.
 
