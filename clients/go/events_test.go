@@ -13,7 +13,7 @@ import (
 
 const stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
-// A server that sends streams which no daemon sends.
+// A server that sends streams which a real daemon never sends.
 type server struct {
 	t        *testing.T
 	listener *net.TCPListener
@@ -105,7 +105,7 @@ func TestHostileLinesAreNotLeader(t *testing.T) {
 					t.Fatal(string(line))
 				}
 			} else {
-				// The follower ignores the event, and the next event counts.
+				// The follower ignores this event and applies the next one.
 				io.WriteString(connection, event(t, map[string]any{"token": 8}))
 				eventually(t, "the next event counts", leadsWith(follower, 8))
 			}
@@ -180,7 +180,7 @@ func TestAnExtensionKeepsTheLeadership(t *testing.T) {
 			}
 			return
 		}
-		// The machine was too busy to read the second event before the first event's deadline.
+		// On this busy machine, the second event was read after the first event's deadline.
 		cancel()
 	}
 	t.Fatal("an extension does not keep it")
@@ -244,7 +244,7 @@ func TestOtherAnswersAreNotLeader(t *testing.T) {
 		"HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 404 None\r\n\r\n", "",
 	} {
 		follower, _ := follow(t, s.address())
-		// The server leaves the stream open: a reader that accepted the line would lead.
+		// The server leaves the stream open, so a reader that accepted the line would lead.
 		s.accept(answer + event(t, map[string]any{"token": 9}))
 		eventually(t, "there is a reason", func() bool { return follower.Err() != nil })
 		s.accept(stream + event(t, nil))

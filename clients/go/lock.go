@@ -33,7 +33,7 @@ type Lock struct {
 	// Wait is the maximum wait for other holders; zero, or more than 31 days, for no limit, negative
 	// for no wait.
 	Wait time.Duration
-	// NoWait is true for no wait.
+	// NoWait makes Acquire fail instead of waiting for other holders.
 	NoWait bool
 	// Shared is true for a shared lock.
 	Shared bool
@@ -53,7 +53,7 @@ type HeldLock struct {
 	holder  holder
 	process *process
 	release sync.Once
-	result  error // The result of the release.
+	result  error
 	keep    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -78,10 +78,10 @@ func (l Lock) Do(ctx context.Context, work func(context.Context, *HeldLock) erro
 }
 
 // Acquire waits for the lock. The caller must call [HeldLock.Release]. The error is
-// [ErrLockNotAcquired] if another process holds the lock. If leasehold itself fails, the error is
-// another one, and its messages are on standard error. If ctx is cancelled, the wait ends without
-// a lock. A lock that Acquire has already returned stays held until its release, but its context
-// is cancelled.
+// [ErrLockNotAcquired] if another process holds the lock. If leasehold itself fails, Acquire
+// returns another error, and leasehold's messages are on standard error. If ctx is cancelled, the
+// wait ends without a lock. A lock that Acquire has already returned stays held until its release,
+// but its context is cancelled.
 func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 	if err := causeOf(ctx); err != nil {
 		return nil, err
@@ -204,16 +204,16 @@ func (h *HeldLock) Check() error {
 }
 
 // Context returns a context that is cancelled when the lock is lost or released. After the first
-// call of Context, the lock is not garbage-collected until then.
+// call of Context, the lock is not garbage-collected until it is lost or released.
 func (h *HeldLock) Context() context.Context {
-	// The users of the context may hold the only references to this lock.
+	// The caller may keep only the context, so the context keeps the lock alive.
 	h.keep.Do(func() { context.AfterFunc(h.ctx, func() { runtime.KeepAlive(h) }) })
 	return h.ctx
 }
 
-// Release releases the lock. The error is [ErrLockLost] if the lock was lost before, or if
-// leasehold does not confirm the release in time. Further calls wait for the first call and
-// return its result.
+// Release releases the lock. The error is [ErrLockLost] if the lock was already lost, or if
+// leasehold does not confirm the release in time. Further calls wait for the first call and return
+// its result.
 func (h *HeldLock) Release() error {
 	h.release.Do(func() { h.result = h.end() })
 	return h.result

@@ -421,8 +421,8 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 		return
 	}
 	releaseMax = 200 * time.Millisecond
-	// The program gets no standard error, because the first process waits until its standard error
-	// is closed.
+	// The program gets no standard error. The first process would wait until every copy of its own
+	// standard error is closed.
 	lock := printing(t, `exec setpriv --reuid=65534 --clear-groups sh -c "$(cat "$0.sh")" 2>/dev/null`+"\n")
 	stubborn := `echo '{"lock":"it","token":1}'; kill -STOP $$`
 	if err := os.WriteFile(lock.Program+".sh", []byte(stubborn), 0o644); err != nil {

@@ -18,8 +18,8 @@ const schema = 1
 const bytesMax = 64 * 1024
 
 // Status is a snapshot of a candidate's status, with its deadline. The snapshot is invalid after
-// the deadline, and may be out of date before: read it again before each effect. The zero value
-// does not lead.
+// the deadline, and may be out of date even earlier: read it again before each effect. The zero
+// value does not lead.
 type Status struct {
 	// Document has all fields unchanged, for log messages; it is nil if they could not be read. The
 	// field "leader" alone does not prove leadership.
@@ -70,10 +70,10 @@ func (s Status) ValidFor() time.Duration {
 	return time.Duration(min(s.deadline-now, 1<<62))
 }
 
-// parse returns a status whose deadline is zero unless it is valid in this boot.
+// parse returns the status. Its deadline is zero if the status is not valid in this boot.
 func parse(text []byte, bootIDRequired bool) Status {
 	var s Status
-	// A struct would match the names of its fields in upper and lower case.
+	// Decoding into a struct would ignore the case of field names.
 	if json.Unmarshal(text, &s.Document) != nil {
 		return Status{}
 	}

@@ -166,7 +166,7 @@ class Program {
         resolve();
       });
     });
-    child.unref(); // Otherwise Node would wait for an event that is missing.
+    child.unref(); // If no exit event arrives, Node must not wait for one.
     child.stdin?.destroy();
     child.stdout?.destroy();
     return this.reported() ?? exit?.code ?? null;
@@ -212,7 +212,7 @@ class Program {
       const stat = readFileSync(`/proc/${this.child.pid}/stat`, "latin1");
       return stat[stat.lastIndexOf(")") + 2];
     } catch (error) {
-      // After any other error, such as EMFILE, only events show the state.
+      // After any other error, such as EMFILE, only events report the exit.
       const isGone = error.code === "ESRCH" || (error.code === "ENOENT" && existsSync("/proc/self/stat"));
       return isGone ? "" : null;
     }

@@ -128,7 +128,7 @@ function boottimeNs() {
     const uptime = reading.toString("latin1", 0, length).match(/^(\d+)\.(\d\d) /);
     return (Number(uptime[1] + uptime[2]) + 1) * 1e7 + 2048;
   } catch {
-    clock = null; // Another part of the program may have closed it.
+    clock = null; // Another part of the program may have closed the descriptor.
     return Infinity;
   }
 }

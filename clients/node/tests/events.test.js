@@ -82,7 +82,7 @@ test("hostile lines are not leader", async (t) => {
       await ended(term);
       assert.equal(follower.token(), null, `${name}: ${line.subarray(0, 150)}`);
     } else {
-      // The follower ignores the event, and the next event counts.
+      // The follower ignores this event and applies the next one.
       stream.write(event({ token: 8 }));
       await eventually(() => follower.token() === 8);
     }
@@ -138,7 +138,7 @@ test("an extension keeps the leadership", async (t) => {
     stream.write(event());
     await eventually(() => boottimeNs() > until);
     if (term?.isValid()) return assert.equal(await lead(follower), term);
-    follower.close(); // The machine was too busy to read the second event before the first deadline.
+    follower.close(); // On this busy machine, the second event was read after the first deadline.
   }
   assert.fail("an extension does not keep it");
 });
@@ -182,7 +182,7 @@ test("other answers are not leader", async (t) => {
   const moved = `HTTP/1.1 302 Found\r\nLocation: http://${server.address}/other\r\n\r\n`;
   for (const answer of [moved, "HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 404 None\r\n\r\n", ""]) {
     const follower = followed(t, server.address);
-    // The server leaves the stream open: a reader that accepted the line would lead.
+    // The server leaves the stream open, so a reader that accepted the line would lead.
     await server.accept(answer + event({ token: 9 }));
     await eventually(() => follower.error instanceof Error);
     await server.accept(STREAM + event());

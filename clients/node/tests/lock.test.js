@@ -181,7 +181,7 @@ test("the end of the output is the end of the lock", async (t) => {
   const { release } = timing;
   t.after(() => (timing.release = release));
   timing.release = 200;
-  // The state is as after the exit, when another process has the id.
+  // Simulates another process that has the id after the exit.
   const program = printing(t, `echo '{"lock":"it","token":1}'; exec sleep 1000 >&-\n`);
   const held = await acquire("it", { program });
   const [other] = children();

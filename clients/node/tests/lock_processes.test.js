@@ -128,7 +128,7 @@ test("a lock that nobody refers to is released, but not once its signal was used
       await again.release();
       return true;
     };
-    // Each use leaves only a listener.
+    // After each use, only a listener refers to the signal.
     const uses = {
       listener: (signal) => signal.addEventListener("abort", () => say("listener")),
       property: (signal) => (signal.onabort = () => say("property")),

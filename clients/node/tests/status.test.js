@@ -38,7 +38,7 @@ test("a deadline is compared at each call, and ends the leadership early", async
     until = boottimeNs() + brief * 1e6;
     status = read(good({ valid_until_boottime_ns: until }));
   }
-  // The status is invalid by the deadline, even though the clock may be about to tick.
+  // The status is invalid at the deadline, even if the clock is about to tick.
   await eventually(() => {
     const before = boottimeNs();
     const leads = status.isLeader();
@@ -72,7 +72,7 @@ test("another boot is not leader", (t) => {
 test("a boot that cannot be read now is not leader", (t) => {
   const directory = scratch(t);
   writeFileSync(join(directory, "status.json"), good());
-  // The clock also needs a descriptor, so only one of the reads fails.
+  // Only the read of the boot id fails, because the clock also needs a descriptor.
   const script = `
     import fs from "node:fs";
     import { syncBuiltinESMExports } from "node:module";

@@ -17,7 +17,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: clo
 
 
 class Server:
-    """A server that sends streams which no daemon sends."""
+    """A server that sends streams which a real daemon never sends."""
 
     def __init__(self, test):
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -69,7 +69,7 @@ class Streams(unittest.TestCase):
                     self.assert_ended(term)
                     self.assertIsNone(follower.token())
                 else:
-                    # The follower ignores the event, and the next event counts.
+                    # The follower ignores this event and applies the next one.
                     stream.sendall(event(token=8))
                     eventually(lambda: follower.token() == 8)
                 follower.close()
@@ -129,7 +129,7 @@ class Streams(unittest.TestCase):
         moved = f"HTTP/1.1 302 Found\r\nLocation: http://{server.address}/other\r\n\r\n".encode()
         for answer in (moved, b"HTTP/1.1 503 Busy\r\n\r\n", b"HTTP/1.1 404 None\r\n\r\n", b""):
             with self.subTest(answer=answer):
-                # The server leaves the stream open: a reader that accepted the line would lead.
+                # The stream stays open, so a reader that accepted the line would lead.
                 follower, _ = self.follow(server, answer + event(token=9))
                 eventually(lambda: follower.error)
                 server.accept(STREAM + event())

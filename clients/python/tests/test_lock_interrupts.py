@@ -80,7 +80,7 @@ class Interrupts(unittest.TestCase):
             nonlocal at
             if frame.f_code.co_filename != lock.__file__:
                 return None
-            # The interpreter checks for signals neither at a `try` nor before a `with` ends.
+            # The interpreter does not check for signals at a `try`, or before a `with` ends.
             source = linecache.getline(lock.__file__, frame.f_lineno).split()
             if event == "line" and source[0] not in ("try:", "with") and next(lines) == number:
                 at = (frame.f_code.co_name, frame.f_lineno)

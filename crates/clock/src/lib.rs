@@ -87,7 +87,7 @@ impl Alarm {
 
     /// Arms the alarm for `at`, or disarms it. Fails if the kernel rejects the instant.
     pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
-        // All zero would disarm the timer. An instant in the past fires immediately.
+        // All zero would disarm the timer. For an instant in the past, the timer fires immediately.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
         let setting = Itimerspec {
             it_interval: Timespec::default(),

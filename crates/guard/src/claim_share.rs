@@ -3,8 +3,8 @@
 //! A free lock does not prove that CMD is gone: the kernel frees the lock of a killed guard before
 //! it ends CMD, and does not end a CMD that changed its user. Therefore each process records itself
 //! before it becomes CMD, its guard records that CMD is gone before it releases the lock, and the
-//! next owner of the lock reads these records first. Each guard has its own place in the file, after
-//! the daemon's record, and writes it in place without an allocation.
+//! next owner of the lock reads these records first. Each guard has its own place, a record of
+//! fixed length after the daemon's record, and overwrites it without an allocation.
 
 use std::io;
 use std::num::ParseIntError;
@@ -28,7 +28,7 @@ const PLACE_LENGTH: usize = 96;
 /// The length of the file.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
 
-/// The guard that a place belongs to.
+/// Names a place by its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClaimPlace {
     /// The guard of the command.
@@ -53,7 +53,7 @@ impl ClaimPlace {
 pub enum Child {
     /// Nothing was started under the claim.
     None,
-    /// The process was about to be started, and its end was not confirmed.
+    /// The process may have been started, and its end was not confirmed.
     Running(ProcessId),
     /// The process and all its descendants were confirmed to be gone.
     Gone,
@@ -61,8 +61,8 @@ pub enum Child {
     Unreadable,
 }
 
-/// A claim file that gives each place to one guard at a time. Otherwise a guard on a hanging disk
-/// could overwrite the record of the next guard.
+/// A claim file that gives each place to one guard at a time. Otherwise the late write of a guard
+/// whose disk hangs could overwrite the record of the next guard.
 #[derive(Debug)]
 pub struct ClaimShares {
     file: OwnedFd,
@@ -76,7 +76,7 @@ impl ClaimShares {
         Self { file, free }
     }
 
-    /// Returns a share of a place once its guard has exited. Fails with
+    /// Returns a share of a place once the previous guard of the place has exited. Fails with
     /// [`io::ErrorKind::ResourceBusy`] after `patience`, or without a free descriptor.
     pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
         let free = Arc::clone(&self.free[place as usize]).acquire_owned();
@@ -94,7 +94,7 @@ impl ClaimShares {
 pub struct ClaimShare {
     file: OwnedFd,
     place: ClaimPlace,
-    /// Keeps the place from the next guard.
+    /// Held so that no other guard gets the place.
     turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 

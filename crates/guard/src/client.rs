@@ -10,9 +10,9 @@
 //! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
 //! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
 //! after the deadline, with the same effect. Guard and daemon both killed: the kernel ends CMD's
-//! leader. Its descendants survive, as does everything in a frozen cgroup or in uninterruptible
-//! sleep, and a command that changed its user or gained privileges (setuid, setpriv) and thereby
-//! lost its parent-death signal. The next daemon on the status directory waits for the expiry of
+//! leader. Its descendants survive. So does everything in a frozen cgroup or in uninterruptible
+//! sleep, and a command that lost its parent-death signal because it changed its user or gained
+//! privileges (setuid, setpriv). The next daemon on the status directory waits for the expiry of
 //! the lease if a command may survive; the fencing token protects against candidates elsewhere. A
 //! command with more privileges than the daemon cannot be signalled.
 
@@ -42,14 +42,15 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Maximum delay of the guard's report that it killed CMD at the deadline. The client then kills the
-/// guard and CMD within the rest of the 500 ms between the last deadline and `lease_duration`.
+/// Maximum delay of the guard's report that it killed CMD at the deadline. Then the client kills
+/// the guard and CMD, within the 500 ms from the last deadline to `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children, whose end the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// Time after which a stop signal had no effect, as on process 1 or an orphaned process group.
+/// If this process still runs this long after it stopped itself, the stop signal had no effect, as
+/// on process 1 or an orphaned process group.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
@@ -59,7 +60,7 @@ pub(super) struct GuardClient {
     guard: WaitedFor,
     leader: Option<WaitedFor>,
     /// The client writes the end of CMD into the claim file if the guard cannot. Held until the
-    /// guard has exited, so that no other guard gets its place before.
+    /// guard has exited, so that no other guard gets the place earlier.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
@@ -69,11 +70,9 @@ pub(super) struct GuardClient {
     wanted: ToGuard,
     /// Number of the last signal that the handle asked to relay.
     relays_asked: u32,
-    /// True if `wanted` has not been sent yet.
     unsent: bool,
     /// True if the guard has closed its end of the socket.
     closed: bool,
-    /// Time of the first order to kill CMD.
     kill_since: Option<BootTime>,
     report: Option<GuardReport>,
     guard_killed: bool,
@@ -220,7 +219,7 @@ impl GuardClient {
         });
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The record was sent, or the guard has exited; the pidfd reports that.
+            // The record was sent, or the guard has exited, which the pidfd reports.
             Ok(()) | Err(_) => self.unsent = false,
         }
     }
@@ -291,9 +290,9 @@ impl GuardClient {
         foreground.is_some() && foreground == self.leader.as_ref().map(WaitedFor::pid)
     }
 
-    /// Stops this process after a key of the terminal, or an access to the terminal from the
-    /// background, stopped CMD, because both are one job for the shell. The guard keeps running, and
-    /// enforces the deadline of a stopped CMD too.
+    /// Stops this process after Ctrl-Z, or an access to the terminal from the background, has
+    /// stopped CMD, because the shell treats both as one job. The guard keeps running, and enforces
+    /// the deadline of a stopped CMD too.
     fn stop_with_cmd(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -302,8 +301,8 @@ impl GuardClient {
             return;
         }
         match Signal::from_named_raw(signal) {
-            // If another thread receives the signal, this thread runs on for a moment. SIGCONT
-            // reports that this process continues, and then CMD is resumed.
+            // If another thread receives the signal, this thread runs on for a moment. When SIGCONT
+            // reports that this process continues, CMD is resumed.
             Some(signal) if !terminal.is_ours() => {
                 let _ = kill_current_process_group(signal);
                 self.stopping = true;
@@ -312,8 +311,8 @@ impl GuardClient {
         }
     }
 
-    /// Resumes a stopped CMD, in the foreground if this process has it, and otherwise in the
-    /// background unless CMD needs the foreground.
+    /// Resumes a stopped CMD in the foreground if this process has it, otherwise in the background.
+    /// A CMD that stopped to access the terminal is not resumed in the background.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader), Some(report)) =
@@ -347,19 +346,19 @@ impl GuardClient {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // After a freeze, timely reports of the guard may be unread. The time is read first, because
-        // the freeze may come between the two.
+        // The time is read before the reports. Otherwise, after a freeze between the two reads, the
+        // guard would count as late although its timely report is unread.
         let now = leasehold_clock::boot_now();
         self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {
-            // The kernel then kills CMD's leader (PDEATHSIG); the rest is killed after the loop.
+            // The guard's death kills CMD's leader (PDEATHSIG); the rest is killed after the loop.
             let _ = kill_process(self.guard.pid(), Signal::KILL);
             self.guard_killed = true;
         }
     }
 
-    /// Kills the processes that the guard left behind, round by round, and reaps the leader last, so
-    /// that the id of its process group is not reused before.
+    /// Kills the processes that the guard left behind, round by round, and reaps the leader last,
+    /// so that the id of its process group is not reused too early.
     async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
         let reported = self.report.map(|report| (report.end, report.by_us));
         let reported = reported.filter(|(end, _)| *end != CommandEnd::Unknown);
@@ -412,7 +411,7 @@ fn record_end(claim: ClaimShare) {
     let write = move || {
         let _ = claim.write(Child::Gone);
     };
-    // If either fails, the next daemon searches for the process and does not find it.
+    // If this fails, the next daemon searches for the process and does not find it.
     let _ = std::thread::Builder::new()
         .name("claim-record".to_owned())
         .spawn(write);

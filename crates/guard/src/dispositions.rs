@@ -1,8 +1,8 @@
 //! The inherited dispositions of signals.
 //!
-//! nohup(1) ignores HUP, and a script ignores INT and QUIT for its background jobs, for everything
-//! that they start. A handler would undo this, because an exec resets it to the default effect.
-//! SIGPIPE cannot be examined, because the standard library ignores it before `main`.
+//! nohup(1) ignores HUP for its command, a script ignores INT and QUIT for its background jobs, and
+//! descendants inherit this. A handler would undo it, because exec resets handled signals to the
+//! default. SIGPIPE cannot be examined, because the standard library ignores it before `main`.
 
 use std::fs::read_to_string;
 

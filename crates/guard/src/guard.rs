@@ -1,8 +1,8 @@
 //! The guard: CMD's parent, which ends CMD in time even if the daemon cannot.
 //!
 //! The guard is a second instance of this binary, with one thread and without a runtime. It waits
-//! for the start message, and from then on holds the newest deadlines and the claim lock. A new
-//! daemon finds the lock free only if CMD is gone or this guard was killed; in the latter case the
+//! for the start message. From then on, it holds the newest deadlines and the claim lock. A new
+//! daemon finds the lock free only if CMD is gone or this guard was killed. If it was killed, the
 //! claim file names the process that became CMD. After CMD was started the guard allocates nothing,
 //! because it must work when memory is exhausted. If the kernel's OOM killer chooses the guard
 //! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, a subreaper too, ends the rest.
@@ -64,7 +64,7 @@ const KILL_ROUND: Duration = Duration::from_millis(10);
 /// A command that a guard is about to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// The options of its policy.
+    /// The options of the guard's policy.
     pub policy: PolicyOptions,
     /// The guard's place in the claim file, if it has one.
     pub place: Option<ClaimPlace>,
@@ -119,7 +119,7 @@ struct Launch {
     exec_spec: OwnedFd,
 }
 
-/// Runs the code that ends CMD once, without any signal, so that its pages are in memory.
+/// Rehearses the code that ends CMD, without any signal, so that its pages are in memory.
 fn rehearse(children: &mut Children, alarm: &Alarm) {
     let now = leasehold_clock::boot_now();
     let terms = Terms::without_grace(now);
@@ -234,8 +234,8 @@ impl Guard {
 
     fn attend(mut self) -> io::Result<()> {
         loop {
-            // The time is read before the orders, so that a guard which was stopped in between does
-            // not judge an old order by a later time before it reads a newer order.
+            // The time is read before the orders. Otherwise a guard that was frozen between the two
+            // reads would judge an old order by the later time, although a newer order is unread.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
             self.receive_from_shim();
@@ -317,8 +317,8 @@ impl Guard {
         }
     }
 
-    /// Relays a signal to CMD's first process, as kill(1) does without a guard, because SIGTTIN would
-    /// stop an unprepared descendant. SIGCONT is for all, because a job continues as a whole.
+    /// Relays a signal to CMD's first process, because SIGTTIN would stop an unprepared descendant.
+    /// SIGCONT goes to all processes, because a job continues as a whole.
     fn relay(&mut self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(Signal::CONT) => self.signal(Signal::CONT),
@@ -369,7 +369,7 @@ impl Guard {
 
     /// Reaps ended children, CMD's leader last.
     fn check_children(&mut self) {
-        // All children are checked, whatever the number of signals.
+        // One signal may stand for several children, so all children are checked.
         let _ = self.child_ended.read(&mut [0; 64]);
         if self.report.stage == CommandStage::Gone {
             return;
@@ -409,7 +409,7 @@ impl Guard {
         }
     }
 
-    /// Reaps the leader when no other child was seen. The kernel then confirms that none is left.
+    /// Reaps the leader when no other child was seen. The next wait confirms that no child remains.
     fn reap_leader(&mut self, leader: Pid) {
         reap(leader);
         if let Some(leader) = &mut self.leader {
@@ -432,7 +432,7 @@ impl Guard {
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
-        // Without room, retried when writable. If the daemon is gone, `receive_orders` notices.
+        // If the socket is full, retried later. If the daemon is gone, `receive_orders` notices.
         if let Ok(true) = post(self.daemon.as_fd(), &self.report) {
             self.reported = Some(self.report);
         }

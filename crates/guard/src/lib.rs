@@ -2,7 +2,7 @@
 //!
 //! [`GuardedCommand`] starts a command, which is gone by its deadline on CLOCK_BOOTTIME (I5) unless
 //! a renewal of the authority moves the deadline. [`StandbyGuard`] is started before there is
-//! authority, because that takes milliseconds.
+//! authority, because the start takes milliseconds.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -95,7 +95,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
     observed_stage(arguments, |_| None)
 }
 
-/// Like [`stage`], with an observer for each command that a guard starts.
+/// Like [`stage`], but observes each command that a guard starts.
 pub fn observed_stage(
     arguments: impl IntoIterator<Item = OsString>,
     observe: impl Fn(&Watched) -> Option<Box<dyn PolicyObserver>>,
@@ -162,7 +162,8 @@ impl Command {
         self
     }
 
-    /// Sets the time from their stop signal to SIGKILL (default the grace of the first terms).
+    /// Sets the time from stop signal to SIGKILL for leftover processes (default: the terms'
+    /// grace).
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);
@@ -246,7 +247,7 @@ fn is_ours(name: &OsStr) -> bool {
     configuration || name == b"NOTIFY_SOCKET" || name.starts_with(b"WATCHDOG_")
 }
 
-/// A command that runs under an authority. Dropping it kills the command without waiting.
+/// A command that runs while its authority lasts. Dropping it kills the command without waiting.
 #[derive(Debug)]
 pub struct GuardedCommand {
     orders: watch::Sender<ToGuard>,

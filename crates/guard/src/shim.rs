@@ -29,7 +29,7 @@ use super::terminal::Terminal;
 use super::wire::{ShimStart, pair, post, wait_with};
 use super::{EXECUTABLE, SHIM};
 
-/// A waiting shim, as its guard sees it.
+/// The guard's handle on a waiting shim.
 pub(super) struct Shim {
     pub(super) socket: OwnedFd,
     pub(super) pid: Pid,
@@ -100,7 +100,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     let Some((start, descriptors)) = wait_with::<ShimStart>(guard)? else {
         return Err(NotBecome(None));
     };
-    // A guard that exited before the signal was set does not trigger it.
+    // A guard that exited before the parent-death signal was set does not trigger it.
     if getppid().map(number) != Some(start.guard) {
         return Err(NotBecome(None));
     }
@@ -112,7 +112,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
         _ => return Err(Errno::PROTO.into()),
     };
     // A process that finds the claim lock free while CMD runs must find CMD in the claim file. The
-    // exec closes this handle on the lock; the guard has another.
+    // exec closes this handle on the lock; the guard keeps its own handle.
     if let Some(claim) = &claim {
         let record = Child::Running(ProcessId::of(number(getpid())));
         let unrecorded = |error| CommandEnd::NotSpawned(errno(&error));
@@ -130,7 +130,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     };
     let mut next = Command::new(program);
     next.args(arguments).envs(environment);
-    // The guard may have been suspended after its decision, and the disk may have hung.
+    // Since the guard's decision, the guard may have been suspended, or the disk may have hung.
     if leasehold_clock::boot_now() >= start.valid_until {
         return Err(NotBecome(Some(CommandEnd::Refused)));
     }

@@ -1,6 +1,6 @@
 //! Checks in /proc if any process of a command may still run after its daemon and its guard were
-//! killed. If this process is in another PID or time namespace, in which process ids or start times
-//! mean nothing, or if /proc does not show every process, the command may run.
+//! killed. The answer is also yes if /proc does not show every process, or if this process is in a
+//! PID or time namespace in which the recorded process id or start time means nothing.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -83,8 +83,8 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
 /// Returns true if the environment of the process contains `mark`, or cannot be read now. The
 /// environment of another user's process is never readable and does not count.
 ///
-/// While a process executes another program, its environment reads as empty for a moment. Its stat
-/// file tells this from a process without an environment.
+/// During an exec, the environment reads as empty for a moment. The stat file distinguishes this
+/// from a process without an environment.
 fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> bool {
     for _ in 0..READS_MAX {
         match read_at_once(&format!("/proc/{pid}/environ"), buffer) {
@@ -110,7 +110,7 @@ fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> boo
     true
 }
 
-/// Reads a file with one system call, because the process may execute a program between two.
+/// Reads a file with one system call, because an exec may come between two calls.
 fn read_at_once<'a>(path: &str, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     buffer.resize(buffer.len().max(ENVIRONMENT_USUAL), 0);
     loop {
@@ -134,7 +134,7 @@ pub struct Stat {
     pub started: u64,
     runs: bool,
     is_kernel_thread: bool,
-    /// True while the process executes another program and the fields below may be incomplete.
+    /// True during an exec. The fields below may then be incomplete.
     is_executing: bool,
     has_no_environment: bool,
     group: i32,
@@ -170,7 +170,7 @@ impl Stat {
             started: field(19)?.parse().ok()?,
             runs: !ended,
             is_kernel_thread: flags & PF_KTHREAD != 0,
-            // The address of the program's code is set last. It is hidden for other users.
+            // An exec sets this address of the code last. The kernel hides it from other users.
             is_executing: field(23)? == "0",
             has_no_environment: field(47)? == field(48)?,
             group: field(2)?.parse().ok()?,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     /// Waits until no process may run. On a busy machine, another process may count as marked for a
-    /// while, because it executes a program.
+    /// while during its exec.
     fn is_gone(id: &ProcessId, mark: &str) -> bool {
         let until = leasehold_clock::boot_now() + Duration::from_secs(30);
         while may_run(id, mark) {

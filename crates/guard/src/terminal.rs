@@ -43,7 +43,7 @@ impl Terminal {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// Takes the foreground back from a workload that is gone, unless another live group has it.
+    /// Takes the foreground back from a workload that is gone, if no other live group has it.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

@@ -84,7 +84,7 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The other end was closed before it read all our records. Its own are still readable.
+            // The peer closed before it read all our records. Its own records are still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             // End of file, another error, or an overlong record. A peer that sends an overlong or
             // undecodable record counts as gone.

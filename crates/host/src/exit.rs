@@ -10,7 +10,7 @@ pub const CANNOT_TELL: u8 = 2;
 pub const CHECK_WARNING: u8 = 1;
 /// `leasehold check`: a check failed.
 pub const CHECK_FAILED: u8 = 2;
-/// A request to a leader was not carried out in time; it may be later.
+/// A request to a leader was not carried out in time, but may be carried out later.
 pub const UNDER_WAY: u8 = 3;
 /// The command line is invalid (EX_USAGE).
 pub const USAGE: u8 = 64;

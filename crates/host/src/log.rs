@@ -27,7 +27,7 @@ pub struct LogHandle {
 impl LogHandle {
     /// Sets the minimum level of later lines.
     pub fn set_level(&self, level: LevelFilter) {
-        // Fails only if the subscriber no longer exists, and then nothing is logged anyway.
+        // Fails only if the subscriber no longer exists. Nothing is logged in that case.
         let _ = self.level.modify(|now| *now = level);
     }
 }

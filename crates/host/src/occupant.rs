@@ -39,8 +39,8 @@ pub fn named(occupants: &[Occupant]) -> String {
 /// Maximum number of processes named in an error.
 const NAMED_MAX: usize = 3;
 
-/// Returns the other processes that have this file open or, if this user may not read their
-/// descriptors (a daemon hides its own), that have locked the file. Empty if none are visible.
+/// Returns the other processes that have this file open, or at least have locked it if this user
+/// may not read their descriptors (a daemon hides its own). Empty if none are visible.
 pub fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();

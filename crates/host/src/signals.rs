@@ -88,8 +88,8 @@ pub enum Exit {
     Code(u8),
     /// Ends by this signal.
     Signal(StopSignal),
-    /// Ends by this signal with the whole process group. The key was meant for the group, but only
-    /// CMD, which was in the foreground, received the signal.
+    /// Ends by this signal, together with the process group. The terminal sent the signal only to
+    /// CMD, which was in the foreground, but the user meant the whole group.
     Key(StopSignal),
 }
 
@@ -195,7 +195,7 @@ pub type Signals = SignalStream<Signal>;
 pub type Stops = SignalStream<StopSignal>;
 
 /// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH, URG and,
-/// without a terminal, TTIN, TTOU and CONT. A terminal stops and continues both as one job.
+/// without a terminal, TTIN, TTOU and CONT. A terminal stops and continues the whole job itself.
 pub type Relays = SignalStream<i32>;
 
 /// Changes of the terminal's size.

@@ -30,7 +30,7 @@ enum Way {
     /// A socket, such as journald's, on which each call can be made non-blocking.
     Socket,
     /// A file, or anything that cannot be reopened, which is written only if poll reports it
-    /// writable. The write blocks if another writer fills the pipe in between.
+    /// writable. The write blocks if another writer fills the pipe after the poll.
     WhenReady,
 }
 

@@ -115,7 +115,7 @@ impl LockSurfaces for ContenderLog {
             Some(failure) => {
                 if errors.failed_with(failure.kind, failure.code, now) {
                     let (failing_for, failures) = errors.so_far(now);
-                    // A refusal is final for a contender without a place.
+                    // A contender without an entry gives up after a refusal.
                     let begins = ["try", "join", "create", "read"].contains(&operation);
                     let retry = match failure.retry {
                         RetryPolicy::Reconfigure if begins => String::new(),

@@ -28,7 +28,7 @@ use leasehold_supervisor::command::{
 /// Maximum time that the exit waits for the release. If MongoDB does not respond, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// As [`RELEASE_MAX`], but after a loss, which a script notices only when this process exits.
+/// Like [`RELEASE_MAX`], after a loss. Short, because a script notices the loss only by the exit.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Work<'a> {
@@ -45,7 +45,7 @@ impl Work<'_> {
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
     ) -> io::Result<Option<Exit>> {
-        // Drops signals from before there was a command to handle them.
+        // Drops signals that arrived before there was a command.
         relays.discard();
         let mut status = locker.status();
         let timings = &self.job.timings;
@@ -97,7 +97,7 @@ impl Work<'_> {
                             "command still runs after SIGKILL; exiting without a release, the \
                              lock expires"
                         );
-                        // Dropping it would release the lock while the command runs (I6).
+                        // A dropped locker would release the lock while the command runs (I6).
                         locker.abandon();
                         return Ok(Some(exit::LOCK_LOST.into()));
                     }
@@ -127,7 +127,7 @@ impl Work<'_> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per().is_some() {
-                    // An election takes longer than the usual patience, and would cost the success.
+                    // An election may outlast `patience`, and the success would not be recorded.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
                         end = finish(&mut locker, rest) => end,
@@ -143,8 +143,8 @@ impl Work<'_> {
         fault.map_or(Ok(Some(exit)), Err)
     }
 
-    /// Reports an unconfirmed release. Returns false if another contender or an operator had removed
-    /// the entry before, so that the lock was not held to the end of the work.
+    /// Reports an unconfirmed release. Returns false if another contender or an operator had
+    /// already removed the entry, so that the lock was not held to the end of the work.
     pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
         let (lock, token) = (&args.name, self.token.get());
@@ -218,7 +218,7 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let (ended, messages) = (finished.ended, self.job.messages);
-        // On busy cores, this process may send the signal before the guard does.
+        // Comes first, because this process kills a guard that is late on busy cores.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
@@ -226,7 +226,7 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that exited by itself in time has done its work, if no filter was cut off.
+        // A command that exited by itself in time has done its work, unless leftovers were cut off.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -256,7 +256,7 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
         _ if ended.end.exit_code() != Some(code) || finished.killed => code.into(),
         (Some(key), _) if ended.interrupted => Exit::Key(key),
         (Some(key), None) if !ended.by_us => Exit::Signal(key),
-        // The command got its stop signal instead.
+        // The command got its own stop signal instead of the terminal's signal.
         (_, Some(stop)) if stop.is_of_terminal() => Exit::Signal(stop),
         _ => code.into(),
     }
@@ -267,7 +267,7 @@ fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
-/// Returns the variables of the innermost lock. Without slots, an outer lock's slot stays visible.
+/// Returns the variables of the innermost lock. Without slots, the slot of an outer lock stays set.
 fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
@@ -296,7 +296,7 @@ pub(super) async fn renewed(
     terms(&status.borrow_and_update(), timings)
 }
 
-/// Returns the deadlines of the work under a lock that is held.
+/// Returns the deadlines of the work if the lock is held.
 fn terms(status: &LockStatus, timings: &Timings) -> Option<Terms> {
     match status.standing {
         Standing::Held(authority) if status.provisional => {
@@ -331,7 +331,7 @@ pub(super) fn run_within(
         return exit::DONE;
     };
     // The guard of the outer command ends this process too, and waits for its end. The variables
-    // are set again, because a lock in between may have changed them.
+    // are set again, because a nested lock may have changed them.
     let mut process = Process::new(program);
     without_ours(&mut process);
     process.args(arguments);
@@ -394,7 +394,7 @@ mod tests {
         assert!(never_began(&finished(CommandEnd::Refused, false), false));
         assert!(!never_began(&finished(CommandEnd::Refused, true), false));
         assert!(!never_began(&finished(CommandEnd::Refused, false), true));
-        // These may have run for a moment, or cannot run.
+        // These commands may have run for a moment, or cannot run.
         for end in [
             CommandEnd::Signalled(9),
             CommandEnd::Unknown,

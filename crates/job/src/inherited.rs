@@ -1,5 +1,5 @@
-//! Locks that an outer command holds. The environment lists them, and an entry is trusted only if
-//! the holder is a live ancestor, whose guard ends this process together with its own authority. A
+//! Locks that an outer command holds. The environment lists them. An entry is trusted only if its
+//! holder is a live ancestor, because the ancestor's guard ends this process with the authority. A
 //! scheduler or a remote shell would pass the variable on to processes that no guard ends.
 //!
 //! The deadline of the lock is in a memfd, which the guard of the outer command keeps open too.
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use leasehold_config::Secret;
 
-    /// Serializes the tests that search the descriptors of this process for a deadline.
+    /// Serializes the tests that search this process's descriptors for a deadline.
     static ALONE: Mutex<()> = Mutex::new(());
 
     /// A lock of the parent of this process, as if this process were the guard.

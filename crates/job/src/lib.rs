@@ -75,7 +75,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     }
     let loaded = args.configuration.sources.load();
     // Our configuration is not passed to a command, because it may contain a credential. An inner
-    // command may therefore not know the store.
+    // command may therefore lack a MongoDB URI.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
@@ -165,7 +165,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 /// Returns `None` if the lock is held without a command.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // The first terms may be provisional, without a grace.
+    // Set here, because the first terms may be provisional and have no grace.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

@@ -1,8 +1,8 @@
 //! Observations of other holders and waiters, kept from one `leasehold lock` to the next.
 //!
 //! An entry has expired for an observer that saw it unchanged for its lease duration. Under brisk
-//! traffic no job runs that long, so each job saves since when it has seen which entry unchanged, on
-//! the boot clock that all jobs share.
+//! traffic no job runs that long, so each job saves for each entry since when it was seen
+//! unchanged. The times are on the boot clock, which all jobs share.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,7 +27,7 @@ const DIRECTORY: &str = ".locks";
 /// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Highest token that is accepted from a record. A forged one could exhaust the lock's tokens.
+/// Highest token that is accepted from a record. A forged token could use up the lock's tokens.
 const TOKEN_MAX: i64 = i64::MAX / 2;
 
 /// The record of a lock; nothing is saved without a writable path.

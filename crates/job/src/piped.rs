@@ -91,7 +91,7 @@ impl Work<'_> {
                 }
                 _ = attempts.tick() => {}
             }
-            // Checked directly before the write, because the program starts its work with the line.
+            // Checked directly before the write, because the line starts the program's work.
             if locker.authority().is_none() {
                 return Err(exit::LOCK_LOST.into());
             }
@@ -127,7 +127,7 @@ impl Work<'_> {
                     StopRequest::First => {
                         stopped = Some(stop);
                         if io::stdin().is_terminal() {
-                            // The signal comes from a user who is finished.
+                            // The user at the terminal is done with the lock.
                             return (Over::Closed, stopped);
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));

@@ -13,16 +13,15 @@ use tokio::sync::watch;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Maximum input to discard before the acquisition. A writer with more output is still there.
+/// Maximum input to discard before the acquisition. Longer input is assumed not to end.
 const DISCARDED_MAX: usize = 1 << 20;
 
 /// Interval at which a job in the background tries to read the terminal.
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
-/// The lock would be released immediately.
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
-/// The first read would stop this process, and its lock would expire.
+/// Refused, because the first read would stop this process, and its lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
 
 /// Checks that standard input can hold a lock, and otherwise returns the reason.
@@ -73,7 +72,7 @@ pub(super) fn read_to_end() {
 }
 
 pub(super) struct StandardInput {
-    /// True at the end of standard input; `None` until it is watched.
+    /// True at the end of standard input; `None` until standard input is watched.
     closed: Option<watch::Receiver<bool>>,
 }
 

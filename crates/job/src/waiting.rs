@@ -29,7 +29,7 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// Lease durations to wait for an unresponsive MongoDB if the wait is unlimited. This is far longer
 /// than an election or a restart, but ends jobs that are started again and again.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum rest of a wait after a lock was lost before the work began.
+/// Minimum wait that is left for another attempt, after a lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
@@ -52,7 +52,7 @@ impl WaitLimits {
 
     fn limit(&self) -> Option<Duration> {
         match self.wait {
-            // A set without a primary often has one again within this time.
+            // A replica set usually elects a primary within this time.
             Some(Duration::ZERO) => Some(self.timings.renew_deadline()),
             wait => wait,
         }
@@ -184,7 +184,7 @@ impl<'a> LockAttempt<'a> {
         Waited::NotAcquired
     }
 
-    /// Ends the wait without an answer. The entry of a join without a response may still appear.
+    /// Gives up on MongoDB. The entry of a join without a response may still appear.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl<'a> LockAttempt<'a> {
                 messages.done_before(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Over(args.skipped_exit_code.into())
             }
-            // Nothing has run under it.
+            // Nothing has run under this lock.
             End::Lost(_) => Waited::NeverHeld,
             End::GaveUp | End::Released | End::Unconfirmed => Waited::NotAcquired,
         }
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(spent(Some(seconds(10)), &[3, 4]), Some(seconds(3)));
         assert_eq!(spent(Some(seconds(10)), &[11]), Some(LEFT_MIN));
         assert_eq!(spent(None, &[11]), None);
-        // Without a wait the store is still waited for.
+        // With --no-wait, a contender still waits for MongoDB to respond.
         assert_eq!(spent(Some(Duration::ZERO), &[11]), Some(seconds(18)));
     }
 }

@@ -255,8 +255,8 @@ class HeldLock:
         self._program = program
         self._released = False
         self._losses: List[bool] = []
-        """For each release: True if the lock was lost before. The first release counts, because it
-        ends the program."""
+        """For each release: True if the lock was already lost. The first release counts, because
+        it ends the program."""
         self._dropped = weakref.finalize(self, _drop, program, name)
         # The input closes when this process exits. A forked process has no lock to release.
         self._dropped.atexit = False
@@ -279,9 +279,9 @@ class HeldLock:
         return self._program.ended.wait(timeout)
 
     def release(self) -> None:
-        """Releases the lock. Raises :class:`LockLost` if the lock was lost before, or if `leasehold`
-        does not confirm the release in time. Does nothing in a forked process, which does not hold
-        the lock.
+        """Releases the lock. Raises :class:`LockLost` if the lock was already lost, or if
+        `leasehold` does not confirm the release in time. Does nothing in a forked process, which
+        does not hold the lock.
 
         Further calls, also in other threads, wait for the end of the first call and report its result.
         If Ctrl-C interrupts a call, call ``release`` again."""
@@ -298,10 +298,10 @@ class HeldLock:
 
     def _end(self) -> None:
         """Starts the release of the lock without waiting for it."""
-        self._losses.append(not self.is_valid())  # A single step, because threads may compete.
+        self._losses.append(not self.is_valid())  # Atomic, because threads may compete.
         self._released = True
         self._program.give_up()
-        self._dropped.detach()  # Must come last, because Ctrl-C may interrupt before each line.
+        self._dropped.detach()  # Last, so that the finalizer still runs after a Ctrl-C above.
 
     def __enter__(self) -> "HeldLock":
         return self
@@ -493,7 +493,7 @@ class Lock:
 
     def _left(self, frame: Optional[FrameType]) -> HeldLock:
         """Returns the lock of the block that ends in this frame."""
-        blocks = self._open.copy()  # A single step, because other threads enter and leave blocks.
+        blocks = self._open.copy()  # Atomic, because other threads enter and leave blocks.
         for held, entered in reversed(blocks.items()):
             if frame is not None and entered is frame:
                 return held

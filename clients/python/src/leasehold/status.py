@@ -22,8 +22,8 @@ _UNREADABLE = (FileNotFoundError, PermissionError)
 class Status:
     """A snapshot of a candidate's status, with its deadline.
 
-    The snapshot is invalid after the deadline, and may be out of date before. Read it again before
-    each effect.
+    The snapshot is invalid after the deadline, and may be out of date even earlier. Read it again
+    before each effect.
     """
 
     __slots__ = ("document", "_grant")

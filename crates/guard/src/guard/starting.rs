@@ -14,7 +14,7 @@ use crate::shim::Shim;
 use crate::wire::{CommandStage, Received, ShimStart, post_with, take};
 
 impl Guard {
-    /// Checks if the shim became CMD, which closes its socket.
+    /// Checks if the shim became CMD. The exec closes the shim's socket.
     pub(super) fn receive_from_shim(&mut self) {
         let Some(shim) = &self.shim else { return };
         match take::<CommandEnd>(shim.as_fd()) {
@@ -92,8 +92,8 @@ impl Guard {
         }
     }
 
-    /// Waits for the end of a shim that was given up. Its late record would replace the record of the
-    /// next guard, which gets the place when this guard exits.
+    /// Waits until a shim that was given up has exited. The next guard gets the place when this
+    /// guard exits, and a late write of the shim would replace the next guard's record.
     pub(super) fn await_shim(&self) {
         if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));

@@ -32,7 +32,7 @@ impl Stderr {
     /// fast enough. The first call, made immediately, passes the number dropped so far.
     pub fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
         count(self.lost.load(Ordering::Relaxed));
-        // A process has one log and one metrics registry.
+        // A process registers one callback, because it has one metrics registry.
         let _ = self.on_loss.set(Box::new(count));
     }
 

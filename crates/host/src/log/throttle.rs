@@ -66,7 +66,7 @@ impl ErrorThrottle {
         if self.since.is_none() {
             self.since = Some(now);
             self.failures = 0;
-            // Otherwise each recurrence of a short error would be logged.
+            // Keep the interval otherwise, so that not each recurrence of a short error is logged.
             if now >= self.speak_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();
@@ -92,7 +92,7 @@ impl ErrorThrottle {
         (lasted, self.failures)
     }
 
-    /// Ends the error. If it was logged, returns the time of the first failure and their number.
+    /// Ends the error. If it was logged, returns when it began, and the number of failures.
     pub fn over(&mut self) -> Option<(BootTime, u64)> {
         let since = self.since.take()?;
         std::mem::take(&mut self.said).then_some((since, self.failures))
