@@ -15,7 +15,7 @@ pub use self::mongo::FailoverSettings;
 
 use leasehold_core::election::{Operation, Outcome, Timings, Watch};
 
-/// Keeps one document: a lease, unless `P` and `O` name other operations.
+/// Keeps one document, which is a lease by default. `P` and `O` can name other operations.
 pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
     /// Sends one operation and returns its outcome. The caller stops waiting after `operation_timeout`,
     /// but runs the future to completion and never drops it.
@@ -185,11 +185,11 @@ pub enum StoreEvent<W = Watch> {
     HintsFailed(Failure),
     /// The request in the document is not valid, for this reason.
     RequestIgnored(&'static str),
-    /// A server described itself, once after the first connection.
+    /// The description that a server gave of itself; sent once, after the first connection.
     Connected(StoreInfo),
     /// The server is this product, which implements MongoDB's protocol but is not MongoDB.
     Lookalike(&'static str),
-    /// The settings of the set's elections, once after the first connection.
+    /// The settings of the set's elections; sent once, after the first connection.
     Failover(Result<FailoverSettings, Failure>),
 }
 

@@ -49,7 +49,7 @@ impl fmt::Display for UriNotice {
     }
 }
 
-/// Problem of a connection string, described without any part of it but names of options.
+/// Problem of a connection string. The description quotes nothing but names of options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriProblem {
@@ -142,7 +142,7 @@ impl ConnectionUri {
     /// Parses and checks a connection string without network access.
     ///
     /// # Errors
-    /// The problem, described without any part of the text but names of options.
+    /// The problem. Its description quotes nothing but names of options.
     pub fn parse(uri: &str) -> Result<Self, UriProblem> {
         let schemes = ["mongodb://", "mongodb+srv://"];
         let Some(scheme) = schemes.into_iter().find(|scheme| uri.starts_with(scheme)) else {
@@ -154,14 +154,15 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // The driver (3.9.1) panics, with a part of the text in the message, if a character beyond
-        // ASCII follows a %.
+        // If a non-ASCII character follows a %, the driver (3.9.1) panics, with a part of the text
+        // in the message.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }
         let rest = &uri[scheme.len()..];
         let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // An X.509 login may have an empty user name, which the driver refuses without its option.
+        // An X.509 login may have an empty user name, which the driver refuses without
+        // authMechanism.
         let servers = servers.strip_prefix('@').unwrap_or(servers);
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
             return Err(UriProblem::Malformed);
@@ -298,7 +299,7 @@ impl<'a> UriOptions<'a> {
         }
     }
 
-    /// Returns the connection string for the driver, without one of the options.
+    /// Returns the connection string for the driver, except for the option `without`.
     fn uri(&self, scheme: &str, servers: &str, without: Option<&str>) -> String {
         let applied = self.applied.iter();
         let applied = applied.filter(|(name, _)| Some(*name) != without);
@@ -354,7 +355,7 @@ fn check_login(value: &str) -> Result<(), UriProblem> {
     let value = value.to_ascii_lowercase();
     match value.as_str() {
         "gssapi" => return Err(UriProblem::Kerberos),
-        // The driver refuses it only at the login.
+        // The driver refuses this mechanism only at the login.
         "mongodb-cr" => return Err(UriProblem::Value("authMechanism", MECHANISMS)),
         _ => {}
     }

@@ -30,7 +30,7 @@ impl StoreKind {
 
     /// Returns the kind of a server that accepts writes and sends this reply to `hello`.
     pub(crate) fn of_hello(hello: &Document) -> Self {
-        // A router has no set either.
+        // Like a standalone server, a router has no set name.
         if is_router(hello) {
             Self::Sharded
         } else if hello.contains_key("setName") {

@@ -12,7 +12,7 @@ pub enum Treatment {
     Applied,
     /// The driver applies it, with this risk.
     AppliedWithRisk(&'static str),
-    /// leasehold sets this instead, for the protocol or for a key of the configuration.
+    /// leasehold overrides it as described, for the protocol or by a key of the configuration.
     Overridden(&'static str),
     /// No effect, for this reason.
     Ignored(&'static str),
@@ -168,7 +168,7 @@ const ALIASES: &str = "\
     tlsCRLFile=crl,sslCRL,ssl_crlfile sslCA=ca,ssl_ca_certs \
     tlsCertificateFile=cert,sslCert,ssl_certfile tlsPrivateKeyFile=key,pfx,sslKey,ssl_keyfile";
 
-/// Options with values that change nothing, which are neither noticed nor refused.
+/// Options with values that change nothing. They cause no notice and no refusal.
 const HARMLESS: &str = "\
     enableOverloadRetargeting=false journal=true loadBalanced=false maxAdaptiveRetries=0 \
     maxStalenessSeconds=-1 minPoolSize=0 readConcernLevel=majority,linearizable \
@@ -211,7 +211,7 @@ impl UriOption {
 
     /// Returns the known name that is most similar to an unknown one.
     pub(super) fn nearest(name: &str) -> Option<&'static str> {
-        /// Below this, a name is not a misspelling.
+        /// A name with a lower similarity is not a misspelling.
         const SIMILARITY_MIN: f64 = 0.84;
         let name = name.to_ascii_lowercase();
         let names = OPTIONS.iter().flat_map(|option| {
@@ -226,8 +226,8 @@ impl UriOption {
         (similarity >= SIMILARITY_MIN).then_some(known)
     }
 
-    /// Returns true if an empty value is a mistake: without the value, other servers are reached or
-    /// trusted, or another user logs in.
+    /// Returns true if an empty value is a mistake, because the driver would reach or trust other
+    /// servers, or log in as another user.
     pub(super) fn requires_value(&self) -> bool {
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
         self.treatment == Applied && !harmless.contains(&self.name)

@@ -161,7 +161,7 @@ fn options_that_are_not_applied_are_noticed_once_each_and_kept_from_the_driver()
         ConnectionString::parse(uri).expect("a connection string")
     };
     let plain = driver_of("");
-    // Atlas and compose files have these.
+    // Atlas and compose files have these options.
     let (driver, notices) = of("retryWrites=true&w=majority&appName=Cluster0&RETRYWRITES=true");
     assert_eq!(driver, driver_of("?appName=Cluster0"));
     assert_eq!(notices, ["retryWrites (no retries by the driver)"]);

@@ -36,8 +36,8 @@ use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, StoreInfo, StoreKi
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
-/// Time limit for shutting down a client, which ends its sessions in a few milliseconds. Its monitors
-/// take up to a heartbeat to notice, but a process that exits need not wait for them.
+/// Time limit for shutting down a client, which ends its sessions in a few milliseconds. The
+/// client's monitors notice the shutdown up to a heartbeat later; an exiting process need not wait.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 /// Kind of the failure if the connection string or its deployment is refused.
 const URI_REFUSED: &str = "MongoDB URI refused";
@@ -61,7 +61,7 @@ pub(super) struct Deployment {
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,
     pub(super) home: Mutex<Home>,
-    /// Of the newest client.
+    /// The seeds of the newest client.
     seeds: Mutex<Option<Arc<Seeds>>>,
     /// The product, if it is known not to be MongoDB.
     other_product: Mutex<Option<&'static str>>,
@@ -263,8 +263,8 @@ impl Deployment {
         Ok(read.read_concern(self.read_concern(confirm)).await?)
     }
 
-    /// Reads a document and returns the operation time of the read: with majority, the time of the
-    /// newest write that a majority has.
+    /// Reads a document and returns the operation time of the read. With read concern majority,
+    /// this is the time of the newest write that a majority has.
     pub(super) async fn read_time(
         &self,
         collection: &Collection<Document>,

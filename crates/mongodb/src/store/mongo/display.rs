@@ -44,8 +44,8 @@ pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
     }
 }
 
-/// Returns an identity that is informational. An invalid one is shown as far as possible instead of
-/// making the document foreign.
+/// Returns an identity that is informational. An invalid identity is shown as far as possible, and
+/// does not make the document unrecognized.
 pub(super) fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))

@@ -78,8 +78,8 @@ pub(super) struct Home {
     uri: Option<String>,
     /// A connection string that leads elsewhere, replaced by `uri` while it is configured.
     refused: Option<String>,
-    /// The reason of the refusal, until a call has failed with it. The change stream may be the first
-    /// to find it, which fails no call.
+    /// The reason of the refusal, until a call has failed with it. If the change stream is refused
+    /// first, no call has failed yet.
     pub(super) unreported: Option<String>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
@@ -140,7 +140,7 @@ impl Home {
         }
         match self.verified() {
             Some(known) if known.is_same(&found) => {
-                // Monitors do not ask for the id.
+                // Replies to monitors lack the set's id.
                 let id = found.id.clone().or(known.id);
                 let found = DeploymentId { id, ..found };
                 match &mut self.found {

@@ -1,6 +1,6 @@
-//! Recognizes servers that implement MongoDB's protocol but are not MongoDB. Their majority writes may
-//! cover only one node, or one region of several, and then two candidates lead. Host names reveal
-//! them, and behind an alias or a tunnel their replies to `hello` and `buildInfo`.
+//! Recognizes servers that implement MongoDB's protocol but are not MongoDB. Their majority writes
+//! may cover only one node, or one region of several, so two candidates could lead. Host names
+//! reveal these servers. Behind an alias or a tunnel, their replies to `hello` and `buildInfo` do.
 
 use mongodb::bson::{Bson, Document};
 

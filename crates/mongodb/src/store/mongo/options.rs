@@ -17,16 +17,16 @@ pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 /// Returns the name of the source of the connection string, if it has one.
 pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// How a candidate learns of changes that others make.
+/// How a candidate learns of other processes' writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WatchMode {
-    /// Hints if their collection exists and the holder leaves some; otherwise a change stream.
+    /// Hints if their collection exists and the holder writes hints; otherwise a change stream.
     #[default]
     Auto,
-    /// Hints. Creates their collection if it does not exist. If they cannot be used, polls.
+    /// Hints. Creates the collection of hints if it does not exist. Polls if hints cannot be used.
     Hints,
-    /// A change stream. If there is none, polls.
+    /// A change stream. Polls if no change stream can be opened.
     Stream,
     /// Polls.
     Poll,
@@ -93,13 +93,13 @@ impl StoreOptions {
         }
     }
 
-    /// Uses a client of the program, also for several leases and locks. It is never shut down.
+    /// Uses a client of the program, which is never shut down. Leases and locks may share it.
     ///
     /// `uri` must be the connection string of the client: its servers are compared and its options
-    /// refused as usual. Each call sets its own read and write concern. Otherwise:
+    /// refused as usual. Each call sets its own read and write concern. Differences:
     ///
     /// - The client's monitors report nothing here, so the first failed call notices an election of
-    ///   the set, and each call first asks the primary for its set: one more round trip.
+    ///   the set, and each call first asks the primary for its set, which costs a round trip.
     /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain the client's. Set
     ///   `max_pool_size` to the sum of one connection for each waiter for a lock (for its change
     ///   stream), one for each elector, 20 for the calls, and the program's own. A renewal that waits

@@ -25,7 +25,7 @@ const TOO_LARGE: &str =
     "the document of this name is too large: remove the fields that are not leasehold's";
 const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
-/// Errors that may pass: code, name and remedy, in the order of the codes.
+/// Temporary errors: code, name and remedy, in the order of the codes.
 const PASSING: [(i32, &str, &str); 26] = [
     (6, "HostUnreachable", NO_MAJORITY),
     (7, "HostNotFound", NO_MAJORITY),
@@ -124,7 +124,7 @@ const LASTING: [(i32, &str, &str); 19] = [
     (28667, "Location28667", VIEW),
 ];
 
-/// Names of errors that [`outcome`] explains. Servers do not always send them.
+/// Names of errors that [`outcome`] explains. Servers do not always send the name.
 const NAMES: [(i32, &str); 10] = [
     (1, "InternalError"),
     (2, "BadValue"),
@@ -143,7 +143,7 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
     }
-    // Capped collections and other products use some of these codes too.
+    // Found by its text, because capped collections and other products share some codes.
     if message.contains("time-series collection") {
         return Failure::lasting(kind, TIME_SERIES);
     }
@@ -168,8 +168,8 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     is_name.then(|| name.into())
 }
 
-/// Returns the name of the index that refused a document for a reason other than its `_id`. No
-/// document with this `_id` exists then.
+/// Returns the name of the index that refused a document for a reason other than its `_id`. In this
+/// case, no document with this `_id` exists.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let error = outcome::server_error(error)?;
     if error.code != outcome::DUPLICATE_KEY {

@@ -1,6 +1,6 @@
-//! Roll calls: an operator asks which candidates contend for a lease, and each one adds itself, because
-//! idle candidates write nothing. Neither the question nor the answers change a field that a decision
-//! or a filter of the election depends on.
+//! Roll calls: an operator asks which candidates contend for a lease, and each candidate adds
+//! itself, because idle candidates write nothing. Neither the question nor the answers change a
+//! field that a decision or a filter of the election depends on.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;

@@ -21,9 +21,9 @@ use leasehold_core::election::BootTime;
 
 /// Maximum number of servers in one message, enough to show the cause.
 const NAMED_MAX: usize = 3;
-/// Time limit of a look-up. The C library gives up earlier with up to four nameservers.
+/// Time limit of a look-up. With up to four nameservers, the C library gives up earlier.
 const LOOKUP_MAX: Duration = Duration::from_secs(45);
-/// A look-up that takes longer can be the cause of failures.
+/// A look-up that takes at least this long can be the cause of failures.
 pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 
 /// The settings of the connection string, without its password.
@@ -60,9 +60,9 @@ pub enum ServerState {
     Writable,
     /// Accepts no writes, but may vote or take over.
     Member(&'static str),
-    /// Neither; contains its description.
+    /// In any other state; contains its description.
     Unready(&'static str),
-    /// Not a member of the requested set, but this.
+    /// Not a member of the requested set; contains what it is instead.
     Elsewhere(String),
     /// Did not reply; contains the reason and the remedy.
     Unreachable(String),
@@ -79,7 +79,7 @@ struct ServerStates {
     seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
     answered: bool,
-    /// By canonical address, or by the name of an SRV record.
+    /// Keyed by canonical address, or by the name of an SRV record.
     causes: BTreeMap<String, Cause>,
 }
 
@@ -233,13 +233,13 @@ impl Servers {
         self.known().states()
     }
 
-    /// Returns true if any server has answered, or if this one could not be reached.
+    /// Returns true if any server has answered, or if this server could not be reached.
     pub(super) fn has_observed(&self, address: &str) -> bool {
         let known = self.known();
         known.answered || known.seen.contains_key(&canonical(address))
     }
 
-    /// Records the cause found for a server or an SRV record; `None` if there is none.
+    /// Records the cause found for a server or an SRV record; `None` removes the cause.
     pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
         let mut known = self.known();
         match cause {
@@ -249,8 +249,8 @@ impl Servers {
     }
 
     /// Runs a look-up of the name of this server or SRV record, for [`LOOKUP_MAX`] at most, and
-    /// returns the time that it took. The name counts as a cause meanwhile, and also afterwards if
-    /// the look-up was slow.
+    /// returns the time that it took. During the look-up, the name counts as a cause; afterwards
+    /// only if the look-up was slow.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,

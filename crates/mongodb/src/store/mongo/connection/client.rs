@@ -52,14 +52,14 @@ impl ConnectedClient {
 
 /// The last new login for a missing right, and the interval to the next.
 ///
-/// A server logs out the connections of a user that was dropped, and the driver keeps using them. The
-/// refusal looks like a missing right of the role, where a new login does not help.
+/// A server logs out the connections of a user that was dropped, and the driver keeps using them.
+/// The refusal looks as if the role lacked a right, which a new login cannot cure.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
 impl Logins {
     /// Returns true if a login is due: immediately at first, then at intervals that double from
-    /// `retry_interval` on. A pause of two of the longest intervals starts over.
+    /// `retry_interval` on. After a pause of two maximum intervals, the intervals start over.
     pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
         let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
         let next = match self.0 {
@@ -108,7 +108,7 @@ impl Deployment {
                 let info = admin.run_command(doc! { "buildInfo": 1 }).await;
                 let has_answered = info.as_ref().map_or_else(outcome::is_reply, |_| true);
                 self.note_product(info.ok().as_ref().and_then(lookalike::by_build));
-                // The client chose the server by its reply to `hello`, so that was noted before.
+                // The server's reply to `hello` was noted when the client chose the server.
                 let product = self.other_product();
                 if has_answered || product.is_some() {
                     return product;
@@ -118,8 +118,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the product if it is known not to be MongoDB. Its replies may show data that no majority
-    /// has.
+    /// Returns the product if it is known not to be MongoDB. The product may return data that no
+    /// majority has.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -177,8 +177,8 @@ impl Deployment {
         connection.filter(|connection| connection.runtime == runtime)
     }
 
-    /// Checks that the primary which a client found belongs to the known deployment. Nothing else is
-    /// sent to the primary before.
+    /// Checks that the primary which a client found belongs to the known deployment. Nothing else
+    /// is sent to the primary before this check.
     pub(super) async fn verify(
         self: &Arc<Self>,
         connection: &ConnectedClient,
@@ -227,7 +227,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Records whether a server answered a call. Returns true if none has answered for a lease
+    /// Records whether a server answered a call. Returns true if no server has answered for a lease
     /// duration. The client must then be replaced, because it reads certificate files and resolves
     /// names only once.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
@@ -244,8 +244,8 @@ impl Deployment {
             .is_some()
     }
 
-    /// Discards a failed client if its connection string has changed, or if it is `useless`, because
-    /// certificates and addresses can change while the string stays.
+    /// Discards a failed client if its connection string has changed, or if it is `useless`,
+    /// because certificates and addresses can change under an unchanged string.
     pub(super) async fn renew_connection(&self, useless: bool) {
         let Some(known) = self.current() else {
             return;
@@ -255,12 +255,12 @@ impl Deployment {
             Ok(uri) if uri != known.uri && !lock(&self.home).is_refused(&uri)
         );
         if changed || useless {
-            // Another call may have replaced it meanwhile.
+            // Another call may have replaced the client meanwhile.
             self.discard(|connection| connection.number == known.number);
         }
     }
 
-    /// Closes the current client if the condition is true; returns true if it was.
+    /// Closes the current client if the condition is true. Returns true if it closed a client.
     pub(super) fn discard(&self, condition: impl FnOnce(&ConnectedClient) -> bool) -> bool {
         let discarded = lock(&self.connection).take_if(|connection| condition(connection));
         let closing = discarded.map(|connection| tokio::spawn(connection.close()));
@@ -274,7 +274,7 @@ impl Deployment {
         let parsed = ConnectionUri::parse(uri)?;
         let mut options = self.resolved(&parsed).await?;
         if options.load_balanced == Some(true) {
-            // The SRV record of the host sets the option; the string cannot.
+            // Set by the SRV record of the host; the string cannot set this option.
             return Err(UriProblem::Refused("loadBalanced", LOAD_BALANCED).into());
         }
         let timeout = self.operation_timeout();
@@ -308,7 +308,7 @@ impl Deployment {
             Some(Err(error)) if !matches!(*error.kind, ErrorKind::DnsResolve { .. }) => {
                 Err(error.into())
             }
-            // The driver's error lacks the name.
+            // The driver's error lacks the name of the record.
             Some(Err(_)) | None => {
                 let why = format!(
                     "cannot resolve the SRV record of {record}: check the MongoDB URI and the name \
@@ -393,7 +393,7 @@ impl Deployment {
         let before = before.filter(|before| before.set == set);
         let info = StoreInfo {
             kind,
-            // Monitors do not ask for the id.
+            // Replies to monitors lack the set's id.
             set_id: id.or(before.and_then(|before| before.set_id)),
             set,
             database: self.options.database.clone(),

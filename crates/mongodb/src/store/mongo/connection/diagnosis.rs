@@ -1,9 +1,9 @@
 //! Finds out why connections to a server fail, if the driver's error does not say so.
 //!
 //! The driver resolves the name of a server within the time limit of each connection, and a
-//! nameserver that does not answer costs 5 s, so that no connection would ever succeed. A slow name
-//! therefore lengthens the limit, for the next clients only, because this limit also decides when a
-//! frozen server is noticed.
+//! nameserver that does not answer costs 5 s, so that no connection would ever succeed. After a
+//! slow look-up, the limit of the next clients is therefore longer. It is not longer for all,
+//! because this limit also decides when a frozen server is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,9 +23,9 @@ use super::Deployment;
 use super::client::ConnectedClient;
 
 const EXTRA_MAX: Duration = Duration::from_secs(30);
-/// Most servers answer earlier.
+/// Delay before an examination. Most servers answer earlier.
 const EXAMINED_AFTER: Duration = Duration::from_millis(250);
-/// A server with too many connections closes a new one earlier.
+/// A server with too many connections closes a new connection within this time.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl Deployment {
             connection.number == client && !is_used && connection.connect_timeout < needed
         };
         if self.discard(is_too_short) {
-            // The next call then need not wait for a whole look-up.
+            // Connects now, so that the next call need not wait for a whole look-up.
             let _ = self.connect().await;
         }
     }

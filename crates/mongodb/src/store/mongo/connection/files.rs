@@ -27,8 +27,9 @@ const FILES_TIME_MAX: Duration = Duration::from_secs(3);
 pub(super) struct FileReader(Arc<Mutex<()>>);
 
 impl FileReader {
-    /// Returns the result of work that reads files; `None` if it takes longer than `limit`. The work
-    /// then continues, and later work waits for it, so that at most one thread waits for a disk.
+    /// Returns the result of work that reads files; `None` if it takes longer than `limit`. Work
+    /// beyond the limit continues, and later work waits, so that at most one thread waits for a
+    /// disk.
     async fn read<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -68,7 +69,7 @@ impl Deployment {
     pub(in crate::store::mongo) async fn uri(&self) -> Result<String, SendError> {
         let began = leasehold_clock::boot_now();
         if !std::mem::replace(&mut lock(&self.last_uri).was_asked, true) {
-            // Nothing depends on the event loop before the first call.
+            // The first read may block, because nothing depends on the event loop yet.
             return self.noted((self.options.uri)());
         }
         let known = lock(&self.last_uri).text.clone();
@@ -120,7 +121,7 @@ impl Deployment {
     }
 }
 
-/// Creates a client. The driver then reads the files that the options name.
+/// Creates a client. For this, the driver reads the files that the options name.
 pub(super) async fn made(
     mut options: ClientOptions,
     reader: &FileReader,

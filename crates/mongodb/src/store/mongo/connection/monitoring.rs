@@ -8,7 +8,7 @@ use leasehold_core::election::Timings;
 
 /// The driver's minimum.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// Checks at the pace of more frequent renewals would cost more than reports.
+/// If renewals are more frequent, checks at their pace would cost more than reports.
 const RENEWALS_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(in crate::store::mongo) enum Monitoring {
     /// can afford.
     Reports,
     /// Each server is asked at an interval, and after an error. Most processes that use locks end
-    /// within a second, and connections are most of what they cost a server.
+    /// within a second, and cost a server little more than their connections.
     Checks,
 }
 

@@ -50,7 +50,7 @@ enum Relation {
     Same,
     /// Not part of a deployment now, or never used with this connection string.
     Unused,
-    /// The id of its set is needed.
+    /// Undecided until the server reports the id of its set.
     Unclear,
     /// Belongs to another deployment, which is described.
     Other(String),
@@ -90,7 +90,7 @@ impl Seeds {
                 && before.deployment.set == reply.deployment.set
                 && before.deployment.members == reply.deployment.members
             {
-                // Monitors do not ask for the id.
+                // Replies to monitors lack the set's id.
                 reply.deployment.id.clone_from(&before.deployment.id);
             }
             let is_new = before != Some(&reply);
@@ -177,7 +177,7 @@ impl Seeds {
     }
 
     async fn asked(&self, server: &ServerAddress, deadline: BootTime) -> Option<Document> {
-        // The driver would retry a refused connection until the deadline.
+        // Connects first, because the driver would retry a refused connection until the deadline.
         if let ServerAddress::Tcp { .. } = server {
             let reached = TcpStream::connect(server.to_string());
             tokio::time::timeout(left(deadline), reached)
@@ -235,8 +235,8 @@ impl HelloIdentity {
         match (&home.set, &mine.set) {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
-            // A member that is starting, was removed, or runs alone for maintenance. If the string
-            // names several servers, the driver never uses a standalone one.
+            // A member that is starting, was removed, or runs standalone for maintenance. If the
+            // string names several servers, the driver never uses a standalone one.
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();

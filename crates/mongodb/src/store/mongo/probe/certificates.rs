@@ -20,7 +20,7 @@ use crate::store::{Failure, RetryPolicy};
 
 /// A date after the end of all certificates: the last second of the year 9999.
 const LATE: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-/// Maximum number of dates that are tried. Each one is the end of another certificate of a chain.
+/// Maximum number of dates that are tried. Each date is the end of another certificate of a chain.
 const DATES_MAX: usize = 8;
 
 /// The authorities and the client certificate of a connection string.
@@ -129,7 +129,7 @@ impl Certificates {
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
         let verifier = verifier.build().ok()?;
-        // The dates are checked before the issuer, on which the server decides.
+        // The verifier checks the dates before the issuer, which only the server can judge.
         valid_until(|at| {
             let verified = verifier.verify_client_cert(end_entity, others, at);
             verified.map(drop)
@@ -163,8 +163,7 @@ mod tests {
         UnixTime::since_unix_epoch(Duration::from_secs(seconds))
     }
 
-    /// Verifies like a chain whose certificates end at these dates, in the order in which they are
-    /// checked.
+    /// Simulates a chain whose certificates end at these dates, in the order of the checks.
     fn ending(ends: &[u64]) -> impl Fn(UnixTime) -> Result<(), Error> {
         move |at| {
             let expired = ends.iter().find(|end| at > date(**end));

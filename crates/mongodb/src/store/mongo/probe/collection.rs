@@ -59,7 +59,7 @@ impl StoreProbe {
             }
             Err(error) => return Err(self.described(&error)),
         };
-        // A collection has at most 64 indexes, which are fewer than a first batch.
+        // A collection has at most 64 indexes, which fit into the first batch.
         let cursor = reply.get_document("cursor").cloned().unwrap_or_default();
         let indexes = list(&cursor, "firstBatch")
             .iter()

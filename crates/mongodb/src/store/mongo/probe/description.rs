@@ -30,7 +30,7 @@ pub struct Description {
 pub enum Product {
     /// A server that describes itself as MongoDB does.
     MongoDb,
-    /// This product, which implements MongoDB's protocol with another meaning.
+    /// This product, which implements MongoDB's protocol with other guarantees.
     Lookalike(&'static str),
     /// Unknown: `buildInfo` lacks fields of MongoDB.
     Unrecognized,

@@ -14,9 +14,9 @@ use leasehold_core::election::BootTime;
 
 /// More samples would not change the percentiles that a human reads.
 const SAMPLES_MAX: usize = 100;
-/// Time limit of one measurement, apart from its last call.
+/// Time after which a measurement starts no further call.
 pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
-/// Maximum number of positions of a change stream that are awaited. Each one costs a log entry.
+/// Maximum number of change stream positions to wait for. Each position costs a log entry.
 const POSITIONS_MAX: usize = 10;
 /// The server holds a getMore without events for this time.
 const AWAIT: Duration = Duration::from_millis(1);

@@ -21,7 +21,7 @@ struct Named {
 
 const SETS: [&str; 2] = ["rs0", "rs1"];
 const IDS: [&str; 2] = ["6b08", "6b09"];
-/// Host names may be the same in two clusters. The primary is the first one.
+/// Host names may be the same in two clusters. The first host is the primary.
 const MEMBERS: [&[&str]; 3] = [&["m:1", "n:1"], &["m:1", "o:1"], &["p:1"]];
 
 const ROUTER: Named = Named {
@@ -193,7 +193,7 @@ fn with(mut hello: Document, more: Document) -> Document {
     hello
 }
 
-/// The verdict on a named server, without `replicaSet` and with the name of the primary's set.
+/// The verdict on a named server, by two strings: without `replicaSet`, and with the primary's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
@@ -324,7 +324,7 @@ fn i1_each_kind_of_server_is_judged_by_its_reply() {
             );
             let named = stranger.is_none_or(|why| why.to_lowercase().starts_with("n:1 is "));
             assert!(named, "{kind}: the server is not named first");
-            // The check names what the driver ignores, too.
+            // `strangers` also lists servers that the driver ignores.
             let found = seeds.strangers(&home(), "a:1", None).count();
             assert_eq!(found == 1, judged != Judged::Accepted, "{kind}, {asked:?}");
             // An unreachable server may come back unchanged.
@@ -355,7 +355,7 @@ fn servers_that_do_not_answer_or_are_not_named_are_not_judged() {
         ipv6.stranger(&home(), "a:1").is_some(),
         "one address has two forms"
     );
-    // The primary itself is verified by other means, and one name is never compared.
+    // Not compared: the only name of a string, and a server that the string does not name.
     for uri in ["mongodb://n:1/", "mongodb://a:1,b:1/"] {
         let seeds = seeds(uri);
         seeds.replied("n:1", &foreign);
