@@ -88,8 +88,8 @@ flag of the chart would replace it silently.
 {{- end -}}
 
 {{/*
-The configured values, by the full names of the keys, as JSON. A section may contain sections. The database and the collection are always set: as
-flags they take precedence over variables. Variables may come from Secrets and ConfigMaps, which a template does not see.
+The configured values, by the full names of the keys, as JSON. A section may contain sections. The database and the collection are always set,
+because flags take precedence over variables. Variables may come from Secrets and ConfigMaps, which a template does not see.
 */}}
 {{- define "leasehold.settings" -}}
 {{- $settings := dict -}}

@@ -41,8 +41,8 @@ they can come from.
 {{- end -}}
 
 {{/*
-Refuses a chart that the value called `key` turns off, because the condition of the dependency does not name this value, and the chart is
-rendered.
+Refuses a chart that the value called `key` turns off. The chart is rendered anyway, because the condition of the dependency does not name
+this value.
 */}}
 {{- define "leasehold.checkCondition" -}}
 {{- if eq (toString .enabled) "false" -}}

@@ -19,7 +19,7 @@
 
 {{/*
 The labels of pods for the selector of their Deployment or StatefulSet. Kubernetes refuses each change of a selector, and therefore an update to
-another lease or collection, during which replicas of both would lead.
+another lease or collection, in which replicas with the old and the new value would both lead.
 */}}
 {{- define "leasehold.contends" -}}
 {{- $collection := include "leasehold.collection" . -}}
@@ -37,7 +37,7 @@ contends.leasehold.dev/in: {{ $collection | quote }}
 
 {{/*
 The name of the objects that a release creates from this chart: the name of the release. A chart in another chart may be used more than once, so
-its own name (or its alias) is added. The name is not shortened, because two names could become one, and with them two leases.
+its own name (or its alias) is added. The name is not shortened, because two names, and therefore two leases, could become one.
 */}}
 {{- define "leasehold.fullname" -}}
 {{- range list "nameOverride" "fullnameOverride" -}}
@@ -52,12 +52,12 @@ its own name (or its alias) is added. The name is not shortened, because two nam
 {{- $name -}}
 {{- end -}}
 
-{{/* The name of the sidecar's objects in the namespace. */}}
+{{/* The name of the sidecar's namespaced objects. */}}
 {{- define "leasehold.name" -}}
 {{- printf "%s-leasehold" (include "leasehold.fullname" .) -}}
 {{- end -}}
 
-{{/* The name of the sidecar's objects of the cluster. */}}
+{{/* The name of the sidecar's cluster-scoped objects. */}}
 {{- define "leasehold.clusterName" -}}
 {{- printf "%s.%s.leasehold" (include "leasehold.fullname" .) .Release.Namespace -}}
 {{- end -}}

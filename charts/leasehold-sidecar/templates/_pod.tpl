@@ -66,7 +66,7 @@ lease.
 {{- end }}
 {{- end -}}
 
-{{/* Items of the `args` of `leasehold run`, for a status directory, and depending on whether the workload ends before the sidecar. */}}
+{{/* Items of the `args` of `leasehold run`. They depend on the status directory, and on whether the workload ends before the sidecar. */}}
 {{- define "leasehold.flags" -}}
 {{- $values := .root.Values.leasehold -}}
 - --lease-name={{ .lease }}

@@ -182,7 +182,7 @@ leases.
     request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
 {{- end -}}
 
-{{/* The fields of a binding: a violation is refused, in the release's namespace. */}}
+{{/* The fields of a binding, which refuses violations in the release's namespace. */}}
 {{- define "leasehold.deniesHere" -}}
 validationActions: [Deny]
 matchResources:

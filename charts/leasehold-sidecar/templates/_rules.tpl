@@ -27,7 +27,7 @@ spec:
 
 {{/*
 The alerts on the series that `match`. `lease` is the name of the lease in texts. `known` means that the name is known when the rules are
-rendered; otherwise it is a label of the series. `scaled` means that replicas should run, so an alert notices that none is scraped.
+rendered; otherwise it is a label of the series. `scaled` means that replicas should run, so an alert fires if no replica is scraped.
 */}}
 {{- define "leasehold.alerts" -}}
 {{- $rules := .root.Values.leasehold.rules -}}
@@ -51,7 +51,7 @@ The leader may be in another cluster, whose series are in another Prometheus. Th
 {{- end -}}
 {{- /*
 Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may have one
-name, but rarely start within one second. Hosts count by `instance`, because a copy of a virtual machine has the other values of the original. A
+name, but rarely start within one second. Hosts count by `instance`, because a copy of a virtual machine shares the original's other values. A
 pod whose start is not scraped counts by `instance` too.
 */}}
 {{- $started := printf "(leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds" $match -}}

@@ -24,7 +24,7 @@ container.
 - /opt/leasehold/leasehold
 {{- end -}}
 
-{{/* Items of the workload's `args`, before its own command and arguments. */}}
+{{/* Items of the workload's `args`, before the workload's own command and arguments. */}}
 {{- define "leasehold.supervisorArgs" -}}
 {{- include "leasehold.check" . -}}
 {{- if hasKey (include "leasehold.settings" . | fromJson) "lease.handoff_delay" -}}
@@ -41,7 +41,7 @@ container.
 {{- end -}}
 
 {{/*
-Items of its `env`. leasehold does not pass these variables on, so the workload's own POD_NAME stays unchanged.
+Items of the container's `env`. leasehold does not pass these variables on, so the workload's own POD_NAME stays unchanged.
 */}}
 {{- define "leasehold.supervisorEnv" -}}
 - name: LEASEHOLD_IDENTITY__NAME
@@ -64,8 +64,8 @@ Items of its `env`. leasehold does not pass these variables on, so the workload'
 {{- end -}}
 
 {{/*
-Items of its `volumeMounts`. The token is not in the directory where client libraries look for a token. Otherwise the workload would act with the
-rights of leasehold without a request, and could not mount another token.
+Items of the container's `volumeMounts`. The token is not in the directory where client libraries look for a token. Otherwise the workload would
+act with leasehold's rights unintentionally, and could not mount another token.
 */}}
 {{- define "leasehold.supervisorMounts" -}}
 - name: leasehold-program
@@ -94,7 +94,7 @@ kills leasehold and the workload, and the lease is not released but expires.
 {{- $hook = get $settings "hooks.timeout" | default "10s" -}}
 {{- end -}}
 {{- $taken := add (include "leasehold.milliseconds" $stop | atoi) (include "leasehold.milliseconds" $hook | atoi) -}}
-{{- /* In full seconds, with two for the label and the release. */}}
+{{- /* In whole seconds, including two seconds for the label and the release. */}}
 {{- $needed := div (add $taken 2999) 1000 -}}
 {{- $given := int .given -}}
 {{- if and $given (lt $given (int $needed)) -}}
@@ -122,7 +122,7 @@ renamed the objects (kubernetes.rendered_for).
 {{- include "leasehold.settingFlags" (dict "root" . "podName" "LEASEHOLD_IDENTITY__NAME") }}
 {{- end -}}
 
-{{/* Items of its `env`. */}}
+{{/* Items of the container's `env`. */}}
 {{- define "leasehold.lockEnv" -}}
 - name: LEASEHOLD_IDENTITY__NAME
   valueFrom:
@@ -143,7 +143,7 @@ renamed the objects (kubernetes.rendered_for).
 {{- end }}
 {{- end -}}
 
-{{/* Items of its `volumeMounts`. */}}
+{{/* Items of the container's `volumeMounts`. */}}
 {{- define "leasehold.lockMounts" -}}
 - name: leasehold-program
   mountPath: /opt/leasehold

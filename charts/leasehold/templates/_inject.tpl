@@ -36,8 +36,8 @@ both.
 {{- end -}}
 
 {{/*
-Refuses another collection for pods that are injected from now on. During the next update of a workload, old pods would use the old collection
-and new pods the new one.
+Refuses a change of the collection for injected pods. During the next update of a workload, old pods would use the old collection and new pods
+the new one.
 */}}
 {{- define "app.checkInjected" -}}
 {{- $name := printf "%s.inject" (include "leasehold.clusterName" .) -}}

@@ -6,8 +6,8 @@ true
 {{- end -}}
 
 {{/*
-"true" where leasehold runs the workload under a lock; else nothing. A candidate would contend without an end, but a job ends: a lock is
-acquired, held while the job runs, and released.
+"true" where leasehold runs the workload under a lock; else nothing. A candidate never stops contending, but a job ends. A lock is acquired,
+held while the job runs, and released.
 */}}
 {{- define "app.locks" -}}
 {{- if and .Values.deployment.enabled (include "app.isJob" .) (eq .Values.mode "supervisor") -}}

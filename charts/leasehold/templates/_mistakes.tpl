@@ -40,7 +40,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses values that prevent the work of the Deployment's pods. */}}
+{{/* Refuses values with which the Deployment's pods could not work. */}}
 {{- define "app.checkPods" -}}
 {{- $values := .Values -}}
 {{- $supervised := include "app.supervised" . -}}

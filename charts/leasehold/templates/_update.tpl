@@ -43,8 +43,8 @@ extraLeases: {{ include "app.extraLeasesEver" . | quote }}
 {{- end -}}
 
 {{/*
-The leases of `extraLeases`, now and before, by their keys, as JSON. A key keeps its lease even if the key is removed and added again, because a
-rollback could return to the first lease while pods of the second lease run.
+The present and former leases of `extraLeases`, by their keys, as JSON. A key keeps its lease even if the key is removed and added again,
+because a rollback could return to the first lease while pods of the second lease run.
 */}}
 {{- define "app.extraLeasesEver" -}}
 {{- $ever := dict -}}
@@ -57,7 +57,7 @@ rollback could return to the first lease while pods of the second lease run.
 {{/*
 Notes the record of this instance in `.Release`, which all charts of a release share. Helm renders the templates with the most directories in
 their path first, and a chart in a chart adds two. The path of note.yaml has eleven directories, so that an instance is noted before the checks
-of the charts up to five levels deeper. Below that, a new instance counts as a rename.
+of the charts up to five levels deeper. In deeper charts, a new instance counts as a rename.
 */}}
 {{- define "app.noteInstance" -}}
 {{- $names := dict -}}
@@ -68,8 +68,8 @@ of the charts up to five levels deeper. Below that, a new instance counts as a r
 {{- end -}}
 
 {{/*
-The records of objects that this instance may replace, as JSON: its own record. A new instance has no record and may have been renamed. The
-result is then all records of the release whose instance is no longer rendered.
+The records of objects that this instance may replace, as JSON: its own record. A new instance has no record and may have been renamed. In
+that case, the result is all records of the release whose instance is no longer rendered.
 */}}
 {{- define "app.recordsBefore" -}}
 {{- $own := include "app.recordName" . -}}

@@ -161,8 +161,7 @@ impl ConnectionUri {
         }
         let rest = &uri[scheme.len()..];
         let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // An X.509 login may have an empty user name, which the driver refuses without
-        // authMechanism.
+        // An X.509 login may have an empty user name. The driver refuses it without authMechanism.
         let servers = servers.strip_prefix('@').unwrap_or(servers);
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
             return Err(UriProblem::Malformed);

@@ -1,8 +1,8 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
-//! Proof of death: a process that acquires the lock, and finds in the record the claim that the
-//! lease document names, knows that the claim's process has exited, with every process that shared
-//! its lock. The proof also requires that the recorded processes without the lock have exited.
+//! Proof of death: a new process acquires the lock, and finds in the record the claim that the
+//! lease document names. Then the claim's process has exited, with every process that shared its
+//! lock. The proof also requires that the recorded processes without the lock have exited.
 
 mod deployment;
 mod examine;
@@ -48,7 +48,7 @@ pub const DEPLOYMENT_FILE: &str = "deployment";
 /// Name of a file that is created and removed at startup, to check that files can be created.
 const PROBE_FILE: &str = ".probe";
 /// Length of the claim record. The longest record has 339 bytes. The next power of two stays inside
-/// one page of the page cache, so that a kill cannot tear it. The records of the guards follow.
+/// one page of the page cache, so a kill cannot tear a record. The records of the guards follow.
 const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;
@@ -68,8 +68,8 @@ pub struct StatusDirectory {
     boot_id: Option<String>,
     inode: u64,
     device: u64,
-    /// False once [`StatusDirectory::keep`] has replaced the claim file. A running guard may then
-    /// hold the lock of the previous file only.
+    /// False once [`StatusDirectory::keep`] has replaced the claim file. A guard that still runs
+    /// may hold only the lock of the previous file.
     shares_lock: bool,
 }
 
@@ -116,8 +116,8 @@ impl StatusDirectory {
 
     /// Opens the directory once the guard of a previous daemon has stopped its workload. If that
     /// guard still runs, calls `waiting`, and waits for `patience` or the longest lease duration in
-    /// its record. Also waits briefly for a workload whose guard was killed. Blocks, so call it
-    /// before the event loop starts.
+    /// the claim record. Also waits briefly for a workload whose guard was killed. Blocks, so call
+    /// it before the event loop starts.
     pub fn open_after(
         path: &Path,
         lease: &ResourceName,
@@ -280,8 +280,8 @@ impl StatusDirectory {
         place::remove(&self.path.join(ENV_FILE))
     }
 
-    /// Checks that new files can be created. A directory that turned read-only around a writable
-    /// claim file is a configuration error; a full disk is not.
+    /// Checks that new files can be created. A read-only directory with a writable claim file is a
+    /// configuration error; a full disk is not.
     fn probe(&self) -> io::Result<()> {
         let probe = self.path.join(PROBE_FILE);
         match place::create_anew(&probe, 0o600) {
@@ -301,7 +301,7 @@ pub fn status_file(directory: &Path) -> PathBuf {
 }
 
 /// Returns the directory for `lease`: `configured`, else `/run/leasehold/<lease>`, or
-/// `$XDG_RUNTIME_DIR/leasehold/<lease>` if the latter cannot be created.
+/// `$XDG_RUNTIME_DIR/leasehold/<lease>` if `/run/leasehold/<lease>` cannot be created.
 pub fn default_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
     choose(lease, configured, roots(), can_be_made)
 }
@@ -353,7 +353,7 @@ fn lock_after(
             Some(claim) => return Ok(claim),
             None if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
-                    // The guard keeps the deadline of its claim.
+                    // The guard ends the workload by the deadline of its claim.
                     let longest = lease_longest(&directory.join(CLAIM_FILE));
                     until = until.max(since + longest.unwrap_or_default());
                     waiting(&occupant::of_file(&directory.join(CLAIM_FILE)));
@@ -392,7 +392,7 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(error(errno.into())),
         }
-        // A lock on a file that was deleted in between does not exclude other processes.
+        // A lock on a file that was deleted after the open does not exclude other processes.
         if is_named(&file, &path).map_err(&error)? {
             return Ok(Some(file));
         }

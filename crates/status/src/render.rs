@@ -53,7 +53,7 @@ impl ClockPair {
     }
 
     /// Formats `instant` as an RFC 3339 date with milliseconds. Clamps to 1970–9999, because
-    /// humantime panics outside, and a machine may never have set its clock.
+    /// humantime panics outside this range, and a machine's clock may never have been set.
     pub fn date(&self, instant: BootTime) -> String {
         let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         // One of the two differences is zero.
@@ -84,7 +84,7 @@ pub struct StatusDocument {
     pub session: String,
     /// One of [`Role::ALL`].
     pub role: String,
-    /// True if the role is `leader`. Readers must trust it only before the deadline.
+    /// True if the role is `leader`. Readers must trust this field only before the deadline.
     pub leader: bool,
     /// The candidate's own fencing token; null unless leader.
     pub token: Option<i64>,

@@ -3,8 +3,8 @@
 //! Safety depends on the order of the steps:
 //!
 //! 1. [`StandbyCommand::prepare`] starts the guard, which needs no authority.
-//! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The command is
-//!    executed after that, and only before the deadline.
+//! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The guard
+//!    executes the command only after this, and only before the deadline.
 //! 3. [`SupervisedCommand::extend`] moves the deadline with each acknowledged renewal, but never
 //!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL when the deadline or the grace ends.
 //! 4. The caller releases the authority only after [`CommandEvent::Gone`].
@@ -25,8 +25,8 @@ use leasehold_guard::{
 };
 use leasehold_host::exit;
 
-/// Time after the latest SIGKILL and `loss_grace` at which a command counts as stuck. A killed
-/// process exits within milliseconds, unless it sleeps uninterruptibly or may not be signalled.
+/// A command counts as stuck this long after the latest SIGKILL and `loss_grace`. A killed process
+/// exits within milliseconds, unless it sleeps uninterruptibly or may not be signalled.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Maximum time for reading the guard's report after this process was frozen.
@@ -89,8 +89,8 @@ impl StandbyCommand {
         }
     }
 
-    /// Starts the command under an authority, or nothing after an error of [`StandbyGuard::start`].
-    /// The guard keeps `descriptor` open for descendants.
+    /// Starts the command under an authority. If [`StandbyGuard::start`] fails, nothing runs. The
+    /// guard keeps `descriptor` open for descendants.
     pub fn start(
         &mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

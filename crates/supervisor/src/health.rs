@@ -38,8 +38,8 @@ pub struct HealthOptions {
     pub timeout: Duration,
     /// Consecutive failed checks before the workload is considered unhealthy.
     pub failures: u32,
-    /// The current durations. A stopped workload whose URL refuses connections is tried again after
-    /// a lease duration.
+    /// The current durations. A stopped workload whose URL refuses connections is checked again
+    /// after a lease duration.
     pub timings: watch::Receiver<Timings>,
 }
 
@@ -47,7 +47,7 @@ pub struct HealthOptions {
 pub struct Health {
     options: HealthOptions,
     program: Program,
-    /// Token of the running command, if any; the outer `None` for an external workload.
+    /// Token of the running command, if any. The outer `None` stands for an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,
     /// Health command that could not be killed.
     left: LeftoverProcess,
@@ -114,8 +114,8 @@ impl Health {
         }
     }
 
-    /// Returns true if the workload counts as healthy before the first check, because a URL check
-    /// cannot succeed before this process has started the workload.
+    /// Returns true if the workload counts as healthy until the first check. A URL check cannot
+    /// succeed before this process has started the workload.
     pub fn at_first(&self) -> bool {
         self.runs.is_some() && matches!(self.options.check, ProbeKind::Url(_))
     }
@@ -231,7 +231,7 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
-    // The connection ends with this check. It may close at the moment when the response arrives.
+    // The connection ends with this check. The connection may close just when the response arrives.
     let (answer, connection) = (sender.send_request(request), connection);
     tokio::pin!(answer, connection);
     let answer = tokio::select! {

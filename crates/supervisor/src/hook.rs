@@ -1,5 +1,5 @@
 //! Hooks: commands that are notified of leadership, each with its own timeout. Nothing depends on
-//! their result, except that a hook which stops the workload confirms its end by exiting 0.
+//! their result, except that a hook which stops the workload confirms the stop by exiting 0.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 pub(super) const ON_LEAD: &str = "on_lead";
 pub(super) const ON_STEP_DOWN: &str = "on_step_down";
 
-/// A hook. It is not started while an earlier run of it exists.
+/// A hook. Not started while an earlier run exists.
 pub(super) struct Hook {
     name: &'static str,
     place: ClaimPlace,
@@ -88,7 +88,7 @@ pub(super) async fn lead(
                 report(&lease, ON_LEAD, Some(ended));
                 return LeftoverProcess::default();
             }
-            // The guard has killed the hook by then.
+            // At this time, the guard has already killed the hook.
             () = &mut overdue => break,
             changed = states.changed() => if changed.is_err() {
                 // The daemon exits.

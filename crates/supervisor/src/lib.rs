@@ -35,7 +35,7 @@ use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
-/// Pause before a command is prepared, because the daemon releases the lease first or may exit.
+/// Pause between a run and the next guard, in which the daemon releases the lease or exits.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum wait of a start for the last record of the previous guard, whose disk may hang.
@@ -99,7 +99,7 @@ impl Orders {
             if let OrderKind::Start(terms) = kind {
                 *newest = Some((token, DesiredState::run(terms)));
             }
-            // The workload of an older claim is gone.
+            // Orders for an older claim have no effect, because its workload is gone.
             if let Some((_, desired)) = newest.as_mut().filter(|(of, _)| *of == token) {
                 *desired = desired.ordered(kind, graceful);
             }
@@ -214,7 +214,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         Some(tokio::spawn(lead))
     }
 
-    /// Runs the on_step_down hook, also after a loss, however late. Returns true if it exited 0.
+    /// Runs the on_step_down hook, even long after a loss. Returns true if the hook exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
         let mut limit = self.options.hook_timeout;
         let terms = Terms::without_grace(clock::boot_now() + limit);

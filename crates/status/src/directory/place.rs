@@ -30,7 +30,7 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
         let mode = if part == path { mode } else { PARENT_MODE };
         match DirBuilder::new().mode(mode).create(part) {
             Ok(()) => {}
-            // Another process creates the same directories at the same time.
+            // Another process has just created this directory.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && part.is_dir() => continue,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(ErrorKind::NotADirectory.into());
@@ -79,7 +79,7 @@ pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the temporary file for [`replace_file`], which a kill may leave for the next write.
+/// Returns the temporary path for [`replace_file`], which overwrites a file that a kill left.
 pub fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().display();
     path.with_file_name(format!(".{name}.tmp"))

@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// Returns the state that the next daemon recovers, and the one after it.
+    /// Returns the states that the next two daemons recover.
     fn opened_twice(path: &Path, patience: Duration) -> (RecoveredState, RecoveredState) {
         let (first, memory) = open(path, patience);
         drop(first);
@@ -162,7 +162,7 @@ mod tests {
         let directory = left_with(ClaimPlace::Command, Child::Gone);
         let file = directory.path().join(CLAIM_FILE);
         let newer = fs::read_to_string(&file).unwrap();
-        // Written by an earlier version over the record of a later one.
+        // An earlier version has overwritten the record of a later version.
         let older = newer.replace(r#","children":true"#, "                ");
         let torn = format!("{}\0\0\0\0", &newer[..PLACES_BEGIN]);
         for text in [older[..256].to_owned(), older, torn] {

@@ -19,8 +19,8 @@ pub(super) fn is_locked(error: &CommandError) -> bool {
     error.what.starts_with("cannot lock ")
 }
 
-/// Opens a directory that is not in use. A child that another test has forked holds every lock of
-/// this process until it executes its program.
+/// Opens a directory that is not in use. Retries, because a child that another test has forked
+/// holds every lock of this process until the child executes its program.
 fn opened(path: &Path) -> (StatusDirectory, RecoveredState) {
     opened_for(&orders(), path)
 }
@@ -175,7 +175,7 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
     let (directory, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (Some(claim()), token(7)));
     drop(directory);
-    // The proof survives a process that exited before it could use it.
+    // The proof survives a process that exited without using the proof.
     let (_, memory) = opened(&path);
     assert_eq!(memory.claim, Some(claim()));
 

@@ -123,7 +123,7 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
         assert_eq!(soon.await.ok(), (!lingers).then_some(CommandEvent::Exited));
-        // As for a step-down, or on request of an operator.
+        // A step-down or an operator requests this stop.
         command.stop();
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let CommandEvent::Gone(finished) = command.next().await else {
