@@ -281,7 +281,7 @@ func fill(t *testing.T) uint64 {
 }
 
 func TestWithoutDescriptorsNothingIsLeftAndTheOtherLockIsHeld(t *testing.T) {
-	// Otherwise the garbage collector would close a leaked descriptor.
+	// The garbage collector is turned off, because it would close a leaked descriptor.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	lock, other := of(t, "go-descriptors"), of(t, "go-descriptors-other")
 	other.NoWait = true

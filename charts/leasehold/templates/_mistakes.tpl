@@ -40,7 +40,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses values with which the Deployment's pods could not work. */}}
+{{/* Refuses values that would keep the Deployment's pods from working. */}}
 {{- define "app.checkPods" -}}
 {{- $values := .Values -}}
 {{- $supervised := include "app.supervised" . -}}

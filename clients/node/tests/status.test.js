@@ -65,7 +65,7 @@ test("a FIFO is not leader", (t) => {
 test("another boot is not leader", (t) => {
   const read = reader(t);
   notLeader(read(good({ boot_id: "00000000-0000-0000-0000-000000000000" })));
-  // A daemon that could not read the boot id writes null; then the deadline alone decides.
+  // If the daemon could not read the boot id, it wrote null, and the deadline alone decides.
   assert(read(good({ boot_id: null })).isLeader());
 });
 

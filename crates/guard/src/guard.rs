@@ -180,7 +180,7 @@ impl Guard {
         let mut children = Children::new();
         // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
-        // Used pages stay in memory, because a hanging disk is a reason to end CMD. If the limit
+        // Locks the used pages in memory, because CMD must end even when a disk hangs. If the limit
         // (`ulimit -l`) forbids this, the guard works as long as its pages are not evicted.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);

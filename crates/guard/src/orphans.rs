@@ -48,7 +48,7 @@ pub(super) fn adopt() -> io::Result<()> {
 fn reap_unowned() {
     // A child that cannot be listed now is found when the next child ends.
     let _ = Children::new().each(|child| {
-        // Held from the check to the wait, so that no child is registered in between.
+        // Held from the check to the wait, so that no child is registered between the two.
         let known = waited_for();
         if !known.contains(&child) {
             reap(child);
@@ -89,7 +89,7 @@ impl Orphans {
 
 /// Calls `visit` for every adopted child, except those that a [`super::GuardedCommand`] owns. The
 /// program's own children differ by group and session: CMD is outside of this process group and,
-/// without a terminal, outside of this session, and cannot enter either.
+/// without a terminal, outside of this session, and cannot enter them.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

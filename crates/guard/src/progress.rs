@@ -1,9 +1,9 @@
 //! The progress of a workload, and how it ended.
 //!
 //! **Gone** means that every process in CMD's process group and every adopted descendant has ended,
-//! and that the kernel reports no remaining child. CMD's leader is reaped last, so that the id of its
-//! process group is not reused before. A descendant cannot escape by `setsid` or a double fork,
-//! because guard and daemon are subreapers.
+//! and that the kernel reports no remaining child. CMD's leader is reaped last, so that the id of
+//! its process group is not reused too early. A descendant cannot escape by `setsid` or a double
+//! fork, because guard and daemon are subreapers.
 
 use std::io;
 

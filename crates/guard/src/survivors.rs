@@ -134,7 +134,7 @@ pub struct Stat {
     pub started: u64,
     runs: bool,
     is_kernel_thread: bool,
-    /// True during an exec. The fields below may then be incomplete.
+    /// True during an exec, when the fields below may be incomplete.
     is_executing: bool,
     has_no_environment: bool,
     group: i32,
@@ -181,7 +181,7 @@ impl Stat {
 
 /// Initial size of the buffer; most environments are far smaller.
 const ENVIRONMENT_USUAL: usize = 64 * 1024;
-/// Larger environments are not read; the process then counts as possibly marked.
+/// A process with a larger environment counts as possibly marked.
 const ENVIRONMENT_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of reads of an environment that is empty during an exec, which takes under 1 ms.
 const READS_MAX: usize = 100;

@@ -154,7 +154,7 @@ pub struct StopRequests {
     first: Option<BootTime>,
 }
 
-/// The meaning of a stop signal, given the earlier ones.
+/// The meaning of a stop signal, given the earlier stop signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopRequest {
     /// Stop gracefully.

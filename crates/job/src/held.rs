@@ -207,7 +207,7 @@ impl Work<'_> {
         } = self.job;
         let mut environment = variables(&args.name, self.token.get(), self.slot);
         environment.push(("LEASEHOLD_IDENTITY", config.identity.name.to_string()));
-        // Without /proc, inner commands could not verify the entry, and wait like other contenders.
+        // Without /proc, inner commands cannot verify the entry. They wait like other contenders.
         let held = Held::by_this_process(&args.name, store, args.want(), (self.token, self.slot));
         environment.extend(held.map(|held| (VARIABLE, Inherited::of_process().with(held))));
         let environment = environment.into_iter();
@@ -246,7 +246,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns how this process ends. A signal of the terminal that ended the command ends it too.
+/// Returns how this process ends. A terminal signal that ended the command ends this process too.
 fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) -> Exit {
     let SupervisedEnd { ended, .. } = finished;
     let CommandEnd::Signalled(number) = ended.end else {
@@ -262,7 +262,7 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
     }
 }
 
-/// Returns true if the deadline, such as of an unconfirmed grant, passed before the execution.
+/// Returns true if the deadline passed before the execution, as for an unconfirmed grant.
 fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }

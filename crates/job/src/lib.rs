@@ -128,7 +128,7 @@ fn is_inside() -> bool {
     ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Runs the command under a lock that an outer command holds, whose guard ends this command too.
+/// Runs the command under the lock of an outer command, whose guard ends this command too.
 fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)

@@ -39,7 +39,7 @@ impl JobMessages {
         }
     }
 
-    /// Reports that others hold the lock. Jobs that run on one of several hosts expect this.
+    /// Reports that others hold the lock. Expected if several hosts start a job that only one runs.
     pub(super) fn held_by_others(&self, what: &str) {
         if !self.quiet {
             self.done_before(what);

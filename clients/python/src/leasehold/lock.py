@@ -192,8 +192,8 @@ class _Program:
             self._reading.release()
 
     def _exit_code(self) -> Optional[int]:
-        """Waits for the exit and returns its code; None if the exit takes too long, or if the code is 0:
-        Python also returns 0 if it ignores SIGCHLD or if other code reaps all children."""
+        """Waits for the exit and returns its code; None if the exit takes too long, or for code 0,
+        which Python also returns if it ignores SIGCHLD or other code reaps all children."""
         try:
             return self._process.wait(EXIT_SECONDS) or None
         except subprocess.TimeoutExpired:

@@ -11,7 +11,7 @@ use crate::sink::Sink;
 /// The destination of log lines, with the number of lines lost.
 pub struct Stderr {
     sink: Sink,
-    /// True if the end of a line was dropped. The next line then starts with a line break.
+    /// True if the end of a line was dropped. In this case, the next line starts with a line break.
     torn: AtomicBool,
     lost: AtomicU64,
     on_loss: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,

@@ -66,7 +66,7 @@ impl ErrorThrottle {
         if self.since.is_none() {
             self.since = Some(now);
             self.failures = 0;
-            // Keep the interval otherwise, so that not each recurrence of a short error is logged.
+            // Reset only after a quiet interval, so that recurring short errors are not all logged.
             if now >= self.speak_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();

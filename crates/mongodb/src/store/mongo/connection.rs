@@ -290,8 +290,8 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// A standalone server neither supports nor needs linearizable reads. A router needs them, because
-    /// the primaries of the replica sets behind it can be deposed.
+    /// A standalone server does not support linearizable reads, and does not need them. A router
+    /// needs them, because the primaries of the replica sets behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         match confirm && self.kind() != Some(StoreKind::Standalone) {
             true => ReadConcern::linearizable(),

@@ -85,8 +85,8 @@ pub(super) struct Home {
     client: u64,
     /// The address of the verified primary; empty for servers that do not report theirs.
     primary: String,
-    /// The deployment of the verified primary while the home is unknown. It becomes the home when a
-    /// call is answered, because the primary may refuse this client.
+    /// The deployment of the verified primary while the home is unknown. It becomes the home only
+    /// when a call is answered, because the primary may refuse this client.
     found: Option<FoundDeployment>,
 }
 

@@ -64,9 +64,9 @@ pub struct Login {
 /// The storage engine of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageEngine {
-    /// Its name, such as `wiredTiger`.
+    /// The engine's name, such as `wiredTiger`.
     pub name: String,
-    /// False if it keeps data in memory only.
+    /// False if the engine keeps data in memory only.
     pub persistent: bool,
 }
 

@@ -86,11 +86,11 @@ struct ServerStates {
 /// Why connections to a server fail, as an examination found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A look-up of its name has been running since then.
+    /// A look-up of the server's name has been running since this instant.
     Resolving(BootTime),
-    /// Its name took this long to resolve.
+    /// The look-up of the server's name took this long.
     Resolved(Duration),
-    /// It closes connections before it has read anything.
+    /// The server closes connections before it has read anything.
     Full,
 }
 

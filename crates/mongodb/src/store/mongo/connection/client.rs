@@ -228,8 +228,8 @@ impl Deployment {
     }
 
     /// Records whether a server answered a call. Returns true if no server has answered for a lease
-    /// duration. The client must then be replaced, because it reads certificate files and resolves
-    /// names only once.
+    /// duration. In this case the client must be replaced, because it reads certificate files and
+    /// resolves names only once.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
         let mut since = lock(&self.unanswered_since);
         if answered {
