@@ -79,7 +79,7 @@ fn shown<T>(path: &str, read: io::Result<T>) -> io::Result<Option<T>> {
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// Creates an alarm that is not armed. Fails without a free descriptor.
+    /// Creates an alarm that is not armed. Fails if no descriptor is free.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
@@ -121,7 +121,7 @@ pub struct BootTimer {
 }
 
 impl BootTimer {
-    /// Creates a timer that is not armed. Fails without a free descriptor.
+    /// Creates a timer that is not armed. Fails if no descriptor is free.
     pub fn new() -> io::Result<Self> {
         // Deprecated for types whose descriptor may change; the descriptor of an `OwnedFd` does not.
         // The replacement is unsafe, which this crate forbids.
@@ -161,7 +161,7 @@ pub async fn until(at: Option<BootTime>) {
     }
 }
 
-/// Waits until `at` on CLOCK_BOOTTIME. Fails without a free descriptor.
+/// Waits until `at` on CLOCK_BOOTTIME. Fails if no descriptor is free.
 pub async fn sleep_until(at: BootTime) -> io::Result<()> {
     let mut timer = BootTimer::new()?;
     timer.arm(Some(at))?;

@@ -39,7 +39,7 @@ impl Children {
         }
     }
 
-    /// Calls `visit` for every child that was not yet reaped. Fails without `/proc`.
+    /// Calls `visit` for every child that has not been reaped yet. Fails without `/proc`.
     pub(super) fn each(&mut self, mut visit: impl FnMut(Pid)) -> Result<(), Errno> {
         if self.listed {
             self.each_listed(&mut visit)

@@ -1,10 +1,10 @@
 //! The claim file's records of the processes that run under the claim.
 //!
-//! A free lock does not prove that CMD is gone: the kernel frees the lock of a killed guard before
-//! it ends CMD, and does not end a CMD that changed its user. Therefore each process records itself
-//! before it becomes CMD, its guard records that CMD is gone before it releases the lock, and the
-//! next owner of the lock reads these records first. Each guard has its own place, a record of
-//! fixed length after the daemon's record, and overwrites it without an allocation.
+//! A free lock does not prove that CMD is gone, because the kernel frees the lock of a killed guard
+//! before it ends CMD, and does not end a CMD that changed its user. Therefore each process records
+//! itself before it becomes CMD, its guard records that CMD is gone before it releases the lock,
+//! and the next owner of the lock reads these records first. Each guard has its own place, a record
+//! of fixed length after the daemon's record, and overwrites it without an allocation.
 
 use std::io;
 use std::num::ParseIntError;
@@ -77,7 +77,7 @@ impl ClaimShares {
     }
 
     /// Returns a share of a place once the previous guard of the place has exited. Fails with
-    /// [`io::ErrorKind::ResourceBusy`] after `patience`, or without a free descriptor.
+    /// [`io::ErrorKind::ResourceBusy`] after `patience`, or if no descriptor is free.
     pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
         let free = Arc::clone(&self.free[place as usize]).acquire_owned();
         let Ok(Ok(turn)) = timeout(patience, free).await else {
@@ -108,7 +108,7 @@ impl ClaimShare {
         }
     }
 
-    /// Duplicates the handle. Fails without a free descriptor.
+    /// Duplicates the handle. Fails if no descriptor is free.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,

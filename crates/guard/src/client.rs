@@ -9,7 +9,7 @@
 //! **Failures.** Daemon killed, frozen, or out of memory: the guard sends the stop signal
 //! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
 //! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
-//! after the deadline, with the same effect. Guard and daemon both killed: the kernel ends CMD's
+//! after the deadline, and then ends the rest. Guard and daemon both killed: the kernel ends CMD's
 //! leader. Its descendants survive. So does everything in a frozen cgroup or in uninterruptible
 //! sleep, and a command that lost its parent-death signal because it changed its user or gained
 //! privileges (setuid, setpriv). The next daemon on the status directory waits for the expiry of
@@ -42,8 +42,8 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Maximum delay of the guard's report that it killed CMD at the deadline. Then the client kills
-/// the guard and CMD, within the 500 ms from the last deadline to `lease_duration`.
+/// Maximum delay of the guard's report that it killed CMD at the deadline. After that, the client
+/// kills the guard and CMD, within the 500 ms from the last deadline to `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children, whose end the kernel does not report.

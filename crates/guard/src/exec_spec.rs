@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The process that systemd opened sockets for. sd_listen_fds(3) finds none in other processes.
+/// The process that systemd opened sockets for. sd_listen_fds(3) ignores them in other processes.
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! daemon finds the lock free only if CMD is gone or this guard was killed. If it was killed, the
 //! claim file names the process that became CMD. After CMD was started the guard allocates nothing,
 //! because it must work when memory is exhausted. If the kernel's OOM killer chooses the guard
-//! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, a subreaper too, ends the rest.
+//! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, also a subreaper, ends the rest.
 //!
 //! **Sessions.** Without a terminal, the guard has a session of its own. If the daemon has a
 //! controlling terminal, the guard stays in that session, which CMD inherits. In another session CMD

@@ -155,7 +155,7 @@ impl Command {
     }
 
     /// Sets the stop signal (default SIGTERM), its recipients (default all descendants), and the
-    /// time that descendants have to end by themselves after the command has exited (default zero).
+    /// time that descendants get to end by themselves after the command has exited (default zero).
     #[must_use]
     pub fn stopping(mut self, signal: i32, scope: StopScope, linger: Duration) -> Self {
         (self.stop_signal, self.stop_scope, self.linger) = (signal, scope, linger);
@@ -279,10 +279,10 @@ impl StandbyGuard {
         self
     }
 
-    /// Starts the command with additional environment variables. The guard holds the lock of `claim`
-    /// until the command and all its descendants are gone. Fails, and runs nothing, if a string
-    /// contains a NUL, without a free descriptor, or if the guard was lost and no other can be
-    /// started. [`GuardedCommand::ended`] reports a command that cannot be executed.
+    /// Starts the command with additional environment variables. The guard holds the lock of
+    /// `claim` until the command and all its descendants are gone. Fails, and runs nothing, if a
+    /// string contains a NUL, if no descriptor is free, or if the guard was lost and no other can
+    /// be started. [`GuardedCommand::ended`] reports a command that cannot be executed.
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

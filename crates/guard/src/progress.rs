@@ -19,9 +19,9 @@ pub enum CommandEnd {
     Exited(u8),
     /// Terminated by this signal.
     Signalled(i32),
-    /// Could not be executed; the error number of `exec`.
+    /// Could not be executed; contains the error number of `exec`.
     NotExecuted(i32),
-    /// No process could be created for it; the error number.
+    /// No process could be created for CMD; contains the error number.
     NotSpawned(i32),
     /// Not started, because the deadline had passed or a stop had been requested.
     Refused,

@@ -209,7 +209,7 @@ pub struct SignalStream<T> {
 }
 
 impl Signals {
-    /// Registers the handlers, inside a tokio runtime. Fails without a free descriptor.
+    /// Registers the handlers, inside a tokio runtime. Fails if no descriptor is free.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT].into_iter().chain(ending());
         let stops = stops.map(|number| (Signal::Stop(StopSignal(number)), number));
@@ -222,7 +222,7 @@ impl Signals {
 }
 
 impl Stops {
-    /// Registers the handlers, inside a tokio runtime. Fails without a free descriptor.
+    /// Registers the handlers, inside a tokio runtime. Fails if no descriptor is free.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter();
         let stops = stops.chain(ending());
@@ -231,7 +231,7 @@ impl Stops {
 }
 
 impl Relays {
-    /// Registers the handlers, inside a tokio runtime. Fails without a free descriptor.
+    /// Registers the handlers, inside a tokio runtime. Fails if no descriptor is free.
     pub fn register() -> io::Result<Self> {
         let mut numbers = vec![SIGUSR1, SIGUSR2, SIGWINCH, SIGURG];
         if File::open("/dev/tty").is_err() {
@@ -242,7 +242,7 @@ impl Relays {
 }
 
 impl Resizes {
-    /// Registers the handler, inside a tokio runtime. Fails without a free descriptor.
+    /// Registers the handler, inside a tokio runtime. Fails if no descriptor is free.
     pub fn register() -> io::Result<Self> {
         Self::listen([((), SIGWINCH)])
     }

@@ -59,7 +59,7 @@ impl Sink {
         Self { inherited, way }
     }
 
-    /// Writes from the front of `rest` until it is empty. Fails with `AGAIN` without room.
+    /// Writes from the front of `rest` until it is empty. Fails with `AGAIN` if there is no room.
     pub fn write(&self, rest: &mut &[u8]) -> rustix::io::Result<()> {
         while !rest.is_empty() {
             // `stty tostop` stops a background job that writes to its terminal.

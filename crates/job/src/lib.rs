@@ -1,7 +1,7 @@
 //! `leasehold lock`: a distributed flock for jobs.
 //!
-//! Uses the library's `Locker` and not the simpler `Lock`, because it logs each reply of MongoDB and
-//! saves observations for the next job.
+//! Uses the library's `Locker` and not the simpler `Lock`, because the command logs each reply of
+//! MongoDB and saves observations for the next job.
 
 #![forbid(unsafe_code)]
 

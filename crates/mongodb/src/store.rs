@@ -42,7 +42,7 @@ pub trait CallOutcome: Sized + PartialEq + Send + 'static {
     const REJECTED: Self;
     /// Provably never sent.
     const FAILED: Self;
-    /// The operation may have been applied, or may still land.
+    /// The operation may have been applied, or may still be applied.
     const UNKNOWN: Self;
 
     /// Returns the name used in logs and metrics.

@@ -120,7 +120,7 @@ pub enum UriProblem {
 
 /// A valid connection string.
 pub struct ConnectionUri {
-    /// With the options to apply.
+    /// The driver's connection string, with the options to apply.
     driver: ConnectionString,
     notices: Vec<UriNotice>,
 }

@@ -1,8 +1,8 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
 //! Proof of death: a new process acquires the lock, and finds in the record the claim that the
-//! lease document names. Then the claim's process has exited, with every process that shared its
-//! lock. The proof also requires that the recorded processes without the lock have exited.
+//! lease document names. This proves that the claim's process has exited, with every process that
+//! shared its lock. The proof also requires that recorded processes without the lock have exited.
 
 mod deployment;
 mod examine;
@@ -175,7 +175,7 @@ impl StatusDirectory {
     }
 
     /// Returns a handle on the lock for the guard of a workload; the directory stays locked until
-    /// all handles are closed. Fails without a free descriptor.
+    /// all handles are closed. Fails if no descriptor is free.
     pub fn lock_handle(&self) -> io::Result<OwnedFd> {
         Ok(self.claim.try_clone()?.into())
     }

@@ -20,7 +20,7 @@ const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
 /// The identification of the publisher, constant for the life of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identification {
-    /// The lease contended for.
+    /// The lease that the candidate contends for.
     pub lease: ResourceName,
     /// This candidate's name.
     pub identity: Identity,
@@ -76,7 +76,7 @@ fn formatted(since_epoch: Duration) -> String {
 pub struct StatusDocument {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The lease contended for.
+    /// The lease that the candidate contends for.
     pub lease: String,
     /// This candidate's name.
     pub identity: String,

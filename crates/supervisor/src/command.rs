@@ -46,9 +46,9 @@ pub struct StopMethod {
     pub signal: i32,
     /// Recipients of that signal.
     pub scope: StopScope,
-    /// Time that the command has to stop on request.
+    /// Time that the command gets to stop on request.
     pub grace: Duration,
-    /// Time that descendants have to end by themselves after the command has exited.
+    /// Time that descendants get to end by themselves after the command has exited.
     pub linger: Duration,
 }
 

@@ -88,7 +88,7 @@ pub(super) async fn lead(
                 report(&lease, ON_LEAD, Some(ended));
                 return LeftoverProcess::default();
             }
-            // At this time, the guard has already killed the hook.
+            // The guard has already killed the overdue hook.
             () = &mut overdue => break,
             changed = states.changed() => if changed.is_err() {
                 // The daemon exits.
@@ -104,7 +104,7 @@ pub(super) async fn lead(
     left
 }
 
-/// Logs the end of a hook; `None` if it survives SIGKILL. Returns true if the hook exited 0.
+/// Logs the end of a hook; `None` if the hook survived SIGKILL. Returns true if the hook exited 0.
 pub(super) fn report(lease: &ResourceName, hook: &'static str, ended: Option<Termination>) -> bool {
     let unkillable = || Err("it was killed and has not ended".to_owned());
     let ended = ended.map_or_else(unkillable, success);

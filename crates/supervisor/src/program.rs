@@ -9,7 +9,7 @@ use leasehold_core::election::{Identity, ResourceName, Token};
 use leasehold_guard::{Command, CommandProgress, GuardedCommand, Termination, Terms};
 use leasehold_host::cause::not_executed;
 
-/// Time that a killed command has to exit, unless it is blocked in the kernel.
+/// Time within which a killed command exits, unless it is blocked in the kernel.
 pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Environment of every command, except the token.

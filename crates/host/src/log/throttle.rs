@@ -1,4 +1,4 @@
-//! Throttles the log lines about a lasting error to growing intervals.
+//! Limits the log lines about a lasting error to growing intervals.
 
 use std::time::Duration;
 

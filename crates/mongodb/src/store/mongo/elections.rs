@@ -1,4 +1,4 @@
-//! The settings of a replica set on which the duration of its elections depends.
+//! The settings of a replica set that determine how long its elections take.
 
 use std::sync::Arc;
 use std::time::Duration;

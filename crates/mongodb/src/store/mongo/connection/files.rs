@@ -57,7 +57,7 @@ impl FileReader {
 
 #[derive(Default)]
 pub(super) struct LastUri {
-    /// The connection string, as it was last read.
+    /// The connection string as last read.
     text: Option<String>,
     was_asked: bool,
     /// Start of the first unanswered read.
@@ -65,7 +65,7 @@ pub(super) struct LastUri {
 }
 
 impl Deployment {
-    /// Reads the connection string. While its disk hangs, returns the last string.
+    /// Reads the connection string. While the disk of its file hangs, returns the last string.
     pub(in crate::store::mongo) async fn uri(&self) -> Result<String, SendError> {
         let began = leasehold_clock::boot_now();
         if !std::mem::replace(&mut lock(&self.last_uri).was_asked, true) {

@@ -52,7 +52,7 @@ enum Relation {
     Unused,
     /// Undecided until the server reports the id of its set.
     Unclear,
-    /// Belongs to another deployment, which is described.
+    /// Belongs to another deployment; contains its description.
     Other(String),
 }
 

@@ -18,9 +18,9 @@ use super::SeedList;
 use crate::store::mongo::tls;
 use crate::store::{Failure, RetryPolicy};
 
-/// A date after the end of all certificates: the last second of the year 9999.
+/// A date after the expiry of all certificates: the last second of the year 9999.
 const LATE: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-/// Maximum number of dates that are tried. Each date is the end of another certificate of a chain.
+/// Maximum number of dates that are tried. Each date is the expiry of another certificate.
 const DATES_MAX: usize = 8;
 
 /// The authorities and the client certificate of a connection string.
@@ -91,7 +91,7 @@ impl Certificates {
         })
     }
 
-    /// Connects to a server, given as `host:port`, and returns the end of the validity of its chain.
+    /// Connects to a server, given as `host:port`, and returns when its chain expires.
     ///
     /// # Errors
     /// If the server cannot be reached, or its certificate is refused.
@@ -122,7 +122,7 @@ impl Certificates {
         until.ok_or_else(|| failed("no certificate of the server has an expiry date".to_owned()))
     }
 
-    /// Returns the end of the validity of the client certificate, if there is one.
+    /// Returns when the client certificate expires, if there is one.
     pub fn client(&self) -> Option<SystemTime> {
         let (end_entity, others) = self.client.split_first()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -137,7 +137,7 @@ impl Certificates {
     }
 }
 
-/// Returns the earliest end of the certificates that `verify` checks; `None` if it reports none.
+/// Returns the earliest expiry of the certificates that `verify` checks; `None` if it reports none.
 fn valid_until(verify: impl Fn(UnixTime) -> Result<(), Error>) -> Option<SystemTime> {
     let mut at = LATE;
     let mut until = None;

@@ -28,7 +28,7 @@ pub struct Description {
 /// The product behind the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
-    /// A server that describes itself as MongoDB does.
+    /// The server describes itself like MongoDB.
     MongoDb,
     /// This product, which implements MongoDB's protocol with other guarantees.
     Lookalike(&'static str),

@@ -172,7 +172,7 @@ fn a_server_that_the_driver_does_not_use_is_not_refused() {
     }
 }
 
-/// The primary of the set is `a:1`. The id distinguishes its set from others of one name.
+/// The primary of the set is `a:1`. The id distinguishes this set from other sets with its name.
 const HOME: &str = "6b08f00000000000000000a1";
 const ELSEWHERE: &str = "6b08f00000000000000000b2";
 
