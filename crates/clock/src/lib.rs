@@ -123,7 +123,7 @@ pub struct BootTimer {
 impl BootTimer {
     /// Creates a timer that is not armed. Fails if no descriptor is free.
     pub fn new() -> io::Result<Self> {
-        // Deprecated for types whose descriptor may change; the descriptor of an `OwnedFd` does not.
+        // `AsyncFd::new` is deprecated for types whose descriptor may change, unlike an `OwnedFd`.
         // The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let fd = AsyncFd::new(Alarm::new()?)?;

@@ -90,7 +90,7 @@ impl GuardClient {
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
         let ended = pidfd_open(prepared.guard.pid(), PidfdFlags::NONBLOCK)?;
-        // Deprecated for types whose descriptor may change; the descriptor of an `OwnedFd` does not.
+        // `AsyncFd::new` is deprecated for types whose descriptor may change, unlike an `OwnedFd`.
         // The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;

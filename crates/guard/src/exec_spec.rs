@@ -1,5 +1,5 @@
 //! The command line of CMD, and its additional environment variables. Passed in a memfd, because
-//! they have no size limit, and only after the acquisition, because they contain the token.
+//! their size has no limit, and only after the acquisition, because they contain the token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

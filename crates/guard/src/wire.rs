@@ -172,7 +172,7 @@ pub(super) struct GuardBegin {
     pub(super) on_terminal: bool,
 }
 
-/// The second record to a guard, when there is authority; sent with the exec spec and, optionally,
+/// The second record to a guard, sent once there is authority, with the exec spec and, optionally,
 /// the claim lock and a descriptor to keep open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {

@@ -68,7 +68,7 @@ impl<F: PartialEq + Send + 'static> CallOutcome for Outcome<F> {
 pub struct Answer<O = Outcome> {
     /// The outcome for the election or the lock.
     pub outcome: O,
-    /// The reason if the operation was neither applied nor rejected.
+    /// The reason if the operation failed or has an unknown outcome.
     pub failure: Option<Failure>,
 }
 

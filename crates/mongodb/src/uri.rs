@@ -349,7 +349,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_SHOWN_MAX && text.bytes().all(is_plain)
 }
 
-/// Checks that the login of a value of `authMechanism` or its properties is in this build.
+/// Checks that this build supports the login that `authMechanism` or its properties request.
 fn check_login(value: &str) -> Result<(), UriProblem> {
     let value = value.to_ascii_lowercase();
     match value.as_str() {

@@ -29,7 +29,7 @@ pub enum ReadyWhen {
     Leader,
 }
 
-/// A publisher of the status, the label `surface` of `leasehold_publish_failures_total`.
+/// A publisher of the status. Its name is a label of `leasehold_publish_failures_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {
     /// `status.json`, `status.env` and the claim record.

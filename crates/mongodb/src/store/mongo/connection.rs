@@ -224,8 +224,8 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
-    /// Like [`Deployment::update`], and returns the operation time of the write. A change stream that
-    /// starts there reports every later write.
+    /// Like [`Deployment::update`], and returns the operation time of the write. A change stream
+    /// that starts at this time reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,

@@ -226,7 +226,7 @@ impl StoreProbe {
         opened.map(drop).map_err(|error| self.described(&error))
     }
 
-    /// Checks that hints can be followed and left, without inserting a hint.
+    /// Checks that hints can be followed and inserted, without inserting a hint.
     pub async fn hints(&self) -> Result<(), Failure> {
         let refused = REFUSED_ID.to_vec();
         let usable = hints::probe(&self.collection().await?, refused.into()).await;

@@ -129,8 +129,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Sends a linearizable read. Returns the position of its empty log entry; 0 if the reply does not
-    /// show it.
+    /// Sends a linearizable read. Returns the position of the empty log entry that the read wrote;
+    /// 0 if unknown.
     async fn linearizable(&self) -> Result<u64, Failure> {
         let collection = self.collection().await?;
         let (name, concern) = (self.lease.as_str(), ReadConcern::linearizable());
