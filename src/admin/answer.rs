@@ -92,7 +92,7 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
     if path == STEPPED_DOWN {
         return stepped_down(request, client, state).await;
     }
-    // hyper notices that a client has disconnected only after the unread body, which may be long.
+    // hyper notices that a client has disconnected only after reading its body, which may be long.
     let body_refused = (!request.body().is_end_stream()).then(|| {
         let why = format!("a request for {path} with a long-lived answer has no body");
         text(StatusCode::PAYLOAD_TOO_LARGE, &why)

@@ -14,8 +14,8 @@ use crate::publish::render::{ClockPair, StatusDocument, last_status, renders_equ
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 use serde::Serialize;
 
-/// Interval between comments on an idle stream, so that each end notices if the other is gone. The
-/// documented readers reconnect after three intervals; proxies allow 30 s or more.
+/// Interval between comments on an idle stream, so that client and server notice a lost connection.
+/// The documented readers reconnect after three intervals; proxies allow 30 s or more.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Minimum interval between events that only extend authority or report an error of MongoDB.
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ impl Feed for StatusEvents {
             let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
             let goes_on = tokio::select! {
                 goes_on = changed(&mut self.state.status, now) => goes_on,
-                // Both senders end together.
+                // Both senders end together, so the branch above notices the end.
                 Ok(()) = self.state.store_error.changed() => true,
                 () = sleep_until(wake) => true,
                 () = self.place.closing() => false,

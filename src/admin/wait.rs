@@ -102,8 +102,8 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
 }
 
 /// Waits for a new status, or for the next deadline of the current status, because the election may
-/// publish late that a deadline has passed. A deadline between `seen`, the time of the caller's last
-/// read, and now counts too. Returns false if no status follows.
+/// publish late that a deadline has passed. A deadline that has passed since `seen`, the caller's
+/// last read, counts too. Returns false if the channel has closed.
 pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
     let deadline = next_deadline(&status.borrow(), seen);
     let passed = async {
@@ -118,7 +118,7 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime
     }
 }
 
-/// Waits until an exact instant, while tokio's timers may be coarse (`cli/run/idle_timers.rs`).
+/// Waits until an exact instant, even while tokio's timers are coarse (`cli/run/idle_timers.rs`).
 pub(super) async fn sleep_until(instant: BootTime) {
     if clock::sleep_until(instant).await.is_err() {
         // Out of file descriptors.

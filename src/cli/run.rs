@@ -62,7 +62,7 @@ const CONFIRMATIONS_MAX: usize = 4;
 /// Runs the daemon until it is stopped.
 pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     let idle_timers = Arc::default();
-    // The files have a thread of their own.
+    // One thread suffices, because the status files have a thread of their own.
     let exit = idle_timers::run_to_end(&idle_timers, serve(args, Arc::clone(&idle_timers)))??;
     Ok(exit.take())
 }
@@ -71,8 +71,8 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(operation: &str) -> impl Fn(E) 
     CommandError::failed(exit::NEGATIVE, operation)
 }
 
-/// Returns true if this process has a controlling terminal. Without one, a graceful stop exits 0
-/// after any signal.
+/// Returns true if this process has a controlling terminal. Without a terminal, a graceful stop
+/// exits 0 after any signal.
 fn on_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
@@ -236,13 +236,13 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         idle_timers,
     };
     let ended = daemon.attend(serving).await;
-    // After a failure too, the files' thread must record that this daemon has stopped before the
-    // process exits.
+    // Before the process exits, even after a failure, the files' thread must record that this
+    // daemon has stopped.
     let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
     ended
 }
 
-/// Warns of misspelt environment variables, and logs if a reload cannot read the connection string.
+/// Warns of misspelt environment variables; logs if a reload cannot change the connection string.
 fn log_sources(config: &Config, sources: &Sources) {
     let lease = &config.lease.name;
     for (variable, meant) in sources.misspelt_variables() {
@@ -381,7 +381,7 @@ impl Daemon {
     }
 
     /// Waits briefly until the files and the label show the current status, and event streams have
-    /// ended with it.
+    /// sent it and ended.
     async fn flush(&self) {
         let labelled = async {
             if let Some(pod) = &self.pod {

@@ -31,12 +31,12 @@ use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
 
 /// Maximum number of queued calls to the thread. A wake-up may be dropped if the queue is full,
-/// because every queued call makes the thread read the newest status. A step-down makes one flush.
+/// because every queued call makes the thread read the newest status. A step-down queues one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
 /// Delay before the files show another candidate's change of role. In a handoff, followers learn of
-/// the release and of the next leader within milliseconds, just when one of them has to acquire, so
-/// the files are written once, after both.
+/// the release and of the next leader within milliseconds, while one of them must acquire. One
+/// write after both changes suffices.
 const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 
 /// The candidate that the files describe, and the interval between rewrites.
@@ -59,7 +59,7 @@ pub enum Flushed {
     /// The files show the status that the channel held at the call, or a newer one. If "not
     /// leader" could not be written, at least neither file says "leader".
     Shown,
-    /// The files show something older.
+    /// The files show an older status.
     Failed,
 }
 
@@ -163,7 +163,7 @@ impl StatusFileHandle {
     }
 
     /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. The
-    /// caller waits for the answer, for a limited time, so that the files show it.
+    /// caller should wait for the answer, for a limited time.
     pub fn close(&self) -> oneshot::Receiver<Flushed> {
         self.ask(Call::Close)
     }
@@ -240,8 +240,8 @@ struct StatusWriter {
     shown: Option<Status>,
     /// The store error in the files.
     shown_error: Option<StoreError>,
-    /// True if one of the files may say "leader": also a predecessor's file, or after a write that
-    /// succeeded for only one of the two files.
+    /// True if one of the files may say "leader", for example a predecessor's file, or the second
+    /// file if only the first could be rewritten.
     says_leader: bool,
     /// The deadline that the files show, or should show since the last attempt to write them.
     leader_until: Option<BootTime>,
@@ -277,7 +277,7 @@ impl StatusWriter {
         }
     }
 
-    /// Serves calls until a close request, and returns its sender, or until the handle is dropped.
+    /// Serves calls until a close request, whose sender it returns, or until the handle is dropped.
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
         loop {
             self.record();
@@ -340,7 +340,7 @@ impl StatusWriter {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return Flushed::Failed;
         }
-        // A leader's renewal is expected just when the refresh is due, and would write the files twice.
+        // A leader's renewals rewrite the files anyway, so the extra refresh is due later.
         let leads = current.authority.is_some();
         let refresh = self.refresh();
         self.rewrite_at = now + if leads { refresh * 3 / 2 } else { refresh };
@@ -401,7 +401,7 @@ impl StatusWriter {
         self.says_leader |= authority.is_some();
         let mut document = StatusDocument::new(&current, &self.options.who, now)
             .with_store_error(error.as_ref(), now);
-        // An extra refresh, because the thread may be late on a busy machine.
+        // Adds an interval, because the thread may be late on a busy machine.
         let due = self.rewrite_at + self.refresh();
         document.rewrite_due_boottime_ns = (!self.stopped).then(|| due.as_nanos());
         document.stopped = self.stopped;

@@ -8,16 +8,16 @@ use leasehold_guard::StopScope;
 use leasehold_mongodb::store::mongo::WatchMode;
 pub use leasehold_status::ReadyWhen;
 
-/// A setting whose values are words.
+/// A setting with a fixed set of named values.
 pub trait Choice: Copy + 'static {
-    /// All words.
+    /// The names of all values.
     const WORDS: &'static [&'static str];
 
-    /// Returns the value of a word.
+    /// Returns the value with this name.
     fn of(word: &str) -> Option<Self>;
 }
 
-/// Defines the words of a type, and the type itself if its variants are given.
+/// Implements [`Choice`] for a type, and defines the type too if its variants are given.
 macro_rules! choice {
     ($name:ty { $($word:literal => $value:expr,)+ }) => {
         impl Choice for $name {

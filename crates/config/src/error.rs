@@ -48,7 +48,7 @@ impl fmt::Debug for Origin {
 #[derive(Debug)]
 pub struct Problem {
     pub(super) text: String,
-    /// True if a file cannot be read, so that keys may be in it.
+    /// True for an unreadable file, which may contain keys that seem missing.
     pub(super) hides_keys: bool,
 }
 
@@ -67,7 +67,7 @@ impl Problem {
         }
     }
 
-    /// The problem names the most similar section.
+    /// Suggests the most similar section.
     pub(super) fn unknown_section(section: &str, origin: &Origin) -> Self {
         let mut known: Vec<_> = KEYS.iter().map(|key| key.section).collect();
         known.dedup();
@@ -79,7 +79,7 @@ impl Problem {
         Self::new(format!("{section}: there is no such section; {instead}"))
     }
 
-    /// The problem names the most similar key, in the notation of its origin.
+    /// Suggests the most similar key, written as in the origin: as a flag, variable or file key.
     pub(super) fn unknown_key(
         section: &str,
         name: &str,
@@ -98,14 +98,14 @@ impl Problem {
         Self::new(format!("{key} ({origin}): there is no such key; {instead}"))
     }
 
-    /// The problem masks a secret, and a value that looks like one.
+    /// Masks the value of a secret key, and any value that looks like a secret.
     pub(super) fn invalid(key: &Key, value: &str, origin: &Origin, expected: &str) -> Self {
         let value = shown(value);
         let value = if key.secret { MASK } else { &value };
         Self::unusable(&key.path(), value, origin, expected)
     }
 
-    /// The caller has masked the value of this key or section.
+    /// `path` is a key or section; the caller has masked `value`.
     pub(super) fn unusable(path: &str, value: &str, origin: &Origin, expected: &str) -> Self {
         Self::new(format!("{path} = {value} ({origin}): {expected}"))
     }

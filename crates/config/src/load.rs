@@ -24,8 +24,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the connection string of a running daemon, which does not read other pipes, because
-    /// a pipe may block for long.
+    /// Source of the connection string of a running daemon. A reload reads no other pipe, because a
+    /// pipe may block for long.
     pub started_with: Option<UriSource>,
 }
 
@@ -222,7 +222,7 @@ impl Loaded {
     fn section(&mut self, section: &str, value: Value, origin: &Origin) {
         let table = match value.kind {
             ValueKind::Table(table) if is_section(section) => table,
-            // In YAML, a section whose keys are all commented out.
+            // YAML parses a section whose keys are all commented out as null.
             ValueKind::Nil if is_section(section) => return,
             kind if is_section(section) => {
                 let expected = format!("expected a section: [{section}] with its keys below it");
@@ -275,8 +275,8 @@ impl Loaded {
         }
     }
 
-    /// Checks and sets a value, even if a later layer overrides it; otherwise a mistake would surface
-    /// only when that layer is removed.
+    /// Checks and sets a value. A value that a later layer overrides is checked too, because a
+    /// mistake would surface only when the later layer is removed.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
             // Secrets are often stored with the newline of the file that they were created from.
@@ -376,7 +376,7 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
-/// Converts the error of a parser, without the line of the file that it quotes.
+/// Converts a parser's error, and drops the line of the file that the error quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
     let place = number_after(&text, "line ").map(|line| {
@@ -384,8 +384,8 @@ fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
         // The YAML parser counts columns from 0.
         (line, column.map_or(1, |c| c + usize::from(yaml)))
     });
-    // The message of the TOML parser follows the quoted line and the marker line. A fixed phrase
-    // replaces any other text, which could quote the file.
+    // The TOML parser quotes the line, marks the column, and then states the problem. Only this
+    // statement is kept, because the rest could quote the file.
     let words = match (yaml, text.trim_end().rsplit_once("^\n")) {
         (false, Some((_, words))) => words.lines().next().unwrap_or_default().trim(),
         _ => "",

@@ -1,6 +1,6 @@
 //! The namespace and service account that manifests were rendered for. A kustomization can change
-//! both, but not the flags and admission policies, so pods of several overlays would share one lease
-//! or lock unnoticed.
+//! the namespace and account, but not the flags and admission policies, so pods of several overlays
+//! would share one lease or lock unnoticed.
 
 use std::fmt;
 
@@ -76,7 +76,7 @@ pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the 
      helmCharts[].namespace and helmCharts[].releaseName)";
 
 impl Placement {
-    /// Returns the rendered namespace and account, if this pod has others.
+    /// Returns the rendered namespace and account, if this pod's namespace or account differs.
     pub fn moved(&self) -> Option<&RenderedFor> {
         let rendered = self.rendered_for.as_ref()?;
         let differs = rendered.differs(self.namespace.as_deref(), self.account.as_deref());

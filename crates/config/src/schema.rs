@@ -27,7 +27,7 @@ pub struct Key {
     pub kind: ValueType,
     /// True if the value must never be printed.
     pub secret: bool,
-    /// Effect of a reload on a new value.
+    /// How a reload treats a new value.
     pub reload: Reload,
     /// One line for `--help`.
     pub help: &'static str,
@@ -159,7 +159,7 @@ pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
 
 /// Returns the most similar name, if one is similar enough to be a misspelling.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// A comparison takes quadratic time.
+    /// Limits the comparison, which takes quadratic time.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
         return None;
@@ -183,13 +183,13 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
 
 /// Well below the half second after which a step-down considers a status file stuck.
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
-/// Maximum of most durations; a longer value has a wrong unit.
+/// Maximum of most durations. A longer value probably has the wrong unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
-/// The lease is held during the grace.
+/// Limited, because the lease stays held while the workload stops.
 const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 const FAILURES_MAX: u32 = 1000;
 const PRIORITY_MAX: u32 = 1000;
-/// Each handover interrupts the workload.
+/// Limits how often handovers interrupt the workload.
 const PREFER_INTERVAL_MIN: Duration = Duration::from_secs(10);
 const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.

@@ -39,14 +39,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Source of the connection string. Its errors contain a remedy and no part of the text.
+/// Source of the connection string. Errors contain a remedy, and no part of the string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriSource {
     /// The configuration itself.
     Inline(Secret),
     /// A file, which is read again each time.
     File(PathBuf),
-    /// A pipe, which returned the text once.
+    /// A pipe, with the text read from it, because a pipe can be read only once.
     Pipe(PathBuf, Secret),
 }
 
@@ -57,7 +57,7 @@ impl Default for UriSource {
 }
 
 impl UriSource {
-    /// Opens a file or a pipe. A pipe is read immediately, because it can be read only once.
+    /// Opens a file or a pipe. A pipe is read immediately.
     pub(super) fn open(path: PathBuf) -> Result<Self, String> {
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
         if is_pipe {

@@ -44,12 +44,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the sources again, and returns the configuration that applies from now on, with the
-    /// keys that differ in the sources. A key that requires a restart keeps its value. The contents
-    /// of a `uri_file` are not compared, because the file is read at each connection.
+    /// Reads the sources again. Returns the configuration that applies from now on, and the keys
+    /// whose values in the sources have changed. A key that requires a restart keeps its value. The
+    /// contents of a `uri_file` are not compared, because the file is read at each connection.
     ///
     /// # Errors
-    /// If the new configuration is invalid, alone or together with the values that are kept.
+    /// If the new configuration is invalid, alone or with the values that need a restart.
     pub fn reload(&self, sources: &Sources) -> Result<(Self, Vec<&'static Key>), ConfigError> {
         let new = sources.load().config()?;
         let pairs = || self.settings.iter().zip(&new.settings);

@@ -23,8 +23,8 @@ pub(super) const TIMINGS: [&str; 6] = [
     "workload.loss_grace",
 ];
 
-/// Keys of a feature that other keys enable. As flags they are rejected while the feature is off; in
-/// files and the environment they are accepted, because another daemon may need them.
+/// Keys that have no effect while their feature is off. Flags for them are then rejected. Files and
+/// the environment may set them, because several daemons can share these.
 struct Dependent {
     keys: &'static [&'static str],
     /// The feature is on if one of these keys has a value other than `off`.
@@ -240,8 +240,8 @@ impl Loaded {
         }
     }
 
-    /// Resolves two keys that exclude each other: the later layer takes precedence. Returns false after
-    /// reporting two keys of one layer.
+    /// Resolves two keys that exclude each other: the later layer takes precedence. If one layer
+    /// sets both keys, reports this and returns false.
     fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {
@@ -326,7 +326,7 @@ impl Loaded {
     }
 }
 
-/// Adds the sections to the names of durations in an error of the election.
+/// Adds the section to the name of each duration in an error of the election.
 fn full_names(text: &str) -> String {
     TIMINGS.iter().fold(text.to_owned(), |text, path| {
         let name = path.split_once('.').map_or(*path, |(_, name)| name);

@@ -60,7 +60,7 @@ fn with_body(
     answer
 }
 
-/// The events for one client. An event is made only when the connection can take it, so a slow
+/// The events for one client. An event is built only when the connection can send it, so a slow
 /// client skips states.
 pub trait Feed: Send + 'static {
     /// Waits for the next event and returns its text; `None` after the last event.

@@ -38,10 +38,10 @@ use leasehold_host::occupant::{self, named};
 use leasehold_host::{CommandError, exit};
 
 /// Maximum number of simultaneous connections, apart from event streams; beyond it, an older
-/// connection is evicted. With two buffers of [`BUFFER_BYTES_MAX`] and an answer of at most 32 KiB
-/// (all metrics), they take at most 64 × 48 KiB = 3 MiB.
+/// connection is evicted. A connection has two buffers of [`BUFFER_BYTES_MAX`] and an answer of at
+/// most 32 KiB (all metrics), so all take at most 64 × 48 KiB = 3 MiB.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Buffer size of a connection, which also bounds the head of a request. The minimum of hyper.
+/// Buffer size of a connection, hyper's minimum. It also bounds the head of a request.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request body. No request needs one, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
@@ -49,9 +49,9 @@ pub const BODY_BYTES_MAX: usize = 1024;
 /// request's head. Idle connections are useless, because Prometheus scrapes every 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time during which a connection accepts new requests, so that no client keeps one of the
-/// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll continues.
+/// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
-/// Timeout of receiving a body, and of the last answer of a connection.
+/// Timeout for receiving a body, and for sending the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
 /// Size of a socket's send buffer, which the kernel would grow to megabytes for a client that does
 /// not read.
@@ -64,7 +64,7 @@ const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 const BACKLOG: i32 = 4096;
 /// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;
-/// Pause after a failed accept, usually for lack of file descriptors. Without it, the loop would spin.
+/// Pause after a failed accept (usually no file descriptors), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The answers of a server, and the counters of its failures.
@@ -88,7 +88,7 @@ pub trait Site: Clone + Send + Sync + 'static {
 pub struct AddressSetting {
     /// Name of the key or flag.
     pub name: &'static str,
-    /// Another remedy, with a comma before it; may be empty.
+    /// Text that names another remedy and begins with a comma; may be empty.
     pub instead: &'static str,
 }
 
@@ -122,7 +122,7 @@ pub fn cannot_listen(
         .to_fix(remedy + instead)
 }
 
-/// A bound address. Connections wait in the backlog until it is served.
+/// A bound address. Connections wait in the backlog until a site is served.
 #[derive(Debug)]
 pub struct Bound {
     listener: std::net::TcpListener,
@@ -212,8 +212,8 @@ impl Bound {
     }
 }
 
-/// Checks that the address can be bound. A daemon that starts meanwhile can bind it too, because this
-/// function does not listen.
+/// Checks that the address can be bound. A daemon that starts meanwhile can bind the address too,
+/// because this function does not listen.
 pub fn probe(address: SocketAddr) -> io::Result<()> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -235,7 +235,7 @@ pub struct Client {
     activity: Activity,
     /// The event streams of the server.
     pub streams: Streams,
-    /// Notified if another event stream takes the place of this one.
+    /// Notified when the server ends this event stream in favor of another.
     evicted: Arc<Notify>,
 }
 

@@ -1,4 +1,4 @@
-//! The limited places for connections. If all are taken, a new connection replaces the longest idle
+//! Limits the number of connections. At the limit, a new connection replaces the longest idle
 //! connection of the peer with most connections, so that no peer locks others out.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use super::CONNECTIONS_MAX;
 
-/// The last use of a connection, as the number of earlier uses of all connections.
+/// The last use of a connection, on a logical clock that counts the uses of all connections.
 #[derive(Debug, Clone)]
 pub(super) struct Activity {
     uses: Arc<AtomicU64>,
@@ -18,7 +18,7 @@ pub(super) struct Activity {
     lasting: Arc<AtomicBool>,
 }
 
-/// A long-lived answer, which does not count as an ordinary connection until it is dropped.
+/// Marks an answer as long-lived until dropped. Its connection is not counted as ordinary.
 #[derive(Debug)]
 pub struct Lasting(Activity);
 
@@ -107,7 +107,7 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Counted once, because a flood calls this function for each connection.
+        // Count once, not per candidate, because a flood calls this function for each connection.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {
             *places_of.entry(place.peer).or_default() += 1;

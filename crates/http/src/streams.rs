@@ -1,5 +1,5 @@
-//! The limited places for event streams and long polls, apart from the places of other connections,
-//! so that streams never lock a probe or a scraper out. A peer cannot lock others out either.
+//! Limits the event streams and long polls, separately from other connections, so that streams
+//! never lock out a probe or a scraper. One peer cannot lock out others either.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 
 /// Time after which a stream may be closed if its place is needed. A client that still reads
-/// reconnects and resumes. A client that does not would otherwise keep the place until its buffers
-/// are full, which can take hours.
+/// reconnects and resumes. A client that no longer reads would keep the place until its buffers are
+/// full, which can take hours.
 const PLACE_TIME_MIN: Duration = Duration::from_secs(600);
 
 /// The open streams. Clones share them.
@@ -61,8 +61,8 @@ impl Streams {
         let _ = self.open.subscribe().wait_for(Vec::is_empty).await;
     }
 
-    /// Takes a place, or returns `None` if all are taken or the server is shutting down. Calls `full` if
-    /// all are taken, even if another stream is closed for this one.
+    /// Takes a place, or returns `None` if all are taken or the server is shutting down. Calls
+    /// `full` if all are taken, even if it can close another stream.
     pub fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
         if *self.closing.borrow() {
             return None;
@@ -98,7 +98,7 @@ impl Streams {
 impl StreamPlace {
     /// Waits until the server shuts down.
     pub async fn closing(&mut self) {
-        // The sender lives as long as this place.
+        // Cannot fail, because this place keeps the sender alive.
         let _ = self.closing.wait_for(|closing| *closing).await;
     }
 }
@@ -110,9 +110,9 @@ impl Drop for StreamPlace {
     }
 }
 
-/// Chooses the stream to close for a new one: the oldest stream of the peer with most streams, if the
-/// stream has been open for long or the peer has clearly more than the newcomer's peer. Otherwise
-/// peers with nearly equal numbers would evict each other in turn.
+/// Returns the stream to close for a new one: the oldest stream of the peer with most streams. The
+/// stream must be old, or its peer must have clearly more streams than the newcomer's, so that
+/// peers with nearly equal numbers do not evict each other in turn.
 fn gives_way(open: &[Open], newcomer: &Open) -> Option<usize> {
     let streams_of = |peer| open.iter().filter(|stream| stream.peer == peer).count();
     let most_then_oldest = |index: &usize| {

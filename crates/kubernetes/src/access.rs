@@ -48,7 +48,7 @@ pub struct Access {
     directory: PathBuf,
 }
 
-/// A file of the credentials that cannot be read or has the wrong content.
+/// A credentials file that cannot be read or has invalid content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable {
     pub(super) what: &'static str,
@@ -96,8 +96,8 @@ impl Access {
     }
 
     /// Builds a client for one request, with the current token and certificate. Blocks as long as
-    /// the disk with these files does. Dropping the client closes its connection: at one request per
-    /// minute, a half-open connection would cost the first demotion its timeout.
+    /// the disk with these files does. Dropping the client closes its connection. A kept
+    /// connection, idle for a minute, may be half-open and delay a demotion until a timeout.
     ///
     /// kube's own client logs the text of every error, retries, does not limit the size of an answer,
     /// and includes plugins, YAML and JSONPath, a fifth of the program.
@@ -106,7 +106,7 @@ impl Access {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
-        // Otherwise a request waits 40 ms for the delayed acknowledgement of the handshake.
+        // Without TCP_NODELAY, a request waits 40 ms for the handshake's delayed acknowledgement.
         connector.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(self.tls()?)
@@ -157,8 +157,8 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a certificate of an authority"))?;
         }
-        // Unlike the shorter constructors, the builder refuses an empty set of roots. The default
-        // provider may be another one, because of the driver.
+        // Unlike the shorter constructors, the builder refuses an empty set of roots. The provider
+        // is explicit, because the driver may have installed another default.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))

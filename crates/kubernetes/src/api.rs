@@ -35,7 +35,7 @@ pub struct Api {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) what: &'static str,
-    /// The file or the cause.
+    /// The unreadable file, or the cause of the failure.
     pub(super) detail: Option<String>,
     pub(super) status: Option<u16>,
     /// True if the request may still take effect, now or later.
@@ -146,8 +146,8 @@ impl Api {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(refused(head.status, &head.headers, &body));
         }
-        // The status line reports success already. Only lists have a body that matters, and an empty
-        // body is not a valid list.
+        // The status line reports success, so ignore a truncated body. Only lists are parsed, and
+        // an empty body is not a valid list.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! Log of lasting failures: the first one, each new kind, then at growing intervals, and the end.
+//! Logs a lasting failure: the start, each new kind, repeats at growing intervals, and the end.
 
 use super::api::{Api, ApiError, ApiRetry};
 use tracing::{error, info, warn};

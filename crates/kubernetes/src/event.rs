@@ -2,7 +2,7 @@
 
 use leasehold_core::election::{Notice, Reason, ResourceName, Role, Transition};
 
-/// The reason of the only Event that is reported again for as long as its condition lasts.
+/// The only reason whose Event is repeated while the condition lasts.
 const RENEWAL_FAILING: &str = "RenewalFailing";
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub struct Examiner {
 pub enum Right {
     /// Setting the label of this pod.
     PatchPodStatus,
-    /// Finding other pods that say leader.
+    /// Finding other pods with the leader label.
     ListPods,
     /// Reporting Events.
     CreateEvents,
@@ -172,9 +172,9 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Asks until a policy restricts the token, or the attempts are used up. Attempts without the right
-/// to patch do not count. Returns false if the last attempt was accepted, and `None` if it was not
-/// answered within `answer_max`.
+/// Repeats the examination until a policy restricts the token, or all attempts are used. Attempts
+/// without the right to patch do not count. Returns false if the API server accepted the last
+/// attempt, and `None` if it did not answer within `answer_max`.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;

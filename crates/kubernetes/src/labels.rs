@@ -111,14 +111,14 @@ impl Labels {
 
     fn acknowledged(&mut self) {
         self.reconciler.acknowledged();
-        // Before the log, which may be slow, because the step-down waits for the state.
+        // Publish before logging, which may be slow, because a step-down waits for the state.
         self.publish();
         self.errors.over();
     }
 
     fn failed(&mut self, error: &ApiError) {
         self.reconciler.failed(error, boot_now(), random());
-        // Before the failure is counted, so that no scrape shows a failure and a label in sync.
+        // Publish before counting, so that no scrape shows a failure and a label in sync.
         self.publish();
         self.errors.failed(error, boot_now());
     }

@@ -1,6 +1,6 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on it: a label has no deadline, and a step-down waits only
-//! briefly for the API server. `docs/kubernetes.md` documents the label's maximum delay.
+//! Mutual exclusion does not depend on the label, because a label has no deadline, and a step-down
+//! waits only briefly for the API server. `docs/kubernetes.md` documents the label's maximum delay.
 
 #![forbid(unsafe_code)]
 
@@ -131,13 +131,13 @@ impl Kubernetes {
         }
     }
 
-    /// Waits until the pod's label no longer says leader, for at most `label_wait`. The status must
-    /// say so already.
+    /// Waits until the pod's label no longer says leader, for at most `label_wait`. The published
+    /// status must no longer say leader.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
         async move {
-            // Fails if the label task has ended; then there is nothing to wait for.
+            // Returns at once, with an error, if the label task has ended.
             let demoted = async { drop(state.wait_for(|state| !state.may_say_leader()).await) };
             let _ = tokio::time::timeout(label_wait, demoted).await;
         }
@@ -171,8 +171,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// Verifies in the background that an admission policy restricts the token of this pod, and logs
-    /// an error otherwise.
+    /// Verifies in the background that an admission policy restricts the token of this pod, and
+    /// logs an error if none does.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

@@ -1,5 +1,5 @@
-//! The Events to report. So that pods do not flood an API server in trouble, an Event that happens
-//! again within ten minutes is only counted, and more than a few new Events per minute are dropped.
+//! The Events to report. Limits the load on an API server in trouble: an Event that recurs within
+//! ten minutes is only counted, and new Events beyond a few per minute are dropped.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -12,12 +12,12 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of waiting Events. A change of leadership makes two, and a report takes up to some
-/// 15 s while the API server does not answer.
+/// Maximum number of waiting Events. A change of leadership makes two, and each report takes up to
+/// 15 s if the API server does not answer.
 const WAITING_MAX: usize = 16;
 /// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
-/// Time within which an equal Event is counted.
+/// Time within which a recurring Event is only counted.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
 /// Interval between updates of the count of a repeated Event.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ pub(super) struct EventQueue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrences {
     pub(super) event: PodEvent,
-    /// The name of the Event once it was accepted. From then on, only its count is reported.
+    /// The name of the Event once the API server has accepted it. Then only its count is reported.
     pub(super) name: Option<String>,
     pub(super) count: u32,
     pub(super) first: SystemTime,
@@ -62,7 +62,7 @@ impl EventQueue {
     pub(super) async fn next(&self) -> Occurrences {
         let mut known = self.known.subscribe();
         loop {
-            // This queue holds a sender itself, so the channel stays open.
+            // Cannot fail, because this queue keeps a sender.
             drop(known.wait_for(KnownEvents::any_waits).await);
             let mut taken = None;
             self.known
@@ -73,7 +73,7 @@ impl EventQueue {
         }
     }
 
-    /// Ends the report of the Event that was taken last. `name` is `None` if it was not accepted.
+    /// Ends the report of the Event taken last. `name` is `None` if the report failed.
     pub(super) fn done(&self, reported: &Occurrences, name: Option<String>) {
         self.known.send_modify(|known| known.done(reported, name));
     }
@@ -124,8 +124,8 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event. In a full queue, the Event replaces a repeating Event. Returns false
-    /// if an Event was dropped.
+    /// Queues or counts an Event. In a full queue, the Event replaces one of the kind that is
+    /// repeated. Returns false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
             return false;
@@ -186,9 +186,9 @@ impl KnownEvents {
         Some(known.occurrences.clone())
     }
 
-    /// A repeating Event is remembered even if it was not accepted; otherwise the attempts for each
-    /// repetition would delay the Events behind it. Any other Event that was not accepted is reported
-    /// again if it happened again meanwhile.
+    /// A repeating Event is remembered even if the API server did not accept it, because retries at
+    /// each repetition would delay the next Events. Any other unaccepted Event is reported again if
+    /// it recurred meanwhile.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

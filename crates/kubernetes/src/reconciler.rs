@@ -1,5 +1,5 @@
-//! Decides when to write the label, and its value, from the current status (level-triggered). A write
-//! with an unknown outcome is followed by others until it can no longer land.
+//! Decides when to write the label, and its value, from the current status (level-triggered). After
+//! a write with an unknown outcome, repeats the label until that write can no longer land.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use leasehold_core::election::{BootTime, Status};
 
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Time after which a write of an outdated value is abandoned. A healthy API server takes 3 ms, so two
-/// writes rarely race, and a demotion behind a hanging promotion is still sent within the 250 ms that
-/// a step-down waits.
+/// Time after which a write of an outdated value is abandoned. A healthy API server takes 3 ms, so
+/// two writes rarely race. A demotion behind a hanging promotion is still sent within the 250 ms
+/// that a step-down waits.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
 /// Time during which an abandoned write may still land. The API server ends a request after 60 s.
@@ -54,7 +54,7 @@ pub enum LabelState {
     Unknown,
     /// The last write was acknowledged and had this value.
     Acknowledged(Label),
-    /// The pod no longer exists, and neither does its label.
+    /// The pod and its label no longer exist.
     NoPod,
 }
 
@@ -83,8 +83,8 @@ pub(super) struct Reconciler {
     in_flight: Option<Write>,
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// True if `follower` has not been sent since the candidate last led. A step-down waits for that
-    /// write, so a pause that the API server requested does not delay it.
+    /// True if `follower` has not been sent since the candidate last led. A step-down waits for
+    /// this write, so the write ignores a pause that the API server requested.
     demotion_owed: bool,
     failures: u32,
 }
@@ -100,7 +100,7 @@ struct Retry {
     at: BootTime,
     /// The value of the failed write. Another value is written immediately.
     label: Label,
-    /// True if the API server requested the pause, which then applies to both values.
+    /// True if the API server requested the pause. It then applies to both values.
     asked_for: bool,
 }
 

@@ -180,7 +180,7 @@ impl Requests {
     }
 
     pub(super) fn event_metadata(&self, random: u64) -> Value {
-        // A dot and 16 digits follow.
+        // Leave room for a dot and 16 digits.
         let name = self.pod.name.as_str().chars();
         let name: String = name.take(NAME_LENGTH_MAX - 17).collect();
         // Each part between dots must end with a letter or a digit.

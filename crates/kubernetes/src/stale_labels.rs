@@ -18,7 +18,7 @@ use leasehold_core::election::{BootTime, Status, Token};
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of lists in one round. Conflicts and more than [`PODS_MAX`] pods need several.
+/// Maximum lists in one round. Conflicts, or more than [`PODS_MAX`] pods, require several lists.
 const LISTS_MAX: usize = 5;
 
 pub(super) struct StaleLabels {
@@ -29,8 +29,8 @@ pub(super) struct StaleLabels {
     rounds: Rounds,
 }
 
-/// The schedule of rounds. The first is at the start of a leadership; the second is when the last
-/// request of a predecessor can no longer land.
+/// The schedule of rounds. The first round starts with a leadership; the second starts when the
+/// predecessor's last request can no longer land.
 #[derive(Debug, Default)]
 struct Rounds {
     token: Option<Token>,
@@ -137,7 +137,7 @@ impl StaleLabels {
                         let (pod, label) = (other.name.as_str(), &requests.label_key);
                         tracing::info!(pod, label, "removed a stale leader label from another pod");
                     }
-                    // Changed or deleted since the list. The next list decides.
+                    // The pod was changed or deleted since the list; the next list shows which.
                     Err(ApiError {
                         status: Some(404 | 409 | 422),
                         ..

@@ -24,7 +24,7 @@ use leasehold_status::Surface;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Returns a publisher whose requests are answered with the status that `answer` returns for their
-/// paths. Building client number `fault` panics, which simulates a bug in the task that does so.
+/// paths. Building client number `fault` panics, which simulates a bug in the task that builds it.
 fn publisher<F>(
     repair_interval: Duration,
     fault: Option<usize>,

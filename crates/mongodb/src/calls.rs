@@ -12,7 +12,7 @@ use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED}
 use leasehold_core::election::CallId;
 
 /// Maximum number of calls in the driver, including calls already reported as unknown. A connection
-/// that hangs for a minute holds fifteen at the defaults. Further calls are refused unsent.
+/// that hangs for a minute holds fifteen calls at the defaults. Further calls are refused unsent.
 pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and its outcome.
@@ -47,8 +47,8 @@ pub(crate) struct CallReply<O> {
 
 pub(crate) struct InFlight<O> {
     timeout: Duration,
-    /// A call keeps its place until the loop has taken its last reply. The queue of replies is
-    /// therefore bounded: two for each place, and one for each call that was refused in a turn.
+    /// A call keeps its permit until the loop has taken its last reply. This bounds the queue of
+    /// replies to two for each permit, and one for each call that a turn refused.
     places: Arc<Semaphore>,
     sender: mpsc::UnboundedSender<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
     replies: mpsc::UnboundedReceiver<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
@@ -111,7 +111,7 @@ impl<O: CallOutcome> InFlight<O> {
                     let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
                         .of(after + &from.unwrap_or_default());
                     let unknown = reply(failed(O::UNKNOWN, failure), elapsed(), false);
-                    // Without a receiver, the loop has ended.
+                    // Fails only after the loop has ended.
                     let _ = sender.send((unknown, None));
                     (answer.await, true)
                 }

@@ -21,7 +21,7 @@ use leasehold_core::election::{
 };
 use leasehold_core::trace::Kind;
 
-/// Options of a candidate: [`ElectorOptions::new`] and assignments to the fields.
+/// Options of a candidate. Create them with [`ElectorOptions::new`], then assign fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ElectorOptions {
@@ -36,11 +36,11 @@ pub struct ElectorOptions {
     pub workload_ends_first: bool,
     /// Priority of the candidate; a higher one is preferred as the standby.
     pub priority: u32,
-    /// Minimum time of leadership before a handoff to a standby of higher priority; `None` for none.
+    /// Minimum time of leadership before a handoff to a standby of higher priority; `None`: never.
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
-    /// The longest lease duration that this machine has seen up to that token, if known.
+    /// The longest lease duration that this machine has seen up to `token_remembered`, if known.
     pub lease_longest_remembered: Option<Duration>,
     /// The claim of a predecessor that is proven to have exited.
     pub predecessor_claim: Option<Claim>,
@@ -94,7 +94,7 @@ pub struct Elector {
 #[non_exhaustive]
 pub enum ElectorError {
     /// The candidate has ended and does not lead, but the store did not confirm the release, or a
-    /// stuck workload or status file did not permit it. The lease expires by itself.
+    /// stuck workload or status file prevented it. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -243,8 +243,8 @@ impl Drop for Elector {
     /// Makes the candidate step down and release the lease, if its runtime still runs.
     fn drop(&mut self) {
         self.watcher.abort();
-        // If the queue is full and this thread has no runtime, the loop finds the queue closed after
-        // the last request in it, unless another sender (`ElectorBuilder::inputs`) exists.
+        // If the queue is full and this thread has no runtime, nothing is sent. The loop then ends
+        // because the queue is closed, unless another sender (`ElectorBuilder::inputs`) exists.
         if self.candidate.task.is_some()
             && self.candidate.inputs.try_send(Input::Shutdown).is_err()
             && let Ok(runtime) = Handle::try_current()

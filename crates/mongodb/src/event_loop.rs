@@ -35,7 +35,7 @@ pub(crate) trait Machine: Send + 'static {
 
     /// The input when a timer fires.
     const TICK: Self::Input;
-    /// The input once every handle to the machine has been dropped.
+    /// The input once every handle to the state machine has been dropped.
     const ABANDONED: Self::Input;
 
     /// Returns the id of the store call that an effect requests, if any.
@@ -47,7 +47,7 @@ pub(crate) trait Machine: Send + 'static {
     fn status(&self) -> Self::Status;
 }
 
-/// Implements [`Machine`] for a machine of the core, which has the trait's methods.
+/// Implements [`Machine`] by calling the methods of a state machine of `leasehold_core`.
 macro_rules! state_machine {
     ($machine:ty, $input:ident, $effect:ident, $status:ident, $outcome:ident, abandoned: $abandoned:ident) => {
         impl $crate::event_loop::Machine for $machine {
@@ -90,7 +90,7 @@ macro_rules! state_machine {
 }
 pub(crate) use state_machine;
 
-/// The IO of a machine.
+/// The IO of a state machine.
 pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
     /// The content of a change stream event.
@@ -109,9 +109,9 @@ pub(crate) trait Host: Send + 'static {
     /// Reports the number of store calls in flight, before the loop waits.
     fn calls_in_flight(&mut self, _: usize) {}
     fn answered(&mut self, answered: &AnsweredCall);
-    /// Reports a store event, and converts it to an input if the machine needs it.
+    /// Reports a store event, and converts it to an input if the state machine needs it.
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
-    /// Reports an input of the program, before the machine handles it.
+    /// Reports an input of the program, which the state machine has not handled yet.
     fn received(&mut self, _: &Input<Self>) {}
     /// Waits for an event of the host itself. Must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
@@ -128,7 +128,7 @@ pub(crate) trait Host: Send + 'static {
 pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
 pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Outcome>;
 
-/// A machine with its channels, before it is started.
+/// A state machine with its channels, before it is started.
 #[derive(Debug)]
 pub(crate) struct EventLoop<M: Machine, W> {
     machine: M,
@@ -140,7 +140,7 @@ pub(crate) struct EventLoop<M: Machine, W> {
 }
 
 impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
-    /// Creates a machine for a stored document, with the senders of requests and of store events.
+    /// Creates a state machine for a stored document, and the senders of requests and store events.
     pub(crate) fn new<O: Clone + Serialize>(
         store: &StoreOptions,
         (kind, name): (Kind, &str),
@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    /// Records its inputs. Each turn has one effect, true once the machine is abandoned.
+    /// Records its inputs. Each turn has one effect: true if the input was `ABANDONED`.
     #[derive(Default)]
     struct Recorder {
         inputs: Vec<&'static str>,

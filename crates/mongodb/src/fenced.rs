@@ -13,10 +13,10 @@ use mongodb::options::{Acknowledgment, ReadConcern, UpdateModifications, WriteCo
 use crate::store::mongo::{primary, token};
 use leasehold_core::election::{ResourceName, Token};
 
-/// Field of the newest token that wrote the document.
+/// Field with the newest token that wrote the document.
 pub const FENCE: &str = "fence.token";
 
-/// Field of the name of that token's lease or lock. Tokens of different names are not comparable.
+/// Field with the name of the token's lease or lock. Tokens of different names are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
 
 /// The token of a lease or lock, with its name.
@@ -77,7 +77,7 @@ pub fn filter(filter: Document, fence: &Fence) -> Document {
     doc! { "$and": [filter, token, name] }
 }
 
-/// Returns an update by operators or by a pipeline that stores the fence too.
+/// Extends an update, of operators or a pipeline, so that it also stores the fence.
 pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateModifications {
     let fields = doc! { FENCE: fence.token.get(), FENCE_NAME: fence.name.as_str() };
     match update.into() {
@@ -100,7 +100,7 @@ pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateMo
 /// acknowledged by a majority, because a fence that is rolled back protects nothing.
 ///
 /// # Errors
-/// If the write was refused, matched nothing, or is not known to be applied.
+/// If the write was refused or matched nothing, or if its outcome is unknown.
 pub async fn update_one<T: Send + Sync>(
     collection: &Collection<T>,
     matching: Document,

@@ -9,10 +9,10 @@
 //! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
 //!
 //! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types get a
-//! variant or field only in an incompatible version: a program must decide about each value of
-//! [`locker::LockDecision`] and of the state machines' inputs, effects and status; tests and other
-//! stores build the records for observers and the answers of a [`store::Store`]; commands show each
-//! value of [`store::mongo::operators`] and [`store::mongo::probe`] in their own way.
+//! variant or field only in an incompatible version, because their users handle or build every
+//! value. Programs decide about each [`locker::LockDecision`] and each input, effect and status of
+//! a state machine. Other stores build the answers of a [`store::Store`], and commands show each
+//! value of [`store::mongo::operators`] and [`store::mongo::probe`].
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, ResourceName};

@@ -28,7 +28,7 @@ use leasehold_core::lock::{
 };
 use leasehold_core::trace::Kind;
 
-/// Options of a lock contender: [`LockerOptions::new`] and assignments to the fields.
+/// Options of a lock contender. Create them with [`LockerOptions::new`], then assign fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LockerOptions {
@@ -38,7 +38,7 @@ pub struct LockerOptions {
     pub name: ResourceName,
     /// The requested mode; exclusive by default.
     pub mode: LockMode,
-    /// Minimum hold of the place, even if the work ends or the process dies.
+    /// Minimum time to hold the lock, even if the work ends or the process dies.
     pub min_hold: MinHold,
     /// Skips work that succeeded recently ([`End::Skipped`]), and records success. Exclusive locks only.
     pub once_per: Option<OncePer>,
@@ -68,7 +68,7 @@ impl LockerOptions {
 
 /// Callbacks for events that the status does not contain. Each does nothing by default.
 pub trait LockSurfaces: Send + 'static {
-    /// The lock was acquired, with a token and slot, until a deadline, after a wait.
+    /// The lock was acquired. Arguments: the token and slot, the deadline, and the time waited.
     fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: Duration) {}
     /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, _: Loss, _: &StoreHealth) {}
@@ -76,7 +76,7 @@ pub trait LockSurfaces: Send + 'static {
     fn notice(&mut self, _: &LockNotice) {}
     /// A store call was answered, which the health does not reflect yet.
     fn answered(&mut self, _: &AnsweredCall, _: &StoreHealth) {}
-    /// The store reported an event, before the contender handles it.
+    /// The store reported an event, which the contender has not handled yet.
     fn store_event(&mut self, _: &StoreEvent<ClaimHint>) {}
     /// The contender has finished.
     fn finished(&mut self, _: &Finished) {}
@@ -139,7 +139,7 @@ pub enum LockError {
         /// The reason.
         failure: Failure,
     },
-    /// [`Lock::once_per`] without exclusion: several holders could begin before the first succeeds.
+    /// [`Lock::once_per`] on a shared lock, where several holders could begin before one succeeds.
     #[error("lock not acquired: once_per requires an exclusive lock")]
     NotExclusive,
     /// The lock cannot be acquired without waiting.
@@ -316,12 +316,12 @@ impl Locker {
         status.authority_at(leasehold_clock::boot_now())
     }
 
-    /// Ends the wait. Releases a lock that is already held, so no work may run under it.
+    /// Ends the wait. Releases the lock if it is already held, so no work may run under it.
     pub async fn give_up(&self) {
         self.contender.send(LockInput::GiveUp).await;
     }
 
-    /// Ends the wait like [`Locker::give_up`], and waits for the end for at most `patience`.
+    /// Calls [`Locker::give_up`], and waits for at most `patience` until the contender has ended.
     pub async fn withdraw(&mut self, patience: Duration) {
         let withdrawn = async {
             self.give_up().await;
@@ -341,7 +341,7 @@ impl Locker {
         self.contender.send(LockInput::Succeeded).await;
     }
 
-    /// Ends, and lets the entry expire instead of releasing it, because the work may go on.
+    /// Stops renewing, and lets the entry expire, because the work may go on.
     pub fn abandon(mut self) {
         if let Some(event_loop) = self.contender.task.take() {
             event_loop.abort();

@@ -53,7 +53,7 @@ mod tests {
 
     const MOMENT: [u128; 3] = [1_790_000_000_000_000_000, 5_000_000_000, 7];
 
-    /// Copies of a machine continue one generator. Each part of the moment makes their ids differ.
+    /// A difference in any part of the moment gives copies of a machine different ids.
     #[test]
     fn one_generator_gives_different_ids_at_different_moments() {
         for part in 0..MOMENT.len() {

@@ -19,10 +19,10 @@ use crate::store::mongo::lock;
 
 pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 
-/// Number of machines of this process that have begun a trace.
+/// Number of state machines of this process that have begun a trace.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// A trace file, to which machines of several processes can append.
+/// A trace file, to which several processes can append.
 #[derive(Debug, Clone)]
 pub struct Trace {
     /// `None` after a write has failed.
@@ -44,7 +44,7 @@ impl Trace {
         }
     }
 
-    /// Writes a line. If that fails, ends the trace, so that it has no gap.
+    /// Writes a line. If the write fails, ends the trace, so that the trace has no gap.
     fn write(&self, record: &impl Serialize) {
         let mut file = lock(&self.file);
         let Some(open) = file.as_mut() else { return };
@@ -57,7 +57,7 @@ impl Trace {
     }
 }
 
-/// The trace of one machine, if it has a file, and the machine's source of random bits.
+/// The trace of one state machine, if it has a file, and its source of random bits.
 #[derive(Debug)]
 pub struct MachineTrace {
     file: Option<Trace>,
@@ -79,7 +79,7 @@ impl Randomness for MachineTrace {
 }
 
 impl MachineTrace {
-    /// Creates a trace, before its machine is created.
+    /// Creates a trace before its state machine exists.
     pub fn new(file: Option<Trace>) -> Self {
         Self {
             file,
@@ -89,7 +89,7 @@ impl MachineTrace {
         }
     }
 
-    /// Writes the creation of a machine for a document.
+    /// Writes that a state machine was created for a document.
     pub fn started(
         &mut self,
         (kind, document): (Kind, String),
@@ -112,10 +112,10 @@ impl MachineTrace {
         });
     }
 
-    /// Returns an input for [`MachineTrace::turn`], because the machine consumes the original.
+    /// Returns a copy for [`MachineTrace::turn`], because the state machine consumes the input.
     pub(crate) fn copy(&self, input: &impl Serialize) -> Option<serde_json::Value> {
         let copied = self.file.as_ref().map(|_| serde_json::to_value(input));
-        // The types of inputs have no value that JSON cannot express.
+        // Every value of an input type can be expressed in JSON.
         copied.and_then(Result::ok)
     }
 

@@ -23,7 +23,7 @@ use crate::exit;
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Time without a failure or change after which the election is at rest. By then, the driver has
-/// found a new primary or waits in a call, which prevents coarse timers by itself.
+/// found a new primary, or a call still waits for it and prevents coarse timers.
 const SETTLES_IN: Duration = Duration::from_secs(10);
 
 /// A timer that fires more often than this has to be exact.
@@ -85,7 +85,7 @@ pub(super) fn run_to_end<T>(
     command: impl Future<Output = T>,
 ) -> Result<T, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    // Without the initial slack, it could not be restored.
+    // If the initial slack cannot be read, it could not be restored.
     if let Ok(usual) = current_timer_slack() {
         let waiting = Arc::new(Slack {
             idle_timers: Arc::clone(idle_timers),

@@ -69,8 +69,8 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
         }
         tokio::spawn(async move {
             loop {
-                // The candidate can lead without it. The gauge leasehold_label_in_sync shows that the
-                // label is no longer maintained.
+                // The candidate can lead without the task. The gauge leasehold_label_in_sync shows
+                // that the label is no longer maintained.
                 let (task, error) = tasks.ended().await;
                 error!(%lease, task, %error, "pod publishing task ended unexpectedly; continuing without it");
             }

@@ -12,7 +12,7 @@ use crate::config::{
 use crate::election::Tunables;
 use crate::log::LogHandle;
 
-/// The configuration that applies, and the keys that differ in the sources.
+/// The configuration that applies, and the keys whose values in the sources have changed.
 type Reloaded = Result<(Config, Vec<&'static Key>), ConfigError>;
 
 pub(super) struct Reloader {
@@ -31,7 +31,7 @@ impl Reloader {
     /// Starts to read the configuration outside the event loop, which a hanging disk would block.
     pub(super) fn begin(&mut self) {
         if self.reading.is_some() {
-            // The files may have been read before they were changed.
+            // The read in progress may have missed the newest change of the files.
             self.again = true;
             return;
         }

@@ -33,12 +33,12 @@ pub(super) struct Reporter {
     no_hints: Option<&'static str>,
     /// True while hints are followed instead of a change stream.
     follows_hints: bool,
-    /// True if hints are configured, so that doing without them is worth a log line.
+    /// True if hints are configured, so that running without them is logged.
     wants_hints: bool,
 }
 
-/// State that decides if a failed change stream is logged. While other calls fail too, they are the
-/// cause, and the stream is not logged.
+/// State that decides if a failed change stream is logged. While other store calls fail too, only
+/// their failures are logged.
 #[derive(Default)]
 struct StreamLog {
     /// True if the last store call succeeded.

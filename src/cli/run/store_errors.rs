@@ -88,7 +88,7 @@ impl StoreErrors {
             }
             None => self.write = None,
         }
-        // A candidate that cannot lead may never write again.
+        // A candidate that cannot lead may never write again, so its failed write expires.
         let patience = self.timings.borrow().lease_duration();
         let attempted = |write: &Failing| {
             let lasts = write.failure.retry == RetryPolicy::Reconfigure;

@@ -73,7 +73,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn workload(&mut self, order: Order) {
-        // Each renewal extends the deadline of a running command.
+        // Extensions arrive with each renewal, so they do not count as changes.
         if !matches!(order.kind, OrderKind::Extend(_)) {
             self.idle_timers.disturbed();
         }

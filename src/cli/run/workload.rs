@@ -21,7 +21,7 @@ use crate::supervisor::{
 };
 use crate::workload::claim_share::ClaimShares;
 
-/// Capacity of the channel for exits. There is at most one per claim, handled immediately.
+/// Capacity of the channel for exits. Each claim has at most one exit.
 const EXITS_MAX: usize = 4;
 
 /// Returns true if there is a command or a hook.
@@ -72,7 +72,7 @@ impl WorkloadObserver for ExitForwarder {
 }
 
 pub(super) struct CommandExit {
-    /// As a shell reports it.
+    /// The exit code that a shell would report.
     pub(super) code: u8,
     /// True if a key of the terminal ended the command.
     pub(super) interrupted: bool,
@@ -170,7 +170,7 @@ impl Workload {
         }
     }
 
-    /// Waits briefly until all of the workload has ended. The caller has dropped the sender of orders.
+    /// Waits briefly for the workload's end. The caller must have dropped the sender of orders.
     pub(super) async fn close(&mut self) {
         let supervised = async {
             while let Some(ended) = self.tasks.join_next().await {

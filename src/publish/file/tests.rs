@@ -79,7 +79,7 @@ fn options(refresh: Duration) -> FileOptions {
 }
 
 impl Drop for Place {
-    /// Ends the thread before the directory is removed; otherwise the thread would create it again.
+    /// Ends the thread before the directory is removed, because the thread would create it again.
     fn drop(&mut self) {
         let _ = self.handle.close().blocking_recv();
     }
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// Returns a place whose files show the first status.
+/// Returns a [`Place`] whose files show the first status.
 fn shown(first: Status) -> Place {
     let place = start(first);
     assert_eq!(place.flush(), Flushed::Shown);
@@ -120,8 +120,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Makes every rewrite of a file fail, by a directory in place of its temporary file. Retries while
-/// the writer uses that file.
+/// Makes every rewrite of a file fail: a directory has the name of its temporary file. Retries
+/// while the writer uses that file.
 fn obstruct(path: &Path, name: &str) {
     let temporary = path.join(format!(".{name}.tmp"));
     eventually("obstructed", || fs::create_dir(&temporary).is_ok());

@@ -145,7 +145,7 @@ async fn each_request_has_a_client_of_its_own() {
     }
 }
 
-/// On a single thread, a request that read the files itself would block the timeouts.
+/// A request that read the files on this single thread would block the timeouts too.
 #[tokio::test]
 async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     let (disk, hangs) = std::sync::mpsc::channel::<()>();

@@ -274,7 +274,7 @@ fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
         at(61.0)
     );
 
-    // A leadership that was never shown because of the pause also needs its demotion.
+    // A demotion is due even if the pause kept the leadership off the label.
     assert_eq!(
         next_write(&mut reconciler, Label::Leader, at(2.0)),
         at(61.0)

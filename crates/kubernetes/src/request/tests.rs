@@ -93,7 +93,7 @@ fn names_of_events_are_names() {
     assert_eq!(name("orders-0"), format!("orders-0.{random}"));
     let longest = "x".repeat(253);
     assert_eq!(name(&longest), format!("{}.{random}", "x".repeat(236)));
-    // The rest is a valid name regardless of where it is cut.
+    // A shortened name is valid regardless of where it was cut.
     for joint in [".", "-", "--"] {
         for length in 230..=236 {
             let pod = format!("{}{joint}{}", "x".repeat(length), "y".repeat(10));

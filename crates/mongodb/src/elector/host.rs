@@ -24,7 +24,7 @@ pub trait Surfaces: Send + 'static {
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
         None
     }
-    /// Sets the desired state of the supervised workload. Never called without one.
+    /// Sets the desired state of the supervised workload. Called only for a supervised workload.
     fn workload(&mut self, order: Order);
     /// Stores the values for the next process on this machine: its own claim, the highest token
     /// and the longest lease duration.
@@ -33,11 +33,11 @@ pub trait Surfaces: Send + 'static {
     fn transition(&mut self, _: &Transition) {}
     /// An event worth reporting to humans.
     fn notice(&mut self, _: &Notice) {}
-    /// The number of store calls in flight, before the next wait.
+    /// The number of store calls in flight when the loop begins to wait.
     fn calls_in_flight(&mut self, _: usize) {}
     /// A store call was answered.
     fn answered(&mut self, _: &AnsweredCall) {}
-    /// The store reported an event, before the candidate handles it.
+    /// The store reported an event, which the candidate has not handled yet.
     fn store_event(&mut self, _: &StoreEvent) {}
 }
 

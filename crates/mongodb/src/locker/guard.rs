@@ -59,7 +59,7 @@ pub struct Lock {
     client: LockClient,
     /// The highest token and the observations of earlier contenders.
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// Each running contender has a receiver.
+    /// Counts the running contenders, which have a receiver each.
     contenders: watch::Sender<()>,
 }
 
@@ -73,7 +73,7 @@ struct SaveObservations {
 impl LockSurfaces for SaveObservations {
     fn finished(&mut self, finished: &Finished) {
         let mut cache = lock(&self.cache);
-        // Another contender of this lock may have saved more meanwhile.
+        // Another contender of this lock may have saved its observations meanwhile.
         *cache = (
             cache.0.max(finished.token_highest),
             finished.observations.merged(&self.before, &cache.1),
@@ -122,8 +122,8 @@ impl Lock {
         self
     }
 
-    /// Waits until the lock is granted, without a limit. Dropping the future leaves the queue in the
-    /// background; [`Lock::idle`] waits for that.
+    /// Waits until the lock is granted, without a limit. Dropping the future leaves the queue in
+    /// the background; [`Lock::idle`] waits until it has left.
     ///
     /// # Errors
     /// If waiting would not help, for example because the store refuses the credentials.
@@ -131,8 +131,8 @@ impl Lock {
         self.within(Duration::MAX, false).await
     }
 
-    /// Waits until the lock is granted, for at most `wait`. After that, leaves the queue, and returns
-    /// when MongoDB has acknowledged this, or after two `operation_timeout`s.
+    /// Waits until the lock is granted, for at most `wait`. After `wait`, leaves the queue. Returns
+    /// when MongoDB has acknowledged this, or two `operation_timeout`s later.
     ///
     /// # Errors
     /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or if waiting would not help.
@@ -144,14 +144,14 @@ impl Lock {
     /// up to the lease duration.
     ///
     /// # Errors
-    /// [`LockError::Busy`], or same as [`Lock::acquire_within`].
+    /// [`LockError::Busy`], or an error of [`Lock::acquire_within`].
     pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
         let patience = self.options.store.timings.lease_duration();
         self.within(patience, true).await
     }
 
-    /// Waits until all contenders of this lock and of its clones have ended. Each dropped guard and
-    /// acquisition has then left the lock, or its entry will expire.
+    /// Waits until all contenders of this lock and of its clones have ended. By then, each dropped
+    /// guard or acquisition has removed its entry, or the entry will expire.
     pub async fn idle(&self) {
         self.contenders.closed().await;
     }
@@ -175,7 +175,7 @@ impl Lock {
         };
         let locker = &mut guard.locker;
         let decided = tokio::time::timeout(wait, locker.decided()).await;
-        // After a timeout too: the lock may have been granted at this very moment.
+        // Check after a timeout too, because the lock may just have been granted.
         if locker.authority().is_some() {
             guard.may_have_begun = true;
             return Ok(guard);
@@ -211,7 +211,7 @@ impl Drop for LockGuard {
     /// Withdraws an acquisition that was dropped before it returned the guard, even if granted.
     fn drop(&mut self) {
         if !self.may_have_begun {
-            // The queue has room: this is the first request to the contender, or repeats the first.
+            // The queue has room, because the contender was sent at most this request before.
             let _ = self.locker.contender.inputs.try_send(LockInput::GiveUp);
         }
     }
@@ -223,7 +223,7 @@ impl LockGuard {
         self.locker.authority()
     }
 
-    /// Returns the slot, from 0, that only this holder has; `None` without slots, or after a loss.
+    /// Returns this holder's slot, from 0; `None` without slots, or after a loss.
     pub fn slot(&self) -> Option<u32> {
         let now = leasehold_clock::boot_now();
         let status = self.locker.contender.status.borrow().at(now);
@@ -274,7 +274,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`LockError::Lost`] if the lock was lost before, [`LockError::Unconfirmed`] if the store did
-    /// not confirm the release within the lease duration, or if the contender failed.
+    /// not confirm the release within the lease duration, or [`LockError::Fault`].
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await

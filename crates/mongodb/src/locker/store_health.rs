@@ -12,8 +12,8 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. A successful read does not end them, because a server may answer reads
-    /// while it refuses writes or does not acknowledge them.
+    /// The failing writes. Kept after a successful read, because a server may answer reads while it
+    /// refuses writes or does not acknowledge them.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.
@@ -61,8 +61,8 @@ impl StoreHealth {
         }
     }
 
-    /// Returns true if an answer does not end the failing writes, because a write that matches no
-    /// document shows no more than a read.
+    /// Returns true for a write that matched no document after refused writes. It proves no more
+    /// than a read.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)

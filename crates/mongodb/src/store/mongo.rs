@@ -181,7 +181,7 @@ impl Store for MongoStore {
 }
 
 impl LeaseInner {
-    /// Reports another product than MongoDB, the deployment, and the settings of its elections.
+    /// Reports the deployment, the settings of its elections, and a product other than MongoDB.
     async fn recognize(&self) {
         let product = self.deployment.lookalike().await;
         if let Some(product) = product {
@@ -225,7 +225,7 @@ impl LeaseInner {
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
             && let Some(why) = lock(&self.ignored_request).check(lease)
         {
-            // Informational: if the queue is full, its events are more important.
+            // Informational, so dropped if the queue is full.
             let _ = self.news.try_send(StoreEvent::RequestIgnored(why));
         }
         *lock(&self.newest) = document;
@@ -246,7 +246,7 @@ impl LeaseInner {
 
 #[derive(Debug, Default)]
 struct IgnoredRequest {
-    /// The request as text, because a NaN does not even equal itself.
+    /// The request as text, because a NaN in it would not equal itself.
     reported: Option<String>,
 }
 
@@ -335,7 +335,7 @@ mod tests {
                 "{lease}: {said:?}"
             );
             assert_eq!(ignored.check(&lease), None, "{lease}");
-            // The acquisition that follows clears it, and a script sets it again.
+            // An acquisition clears the request, and a script sets it again.
             assert_eq!(ignored.check(&doc! { "request": null }), None);
             assert_eq!(ignored.check(&lease), None, "{lease}");
         }

@@ -115,8 +115,7 @@ fn read(document: &Document) -> Option<Lease> {
     }
 }
 
-/// The stored documents in order, each with its event: writes of candidates, with writes of
-/// operators in between.
+/// The stored documents in order, each with its event. Candidates and operators write in turn.
 fn history() -> Vec<(Document, Document)> {
     let mut stored = created();
     let insert = doc! { "operationType": "insert", "fullDocument": stored.clone() };
@@ -218,7 +217,7 @@ proptest! {
         let mut newest = None;
         for (from, to, read_before) in runs {
             if let Some(read) = read_before {
-                // A reply contains no later document either.
+                // Like an event, a reply is never newer than the stored document.
                 let _ = read_reply(&mut newest, &history[read.min(stored)].0);
             } else {
                 // A reopened stream is followed by a read.

@@ -1,4 +1,4 @@
-//! Applies the changes that a change stream reports of one update to the last known document.
+//! Applies one update, as reported by a change stream, to the last known document.
 //!
 //! A name with a dot counts as a path; leasehold writes no such name.
 

@@ -128,7 +128,7 @@ fn reserved(document: &Document, key: &str) -> Duration {
     duration.min(RESERVATION_MAX)
 }
 
-/// Reads a standby; `None` if it is invalid, because nothing depends on it.
+/// Reads a standby. An invalid standby counts as none, because nothing depends on it.
 fn standby(document: &Document) -> Option<Standby> {
     Some(Standby {
         session: Session::from_bytes(id(document, "session").ok()?),
@@ -152,7 +152,7 @@ pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<
     T::try_from(document.get(key).and_then(integer)?).ok()
 }
 
-/// Returns the declared lease duration of an entry. A missing one is out of range: see [`Declared`].
+/// Returns the declared lease duration of an entry. A missing one counts as out of range.
 pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: number(entry, "lease_duration_ms").unwrap_or(-1),
@@ -194,8 +194,8 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
 }
 
 /// Returns a filter that matches only what [`read`] accepts as a lease of this name. It does not
-/// check that the holder's identity is legal: the sender has read a legal identity, which only a
-/// manual edit can have changed since.
+/// check the holder's identity, because the sender has read a legal one, and only a manual edit can
+/// have changed it since.
 pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }

@@ -23,7 +23,7 @@ const AWAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval between attempts to open a change stream on a deployment without change streams: a
 /// standalone server may become a replica set, and a role may gain the permission.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
-/// Consecutive refusals, with any error, before a server is retried at that interval too.
+/// Consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
 /// Maximum size of a part of an event; the document is read instead of a larger part. A lease is a
 /// hundred times smaller, but another program may write megabytes into its document.
@@ -75,7 +75,7 @@ pub(super) fn ends() -> Document {
     doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
 }
 
-/// Selects the events of documents with this `_id`, without large parts, and the ends of a stream.
+/// Selects events of documents with this `_id`, without large parts, and events that end a stream.
 pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
@@ -91,8 +91,8 @@ pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     ]
 }
 
-/// Returns how long the server may hold a getMore without events. The stream reports at least three
-/// times per lease duration, after which a store without any report counts as unread.
+/// Returns how long the server may hold a getMore without events. A store counts as unread after a
+/// lease duration without a report, so the stream reports at least three times as often.
 pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
@@ -111,8 +111,8 @@ enum StreamEnd {
 /// Follows until the future is dropped, which ends the stream. Opens another stream each time
 /// `reopen` is notified.
 ///
-/// Aborts a stream that hangs before opening the next, so that hanging streams do not use up the
-/// connection pool. A getMore may be dropped, unlike a write, because it changes nothing.
+/// Before it opens the next stream, aborts one that hangs, so that hanging streams do not use up
+/// the connection pool. A getMore may be dropped, unlike a write, because it changes nothing.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
@@ -171,8 +171,8 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Each call reports why there is no client, so the stream does not. The exception is this
-            // refusal, which the first failed call ends.
+            // Store calls report why there is no client, so the stream does not. It only reports
+            // this refusal, which the first failed call ends.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(error)).await;
             }
@@ -253,11 +253,11 @@ impl Opened {
     }
 }
 
-/// Opens a stream, and returns it with the event that reports it.
+/// Opens a stream, and returns it with the event that reports the opening.
 ///
-/// The stream begins after the newest majority-acknowledged write. The driver's default, the newest
-/// write of the primary, could miss a write that no majority has yet: the majority read that follows
-/// does not show it either.
+/// The stream begins after the newest majority-acknowledged write. By default, the driver starts it
+/// after the primary's newest write. If no majority has this write yet, the following majority read
+/// would miss it as well.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,

@@ -1,8 +1,8 @@
 //! Hints: after each change that others wait for, candidates and operators insert a document into a
 //! small capped collection next to the leases. A follower's cursor wakes on these inserts only.
 //!
-//! A hint is written without majority, after the change was acknowledged. It may be lost, late or
-//! false, because it only makes a follower read.
+//! A hint is written without majority, after the change was acknowledged. A lost, late or false
+//! hint is harmless, because a hint only makes a follower read.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
 /// Size of the collection in bytes: some 300 hints. A cursor that falls further behind is reopened.
 const SIZE: i64 = 32 * 1024;
-/// Hints in one batch: more than the collection has, so that a new cursor skips all old hints.
+/// Batch size, larger than the collection, so that a new cursor skips all old hints.
 const BATCH_MAX: u32 = 1_000;
 /// Maximum number of hints in flight; further hints are dropped.
 const LEAVING_MAX: u32 = 4;
@@ -54,7 +54,7 @@ struct HintsState {
     /// Marks the candidate's own hints, which its cursor skips. Each cursor draws a new mark,
     /// because copies of a virtual machine must not skip each other's hints.
     by: Uuid,
-    /// True if the collection is capped and hints can be left in it, when last tried.
+    /// True if the last attempt found a capped collection that accepts hints.
     usable: bool,
     /// True if a cursor is followed instead of a change stream.
     following: bool,
@@ -80,8 +80,8 @@ impl Hints {
         }
     }
 
-    /// Makes an acquisition declare if this candidate leaves hints. Returns the declaration of an
-    /// acquisition, or of a renewal after a change.
+    /// Makes an acquisition declare whether this candidate leaves hints. Returns the value to
+    /// declare, for an acquisition and for a renewal after a change.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -146,7 +146,7 @@ impl Hints {
                 return tail(&hints, self.filter(name), await_max).await;
             }
             let cursor = tailed?;
-            // Shows that hints can be left. The collection exists, so the insert does not create it.
+            // Test that hints can be left. The insert does not create the collection, which exists.
             insert(&hints, self.hint(None)).await?;
             Ok(cursor)
         };

@@ -212,7 +212,7 @@ fn confirm_first(outcome: &mut LockOutcome) {
 /// connections that the change streams of waiters occupy. The length of the queue limits the waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
-/// The shared client of a program's contenders, one for each runtime. The last user shuts it down.
+/// The shared client of a program's contenders on one runtime. Its last user shuts it down.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LockClient {
     newest: Arc<Mutex<Option<ClientOfRuntime>>>,
@@ -231,7 +231,7 @@ impl LockClient {
     ) -> (MongoLockStore, watch::Receiver<Option<StoreInfo>>) {
         let runtime = Handle::current().id();
         let mut newest = super::lock(&self.newest);
-        // Another runtime may have ended. Contenders on that runtime keep their client.
+        // Do not reuse the client of another runtime, which may have ended.
         newest.take_if(|(of, _)| *of != runtime);
         let (_, client) = newest.get_or_insert_with(|| {
             let monitoring = Monitoring::of_locks(&options.timings);

@@ -104,7 +104,7 @@ impl MongoCollection {
         Self { deployment }
     }
 
-    /// Creates the view of a collection, for a few calls: with fewer connections.
+    /// Creates the view of a collection for a few calls, with fewer connections.
     pub fn brief(options: StoreOptions) -> Self {
         let deployment = Deployment::new(options, Monitoring::Checks);
         Self { deployment }

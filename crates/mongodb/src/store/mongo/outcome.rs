@@ -36,7 +36,7 @@ pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answ
     let outcome = if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
         O::REJECTED
     } else if never_sent(error) || foreign_index {
-        // A document that an index refuses will not be applied later either.
+        // A write that an index refused is not applied later.
         O::FAILED
     } else {
         // The command was handed to a connection. Regardless of the error, it may have been applied
@@ -62,7 +62,7 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Returns the server's reply to a login, which the driver's error contains, or the error itself.
+/// Returns the server's reply inside a login error of the driver, or else the error itself.
 pub(super) fn reply(error: &Error) -> &Error {
     let ErrorKind::Authentication { .. } = error.kind.as_ref() else {
         return error;
@@ -97,7 +97,7 @@ pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
 
-/// Returns true if the server refused the document, which requires the right to write.
+/// Returns true if the server refused the document, which proves the right to write.
 pub(super) fn is_write_error(error: &Error) -> bool {
     let kind = error.kind.as_ref();
     matches!(kind, ErrorKind::Write(WriteFailure::WriteError(_)))
@@ -158,7 +158,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         ErrorKind::Write(WriteFailure::WriteError(write)) => {
             refusals::explain("MongoDB refused the write", write.code, &write.message)
         }
-        // The syntax of the string was checked before.
+        // The connection string's syntax was checked before.
         ErrorKind::InvalidArgument { .. } => Failure::lasting(
             "the driver refuses the MongoDB URI",
             "its options contradict the records of its host (srvMaxHosts, replicaSet)",
@@ -192,7 +192,7 @@ pub(super) fn named(failure: Failure, error: &Error) -> Failure {
 
 const UNRESOLVED: &str = "cannot resolve the host name: check the MongoDB URI and the name service";
 
-/// Describes why a server cannot be used, if the error shows that.
+/// Describes why a server cannot be used, if the error shows the reason.
 ///
 /// `answered` is true if a server has answered before, so that the TLS settings cannot be wrong.
 pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<String> {

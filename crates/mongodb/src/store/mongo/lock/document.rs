@@ -134,7 +134,7 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
-        // Without it, the owner counts as having confirmed the grant, and others wait longer.
+        // If missing, the owner counts as having confirmed the grant, and others wait longer.
         granted_revision: id(fields, "granted_revision")
             .ok()
             .map(Revision::from_bytes),
@@ -147,9 +147,9 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
 
 /// Returns the rest of the minimum hold.
 ///
-/// If the work is over, the rest is calculated for `now`, by the clock of the server, because a job
-/// that starts in an empty container each time could never observe its end. An entry whose work is
-/// over gives no authority, so exclusion does not depend on that clock.
+/// If the work is over, the rest is calculated by the clock of the server (`now`). A job that
+/// always starts in an empty container could not measure the hold with its own clock. An entry
+/// whose work is over gives no authority, so exclusion does not depend on that clock.
 fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis: i64 = number(fields, MIN_HOLD).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();

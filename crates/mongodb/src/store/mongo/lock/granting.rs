@@ -1,4 +1,4 @@
-//! The stages that grant: each write of a lock that changes its holders or waiters ends with them.
+//! The stages that grant a lock. Each write that changes holders or waiters ends with them.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -23,7 +23,7 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
         doc! { "$slice": [QUEUE, "$$grantable"] },
         doc! { "$slice": [QUEUE, "$$grantable", i32::MAX] },
     );
-    // Counts the grantable entries once, and stores both parts, which the next stages separate.
+    // Stores both parts of the queue as a pair, so that the entries are counted only once.
     let split = doc! { "$set": { "queue": { "$let": {
         "vars": { "grantable": grantable() },
         "in": [to_go, to_stay],
@@ -174,7 +174,7 @@ fn grantable() -> Bson {
 
 /// The text of the grant of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
 /// Entries carry their claim and revision as text because a pipeline cannot derive it from bytes.
-/// The owner of an entry without the text, of another version, polls or confirms the grant first.
+/// Owners of other versions, whose entries lack the text, poll or confirm the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];

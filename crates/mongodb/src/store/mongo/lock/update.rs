@@ -218,7 +218,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     let held = all([goes.clone(), has_token("$$entry")]);
     let held = doc! { "$filter": { "input": holders(), "as": "entry", "cond": held } };
     let reason = match ending {
-        // The work ended in order, and the minimum hold after it has passed.
+        // The work has ended normally, and its minimum hold has passed since.
         Ending::Expired => doc! { "$cond": [
             { "$eq": [format!("$$entry.{OVER}"), true] },
             Ending::Released.as_str(),

@@ -61,7 +61,7 @@ pub enum Content {
     Lease(Box<LeaseRecord>),
     /// A lock.
     Lock(Box<LockRecord>),
-    /// Neither, for this reason. Leasehold does not write to it.
+    /// Neither a lease nor a lock, for this reason. Leasehold does not write to it.
     Foreign(String),
 }
 

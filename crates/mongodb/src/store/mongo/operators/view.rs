@@ -20,8 +20,8 @@ use leasehold_core::election::BootTime;
 
 /// Capacity of the channels between stream, view and reader. Further events stay on the server.
 const EVENTS_MAX: usize = 256;
-/// Minimum time without events of a holder before its lease is read, because an open stream may be
-/// stale: its member lags, or is cut off from the set.
+/// Minimum time without events of a holder before its lease is read. An open stream may be stale,
+/// because its member lags or is cut off from the set.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 /// Maximum number of leases that one check reads.
 const DOUBTED_MAX: usize = 1_000;
@@ -262,8 +262,8 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the leases whose holders have not renewed for a while. If a holder has, the stream is
-    /// stale and is reopened.
+    /// Reads the leases without recent renewals in the stream. If a holder has renewed, the stream
+    /// is stale and is reopened.
     async fn check_silent(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let silent = self.documents.iter_mut().filter(|(_, stored)| {
