@@ -203,7 +203,7 @@ impl<T: Clone + PartialEq> RecordFile<T> {
 /// Value between writes. No write begins in the first nanosecond after boot.
 const IDLE: u64 = 0;
 
-/// The start of the write in progress. A write to a hanging disk does not fail, it only takes long.
+/// The start of the write in progress. A write to a hanging disk does not fail, but takes long.
 /// Clones share the value.
 #[derive(Debug, Clone, Default)]
 pub struct WriteProgress {

@@ -16,7 +16,7 @@ use super::render::{authority_at, leader_name_at};
 use crate::election::{BootTime, Identity, ResourceName, Role, Status};
 
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-/// Minimum interval between watchdog pings; more would only cost wake-ups.
+/// Minimum interval between watchdog pings; more pings would only cost wake-ups.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The connection to systemd. The event loop sends the watchdog pings, so systemd restarts the

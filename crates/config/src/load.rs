@@ -1,5 +1,5 @@
-//! The layers: defaults, files, environment and flags. The crate `config` parses the files, but does
-//! not merge the layers, because it keeps no origins and stops at the first error.
+//! The layers: defaults, files, environment and flags. The crate `config` only parses the files. It
+//! cannot merge the layers, because it keeps no origins and stops at the first error.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -49,8 +49,8 @@ impl Sources {
             .collect()
     }
 
-    /// Reads all layers. The result keeps the errors, so that they are reported together with the
-    /// errors of the validation.
+    /// Reads all layers. The result keeps the errors, so that the validation reports all errors
+    /// together.
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded {
             settings: defaults().to_vec(),

@@ -91,8 +91,8 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Returns true for a connection string. Other keys reject it, because their values may be published
-/// with the status or the lease.
+/// Returns true for a connection string. Other keys reject connection strings, because their values
+/// may be published with the status or the lease.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")

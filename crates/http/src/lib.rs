@@ -43,7 +43,7 @@ use leasehold_host::{CommandError, exit};
 pub const CONNECTIONS_MAX: usize = 64;
 /// Buffer size of a connection, hyper's minimum. It also bounds the head of a request.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
-/// Maximum length of a request body. No request needs one, but a client may send a form.
+/// Maximum length of a request body. No request needs a body, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
 /// Maximum time from the opening of a connection, or its last answer, to the end of the next
 /// request's head. Idle connections are useless, because Prometheus scrapes every 15 s or more.
@@ -58,9 +58,9 @@ pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
 /// Time after which the kernel closes a connection whose peer reads nothing.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of connections that wait to be accepted, also limited by `net.core.somaxconn`. The
-/// kernel drops further ones, and their clients retry only after 1 s, longer than the timeout of a
-/// probe. A flood exceeds the standard library's 128.
+/// Maximum number of connections that wait to be accepted, also limited by `net.core.somaxconn`.
+/// The kernel drops further connections, and their clients retry only after 1 s, longer than the
+/// timeout of a probe. A flood exceeds the standard library's 128.
 const BACKLOG: i32 = 4096;
 /// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;
@@ -212,8 +212,8 @@ impl Bound {
     }
 }
 
-/// Checks that the address can be bound. A daemon that starts meanwhile can bind the address too,
-/// because this function does not listen.
+/// Checks that the address can be bound. A daemon that starts now can bind the address too, because
+/// this function does not listen.
 pub fn probe(address: SocketAddr) -> io::Result<()> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,

@@ -70,7 +70,7 @@ impl Drop for Lasting {
 }
 
 impl Places {
-    /// Serves a connection of `peer`. Returns true if another connection was evicted for it.
+    /// Serves a connection of `peer`. Returns true if another was evicted to make room.
     pub(super) fn serve<F>(&mut self, peer: IpAddr, connection: impl FnOnce(Activity) -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
@@ -89,7 +89,7 @@ impl Places {
         evicted
     }
 
-    /// Waits for a connection to end; `None` without connections. An error is a panic, thus a bug.
+    /// Waits for a connection to end; `None` without connections. An error is a bug (a panic).
     pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
         let ended = self.tasks.join_next_with_id().await?;
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);

@@ -35,7 +35,7 @@ struct Open {
     evicted: Arc<Notify>,
 }
 
-/// A place, until it is dropped.
+/// Occupies a place for a stream until dropped.
 #[derive(Debug)]
 pub struct StreamPlace {
     streams: Streams,
@@ -62,7 +62,7 @@ impl Streams {
     }
 
     /// Takes a place, or returns `None` if all are taken or the server is shutting down. Calls
-    /// `full` if all are taken, even if it can close another stream.
+    /// `full` if all are taken, even if another stream can be closed.
     pub fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
         if *self.closing.borrow() {
             return None;

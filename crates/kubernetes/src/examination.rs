@@ -105,8 +105,8 @@ impl Examiner {
     }
 
     /// Tries to annotate the pod, as a dry run, which the chart's admission policy refuses
-    /// ([`Refusal::Policy`]). The API server also refuses it if the right to patch the pod's status is
-    /// missing, so ask [`Examiner::grants`] first.
+    /// ([`Refusal::Policy`]). The API server also refuses the patch if the right to patch the pod's
+    /// status is missing, so ask [`Examiner::grants`] first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)

@@ -59,7 +59,7 @@ impl Labels {
     /// Runs until the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut write: Option<Answer> = None;
-        // False after the candidate has ended, perhaps before its label is correct.
+        // False once the candidate has ended, even if its label is not correct yet.
         let mut candidate_runs = true;
         loop {
             let now = boot_now();

@@ -21,8 +21,8 @@ const KNOWN_MAX: usize = 2 * WAITING_MAX;
 const SAME_WITHIN: Duration = Duration::from_secs(600);
 /// Interval between updates of the count of a repeated Event.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum burst of new Events, and the interval after which one more is allowed. A lease that
-/// changes hands every minute is reported completely.
+/// Maximum burst of new Events, and the interval after which one more Event is allowed. A lease
+/// that changes hands every minute is reported completely.
 const BURST: u32 = 20;
 const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -124,7 +124,7 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event. In a full queue, the Event replaces one of the kind that is
+    /// Queues or counts an Event. In a full queue, the Event replaces an Event that will be
     /// repeated. Returns false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {

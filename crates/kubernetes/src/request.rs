@@ -126,7 +126,7 @@ impl Requests {
         json!({ "labels": { &self.label_key: label.as_str() } })
     }
 
-    /// Removes the leader label from another pod, unless it has changed since the list.
+    /// Removes the leader label from another pod, unless the pod has changed since it was listed.
     pub(super) fn demotion(&self, other: &OtherPod) -> Request<Vec<u8>> {
         let mut metadata = self.labels(Label::Follower);
         metadata["resourceVersion"] = other.resource_version.as_str().into();

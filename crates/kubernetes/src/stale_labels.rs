@@ -127,7 +127,7 @@ impl StaleLabels {
                 return Ok(());
             }
             for other in others.into_iter().take(PODS_MAX) {
-                // Since the list was made, this candidate may have lost the lease to that very pod.
+                // Since the list was made, the listed pod may have become the leader.
                 let status = self.status.borrow().at(boot_now());
                 if status.authority.map(|a| a.token) != Some(token) {
                     return Ok(());

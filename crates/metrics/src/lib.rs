@@ -112,7 +112,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates and registers all metrics of one lease. Fails only if two metrics collide, a bug.
+    /// Creates and registers all metrics of one lease. Fails only if two metrics collide (a bug).
     pub fn new(
         who: &Identification,
         status: watch::Receiver<Status>,

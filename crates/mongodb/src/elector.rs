@@ -1,4 +1,4 @@
-//! A candidate as a value, for the daemon and for programs that embed one.
+//! A candidate as a value, for the daemon and for programs that embed a candidate.
 
 mod host;
 
@@ -47,7 +47,7 @@ pub struct ElectorOptions {
 }
 
 impl ElectorOptions {
-    /// A candidate for `lease` that remembers nothing.
+    /// The options of a candidate for `lease` that remembers nothing.
     pub fn new(store: StoreOptions, lease: ResourceName) -> Self {
         let defaults = Tunables::default();
         Self {

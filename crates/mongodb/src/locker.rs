@@ -1,4 +1,4 @@
-//! A lock contender as a value, for the commands and for programs that embed one.
+//! A lock contender as a value, for the commands and for programs that embed a contender.
 //!
 //! [`Locker`] is a running contender that reports everything it observes. Most programs want
 //! [`Lock`] and its [`LockGuard`].
@@ -51,7 +51,7 @@ pub struct LockerOptions {
 }
 
 impl LockerOptions {
-    /// A contender for an exclusive lock that remembers nothing.
+    /// The options of a contender that remembers nothing, for an exclusive lock.
     pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
             store,

@@ -10,8 +10,8 @@ use leasehold_core::election::Randomness;
 /// Random ids from the kernel's generator, the clocks and a counter.
 ///
 /// Two machines started from one snapshot draw the same numbers until their kernels reseed the
-/// generator, which not every hypervisor triggers. They draw at different nanoseconds, so their ids
-/// differ nevertheless.
+/// generator, which not every hypervisor triggers. The machines draw at different nanoseconds, so
+/// their ids still differ.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelRandomness;
 

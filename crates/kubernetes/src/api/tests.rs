@@ -226,7 +226,7 @@ async fn an_unreadable_record_is_reported_and_read_again() {
 }
 
 /// Starts a server at `address` with a certificate for 127.0.0.1. Returns its port and the head of
-/// the only request that it answers, which is empty if the client refused to send one.
+/// the only request that it answers. The head is empty if the client refused to send a request.
 fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<String>) {
     let file = authority.server();
     let chain = CertificateDer::pem_file_iter(&file).unwrap();

@@ -167,7 +167,7 @@ fn a_renewal_failure_that_cannot_be_reported_is_tried_each_minute_and_not_each_t
         attempts.extend(reported.iter().map(|_| second));
     }
     assert_eq!(attempts, [0, 60, 120]);
-    // Occurrences before the Event was accepted count together with later ones.
+    // Occurrences before and after the acceptance of the Event are counted together.
     assert!(known.offer_at(failing(), 180));
     assert_eq!(known.report(180, None), [(181, Some("a.1".to_owned()))]);
 }

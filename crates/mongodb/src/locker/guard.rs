@@ -45,9 +45,9 @@ use leasehold_core::lock::{
 /// # }
 /// ```
 ///
-/// Keep the value, and clone it, instead of creating a new one for each acquisition: a value and its
+/// Keep and clone the value instead of creating a new value for each acquisition. A value and its
 /// clones remember which other holders they have observed, so that even short attempts evict a
-/// holder that was killed. They also share one client for each runtime, which connects at the first
+/// killed holder. They also share one client for each runtime, which connects at the first
 /// acquisition and is shut down with the last clone and guard. [`StoreOptions::with_client`] shares
 /// one client among several locks.
 ///
@@ -255,7 +255,7 @@ impl LockGuard {
     /// lock has written it: see [`fenced`].
     ///
     /// # Errors
-    /// If the lock is not held at this instant, or as [`fenced::update_one`].
+    /// If the lock is not held at this instant, or if [`fenced::update_one`] fails.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,

@@ -203,8 +203,8 @@ impl LeaseInner {
         }
     }
 
-    /// Answers roll calls, one at a time, so that they use one connection. Skips all but the newest
-    /// call that arrives meanwhile. A lost answer only makes a roll call miss this candidate.
+    /// Answers roll calls one at a time, over one connection. Of the calls that arrive during an
+    /// answer, answers only the newest. A lost answer only makes a roll call miss this candidate.
     async fn answer_roll_calls(&self) {
         let identity = &self.deployment.options.identity;
         let mut newest = self.roll_call.subscribe();
@@ -279,7 +279,7 @@ pub(crate) fn primary() -> SelectionCriteria {
 }
 
 impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
-    /// Reports a new primary, unless the queue is full: the queued events wake the reader anyway.
+    /// Reports a new primary. If the queue is full, the queued events wake the reader anyway.
     fn primary_changed(&self) {
         let _ = self.try_send(StoreEvent::PrimaryChanged);
     }

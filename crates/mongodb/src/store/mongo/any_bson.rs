@@ -253,8 +253,8 @@ proptest! {
             prop_assert!(change_stream::apply(&mut known, &updated(delta.clone())));
         }
         prop_assert_eq!(document::read(&known), document::read(&stored));
-        // An earlier event may not be applicable to a later document. Even then the following
-        // events restore the newest state.
+        // An earlier event may not apply to a later document. The following events still restore
+        // the newest state.
         let mut mixed = stored.clone();
         for (_, delta) in &seen {
             if !change_stream::apply(&mut mixed, &updated(delta.clone())) {

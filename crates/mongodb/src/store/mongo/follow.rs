@@ -171,8 +171,8 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Store calls report why there is no client, so the stream does not. It only reports
-            // this refusal, which the first failed call ends.
+            // Store calls report why there is no client, so the stream does not. The stream reports
+            // only this refusal, which the first failed call clears.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(error)).await;
             }
@@ -255,9 +255,9 @@ impl Opened {
 
 /// Opens a stream, and returns it with the event that reports the opening.
 ///
-/// The stream begins after the newest majority-acknowledged write. By default, the driver starts it
-/// after the primary's newest write. If no majority has this write yet, the following majority read
-/// would miss it as well.
+/// The stream begins after the newest majority-acknowledged write. By default, the driver starts a
+/// stream after the primary's newest write. If no majority has this write yet, the following
+/// majority read would miss it as well.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,

@@ -251,7 +251,7 @@ impl HintsRefusal {
     }
 }
 
-/// Inserts a hint if the capped collection exists. An insert alone would create it uncapped.
+/// Inserts a hint if the capped collection exists; an insert alone would create an uncapped one.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,

@@ -42,8 +42,8 @@ struct LockInner {
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
-    /// The newest claim whose join was acknowledged, and the operation time of that write, where
-    /// its change stream starts.
+    /// The newest claim with an acknowledged join, and the operation time of the join, at which the
+    /// claim's change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set when a product that is not MongoDB was reported.
     reported: OnceLock<()>,

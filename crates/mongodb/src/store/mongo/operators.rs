@@ -144,7 +144,7 @@ impl MongoCollection {
         LiveView::open(self.clone(), scope)
     }
 
-    /// Writes an action into the lease, if it is unchanged since it was `seen`.
+    /// Writes an action into the lease, if the lease has not changed since it was `seen`.
     pub async fn act(
         &self,
         name: &ResourceName,

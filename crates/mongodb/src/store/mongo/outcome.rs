@@ -30,7 +30,7 @@ const COMMAND_NOT_SUPPORTED: [i32; 5] = [59, 115, 238, 303, 40324];
 const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// Returns the outcome of a failed call, with a description unless it is a rejection.
+/// Returns the outcome of a failed call, with a description unless the outcome is a rejection.
 pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answer<O> {
     let foreign_index = refusals::foreign_index(error).is_some();
     let outcome = if code(error) == Some(DUPLICATE_KEY) && !foreign_index {

@@ -92,7 +92,7 @@ fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     owners.map_or_else(|_| Vec::new(), |owners| owners.iter().map(owner).collect())
 }
 
-/// Returns the number of slots before the newest join changed it; `None` if it did not.
+/// Returns the former number of slots if the newest join changed the number.
 pub(super) fn slots_before(document: &Document) -> Option<u32> {
     number(document, "slots_before")
 }
@@ -172,8 +172,8 @@ pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if
-/// `condition` holds, which may rely on the shape.
+/// Returns a filter that matches only what [`read`] accepts as a lock of this name, if `condition`
+/// holds. The condition may rely on the shape of a lock.
 pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
     let lists = all(["holders", "queue", "history", "successes"].map(|list| {
         let path = format!("${list}");
