@@ -108,7 +108,8 @@ fn target(mutator: &mut Mutator) -> Vec<u8> {
 }
 
 /// Sends an input in parts, and returns the answers until the server closes the connection. With
-/// `end`, the client ends its input, but only after the first answer or a timeout. A server need
+/// `end`, the client shuts down its sending side, but only after the first answer or a timeout. A
+/// server need
 /// not answer a client that has already ended its input.
 async fn answers(server: SocketAddr, parts: &[&[u8]], end: bool) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;

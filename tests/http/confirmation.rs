@@ -1,4 +1,4 @@
-//! A workload confirms its step-down.
+//! A workload confirms that it has finished, after its candidate began to step down.
 
 use std::net::SocketAddr;
 use std::time::Duration;

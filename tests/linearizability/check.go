@@ -194,7 +194,7 @@ func (v violation) describe(out io.Writer) {
 	}
 }
 
-// reason returns why an event is not legal in the state of a violation.
+// reason returns why an event cannot come next, in the state that the ordered operations lead to.
 func (v violation) reason(e *event) error {
 	if e.from > v.stuck.until {
 		return errLater

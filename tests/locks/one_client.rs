@@ -112,7 +112,7 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
 async fn many_waiters_on_one_lock_delay_neither_its_holder_nor_each_other() {
     let stage = shared_stage().await;
     let lock = Lock::new(store_options(&stage, "has-many"), name());
-    // More than the pool of a single contender permits.
+    // More waiters than the connection pool of a single store permits.
     held_while_many_wait(&stage, lock, 40).await;
 }
 

@@ -141,7 +141,8 @@ const WRITERS: [&[&str]; 7] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
-/// A lease that outlasts the refusals of all commands, which take some 8 s on an idle machine.
+/// A lease long enough not to expire while every command is run and refused, which takes about 8 s
+/// on an idle machine.
 const THROUGHOUT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(36),
     renew_deadline: Duration::from_secs(27),

@@ -1,6 +1,7 @@
 //! The messages between daemon, guard and shim: records in JSON over SOCK_SEQPACKET, which preserves
-//! record boundaries. Encoding and decoding allocate nothing. A record is the complete state that its
-//! sender wants or knows, so a sender that finds the socket full keeps only the newest record.
+//! record boundaries. Encoding and decoding allocate nothing. Each record is complete: the
+//! daemon's says what state it wants, the guard's says what state CMD is in. So while the socket
+//! is full, a sender keeps only its newest unsent record.
 //!
 //! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with FD_CLOEXEC.
 //! Clearing FD_CLOEXEC around a spawn instead would leak the claim lock into any process that

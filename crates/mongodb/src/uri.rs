@@ -111,7 +111,7 @@ pub enum UriProblem {
     Kerberos,
     /// Rejected by the driver's parser.
     #[error(
-        "is refused by the driver (its text is not shown, since it may hold a password): \
+        "is refused by the driver (the connection string is not shown, because it may contain a password): \
          percent-encode user name and password (each of : / ? # [ ] @ % and space), write hosts as \
          host:port, and options as option=value (with %40 for @)"
     )]

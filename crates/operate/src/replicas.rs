@@ -337,7 +337,7 @@ impl Round {
             let count = counted(self.replicas.len());
             text += &format!("ok: {count}, one leader: {}\n", leader.identity);
         }
-        // Another server than a daemon could send escape sequences.
+        // A server that is not a leasehold daemon could send escape sequences.
         text.replace(|c: char| c.is_control() && c != '\n', "?")
     }
 

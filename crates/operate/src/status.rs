@@ -175,7 +175,7 @@ fn to_json(judgement: &Judgement) -> String {
     struct Judged {
         #[serde(flatten)]
         document: Option<StatusDocument>,
-        /// Replaces the document's field if there is no document.
+        /// Set only if there is no document, whose own `leader` is printed otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         leader: Option<bool>,
         fresh: bool,

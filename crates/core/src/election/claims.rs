@@ -17,7 +17,8 @@ pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
     pub(super) predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. A candidate adopts or releases the one in the document.
+    /// Acquisitions of unknown outcome. At most one of them is in the document; the candidate
+    /// adopts or releases that one.
     pending: Vec<Attempt>,
     ended: Vec<EndedClaim>,
 }

@@ -94,7 +94,8 @@ pub enum Operation {
     },
     /// Acquire the free lease. Matches `expected`, a lower token, no holder, not paused.
     Acquire(Acquisition),
-    /// Take over the lease. Matches `expected`, a lower token, this holder, not paused.
+    /// Take over the lease. Matches the revision `expected`, a token lower than the new one, the
+    /// claim `holder`, and a lease that is not paused.
     TakeOver {
         /// Fields of the new claim.
         acquisition: Acquisition,

@@ -167,7 +167,8 @@ impl Contender {
         if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
             registration.vacancy = Some((vacancy, None));
         }
-        // The stream or the next read shows the result of any other outcome.
+        // Any other outcome changes nothing here: the stream or the next read shows whether the
+        // registration was stored.
         let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(Lease::claim);
         if applied.is_some_and(|it| held == Some(it.holder)) {

@@ -182,8 +182,9 @@ impl Observation {
 
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // A grantee has provisional authority for the share. The operation timeout of the
-            // observer gives a grantee that polls time to confirm. The defaults are equal.
+            // A grantee's provisional authority lasts the same share of its renew deadline. The
+            // operation timeout of the observer gives a grantee that polls time to confirm. The
+            // defaults are equal.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

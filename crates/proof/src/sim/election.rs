@@ -1,4 +1,4 @@
-//! The simulation of candidates for a lease. The election is the shipped type, `Election`.
+//! The simulation of candidates for a lease. It runs the shipped `Election`, not a model of it.
 
 mod audit;
 pub(crate) mod broken;

@@ -99,8 +99,8 @@ fn the_recovered_state_reveals_a_store_rollback() {
     assert_eq!(a.token(), token(41));
 }
 
-/// The leader continues until its own deadline. A process that knows its token only from the
-/// directory must also know how long the leader may continue.
+/// The leader continues until its own deadline. A restarted process that knows the leader's token
+/// only from its status directory must find there, too, how long that leader may continue.
 #[test]
 fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     let (_, mut stored) = leader_with("a", at(0), with_long_lease());

@@ -255,7 +255,7 @@ impl Progress {
         by.map_or_else(String::new, |by| format!(" by {by}"))
     }
 
-    /// Records that changes before this time may not have been seen.
+    /// Notes that changes before this time may have been missed.
     pub(super) fn lose_sight(&mut self, now: BootTime) {
         self.blind = true;
         self.silence.lose_sight(now);

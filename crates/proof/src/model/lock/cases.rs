@@ -51,7 +51,7 @@ pub(crate) fn keeping() -> [Seat; 2] {
 /// A minimum hold that is longer than a lease.
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(8);
 
-/// Two contenders in ticks of a fifth of the provisional authority.
+/// Two contenders whose provisional authority lasts five ticks.
 pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),

@@ -32,7 +32,8 @@ faults! {
     /// A change stream answers but no longer reports changes, because its cursor is on a member
     /// that lags or is locked for a backup.
     StreamDeaf,
-    /// Events are old, repeated or mixed.
+    /// A late event shows the newest document again, an old document, or an old document with some
+    /// newer fields.
     StreamStale,
     /// A change stream breaks.
     StreamLost,
