@@ -111,8 +111,8 @@ pub enum UriProblem {
     Kerberos,
     /// Rejected by the driver's parser.
     #[error(
-        "is refused by the driver (the connection string is not shown, because it may contain a password): \
-         percent-encode user name and password (each of : / ? # [ ] @ % and space), write hosts as \
+        "is refused by the driver (the connection string is not shown, because it may contain a \
+         password): percent-encode user name and password (each of : / ? # [ ] @ % and space), write hosts as \
          host:port, and options as option=value (with %40 for @)"
     )]
     Malformed,
