@@ -42,7 +42,7 @@ pub struct AdminState {
     pub metrics: Metrics,
     /// The condition for readiness; may change with a reload.
     pub ready_when: watch::Receiver<ReadyWhen>,
-    /// Receives the tokens of workloads that have confirmed their step-down.
+    /// Sender of the tokens of workloads that have confirmed their step-down.
     pub stepped_down: mpsc::Sender<Token>,
 }
 

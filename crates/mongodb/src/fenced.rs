@@ -2,9 +2,9 @@
 //! written.
 //!
 //! Only the receiver of an effect can reject it after the lock is lost. Here the receiver is a
-//! MongoDB document: it carries the newest token that wrote it, and a write with an older token does
-//! not match. Fence with exclusive locks and leases only, because the tokens of readers and slots
-//! are not ordered relative to each other.
+//! MongoDB document, which stores the newest token that wrote it. A write with an older token does
+//! not match the document. Fence with exclusive locks and leases only, because the tokens of
+//! readers and slots are not ordered relative to each other.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
@@ -61,7 +61,7 @@ pub enum FencedError {
     /// The lock is shared or has slots, so its tokens cannot fence.
     #[error("fenced write: the lock is not exclusive")]
     NotExclusive,
-    /// The driver failed; the write may have been applied nevertheless.
+    /// The driver failed, but the write may have been applied.
     #[error("fenced write: the driver failed")]
     Driver(#[from] mongodb::error::Error),
 }

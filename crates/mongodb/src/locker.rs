@@ -127,7 +127,7 @@ pub enum LockError {
     /// Others held the lock during the whole wait, or filled its queue.
     #[error("lock not acquired: held by others during the whole wait")]
     TimedOut,
-    /// The wait ended: MongoDB did not answer, refused the writes, or did not acknowledge them.
+    /// The wait ended because MongoDB did not answer, or refused or did not acknowledge the writes.
     #[error("lock not acquired: {}", .failure.as_ref().map_or("MongoDB did not answer".into(), Failure::to_string))]
     Unreachable {
         /// The reason, if known.

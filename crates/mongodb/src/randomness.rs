@@ -18,7 +18,7 @@ pub struct KernelRandomness;
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Fails only early at boot, or if the system call is forbidden. An id must not repeat.
+        // Fails early at boot, or if the system call is forbidden. A panic avoids repeated ids.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }

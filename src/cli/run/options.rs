@@ -17,8 +17,8 @@ use crate::store::KnownHome;
 use crate::trace::Trace;
 use leasehold_cli::keys::{AllKeys, Configuration, given, useless_without_command, with_layers};
 
-/// Keys without effect in a `leasehold run` without a command, which rejects them as flags. In a
-/// file they are accepted, because a daemon with a command may share the file.
+/// Keys without effect if `leasehold run` has no command. Flags for them are rejected. Files may
+/// set them, because a daemon with a command may share the file.
 const OF_A_COMMAND: [&str; 5] = [
     "workload.stop_signal",
     "workload.stop_scope",
@@ -27,8 +27,8 @@ const OF_A_COMMAND: [&str; 5] = [
     "workload.on_exit",
 ];
 
-/// Keys without effect in a `leasehold run` with a command, because the daemon waits until the
-/// command has ended. Treated like [`OF_A_COMMAND`].
+/// Keys without effect if `leasehold run` has a command, because the daemon waits until the command
+/// has ended. Treated like [`OF_A_COMMAND`].
 const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
 
 const HELP: &str = "\

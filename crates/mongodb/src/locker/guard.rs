@@ -82,7 +82,7 @@ impl LockSurfaces for SaveObservations {
 }
 
 impl Lock {
-    /// The exclusive lock of this name.
+    /// Creates the exclusive lock of this name.
     pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
             client: LockClient::default(),

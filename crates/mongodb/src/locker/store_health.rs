@@ -101,9 +101,9 @@ impl StoreHealth {
         since.map(|since| since + patience)
     }
 
-    /// Returns true if other contenders, and not the store, keep this one from the lock. After
-    /// failures for `renew_deadline` the last known holders and queue are out of date, because a
-    /// holder whose calls fail too has lost the lock.
+    /// Returns true if other contenders, and not the store, keep this one from the lock. When calls
+    /// have failed for `renew_deadline`, the last known holders and queue are out of date, because
+    /// a holder whose calls failed too has lost the lock.
     pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,

@@ -1,8 +1,8 @@
 //! The change stream of one lease. Its events are hints.
 //!
-//! An update event lists only the changed fields, which are applied to the newest known document. An
-//! event may be older than that document. The resulting mixture is harmless: no write succeeds on its
-//! old revision, and the events that follow repair it.
+//! An update event lists only the changed fields, which are applied to the newest known document.
+//! An event may be older than that document. The resulting mixture is harmless, because no write
+//! succeeds on its old revision, and the next events repair it.
 
 use std::sync::Arc;
 

@@ -234,7 +234,7 @@ pub(super) fn is_uuid(path: &str) -> Bson {
     doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] }.into()
 }
 
-/// Returns the document to insert for a lease that has none: it was never created, or was deleted.
+/// Returns the document of a lease that was never created, or was deleted.
 pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     doc! {
         "_id": name, "schema": SCHEMA, "kind": KIND,

@@ -20,7 +20,7 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts to open a change stream on a deployment without change streams: a
+/// Interval between attempts to open a change stream on a deployment that refuses change streams. A
 /// standalone server may become a replica set, and a role may gain the permission.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
@@ -48,7 +48,7 @@ pub(super) enum StreamEvent {
 pub(super) enum Source {
     Stream,
     Hints(Box<RawBatchCursor>),
-    /// None, because the collection is polled.
+    /// No events, because the collection is polled.
     Nothing,
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
                     Err(_) => break StreamEnd::Silent,
                 },
                 () = reopen.notified() => break StreamEnd::Superseded,
-                // The maximum wait of a getMore is set when the stream is opened.
+                // Reopen, because the maximum wait of a getMore is set at the opening of a stream.
                 Ok(()) = changes.changed() => break StreamEnd::Superseded,
             }
         };

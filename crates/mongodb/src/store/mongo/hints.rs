@@ -30,7 +30,7 @@ const BATCH_MAX: u32 = 1_000;
 const LEAVING_MAX: u32 = 4;
 /// Minimum time between a refusal and the next attempt.
 const RETRY: Duration = Duration::from_secs(60);
-/// How long an exiting process, or an operator, waits until its hints are sent.
+/// Maximum time that an exiting process, or an operator, waits until its hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
 
 /// Failure kind if the collection of hints does not exist.

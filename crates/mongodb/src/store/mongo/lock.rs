@@ -199,7 +199,7 @@ impl Store<LockOperation, LockOutcome> for MongoLockStore {
 }
 
 /// Removes the data that lets a contender act on an unconfirmed grant, because products other than
-/// MongoDB do not promise that a majority has acknowledged it.
+/// MongoDB do not promise that a majority has acknowledged the grant.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {

@@ -126,7 +126,7 @@ impl MongoCollection {
         Ok(found.iter().filter_map(CollectionEntry::of).collect())
     }
 
-    /// Returns one document, `None` if there is none of this name, or why it cannot be read.
+    /// Returns one document, `None` if no document has this name, or why it cannot be read.
     pub async fn read(&self, name: &str) -> Result<Option<CollectionEntry>, Failure> {
         let found = self.document(name).await?;
         Ok(found.as_ref().and_then(CollectionEntry::of))
@@ -203,7 +203,7 @@ impl MongoCollection {
         self.deployment.shut_down().await;
     }
 
-    /// Notifies candidates that follow hints of an applied write.
+    /// Leaves a hint for candidates after an applied write.
     async fn hint(&self, name: &ResourceName, answer: &Answer<Acted>) {
         if answer.outcome == Acted::Applied(()) {
             hints::leave_for_operator(Arc::clone(&self.deployment), name.to_string()).await;

@@ -39,8 +39,8 @@ pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answ
         // A write that an index refused is not applied later.
         O::FAILED
     } else {
-        // The command was handed to a connection. Regardless of the error, it may have been applied
-        // or may still be.
+        // The command was handed to a connection. Regardless of the error, the command may be
+        // applied, even later.
         O::UNKNOWN
     };
     let failure = (outcome != O::REJECTED).then(|| describe(error, servers));
@@ -327,8 +327,8 @@ pub(super) fn not_primary() -> Failure {
     )
 }
 
-/// Returns the rights that a refused command needs, by the command's name in the server's text. The
-/// rest of the text is not shown, because it contains the command's values.
+/// Returns the rights that a refused command needs. Only the command's name is read from the
+/// server's text, because the rest contains the command's values.
 fn lacks(message: &str) -> &'static str {
     let command = message.split_once("execute command { ");
     let name = command.and_then(|(_, command)| command.split_once(':'));

@@ -2,7 +2,7 @@
 //! expressions over the document and its entries.
 //!
 //! Reading any BSON does not panic. A document that is not a lock of this schema is foreign, and is
-//! never written to (I11): [`ours`] matches exactly what [`read`] accepts as a lock.
+//! never written to (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// Returns the newest owner of each slot, which is only a preference.
+/// Returns the newest owner of each slot, who gets the slot again if it is free.
 fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     let owners = document.get_array("slot_owners");
     let owner = |value: &Bson| value.as_str().map(named);

@@ -13,11 +13,11 @@ const HOLDERS: &str = "$holders";
 const QUEUE: &str = "$queue";
 
 /// Moves the entries that may hold from the head of the queue to the holders, in order, each with
-/// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because
-/// its own write confirms the grant. The grants of the others become the text `granted`, which their
-/// change streams match. The previous stage must set `token` to the highest known, and both
-/// lists. A server spends more time on parsing these stages than on executing them, so
-/// `may_have_slots` is false if the lock is known to have none.
+/// the next token, and with a slot of its own if the lock has slots. The entry of `me` gets the
+/// revision of this write, which confirms the grant. The other grants become the text `granted`,
+/// which the change streams of their owners match. The previous stage must set both lists, and set
+/// `token` to the highest known token. Parsing these stages takes a server longer than executing
+/// them, so pass `may_have_slots` as false for a lock without slots.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [QUEUE, "$$grantable"] },
@@ -150,7 +150,7 @@ fn grantable() -> Bson {
     let is_reader = doc! { "$map": {
         "input": QUEUE, "as": "entry", "in": { "$eq": ["$$entry.mode", EntryMode::Shared.as_str()] },
     } };
-    // The number of shared entries before the first other entry.
+    // The number of shared entries before the first exclusive entry.
     let readers = doc! { "$let": {
         "vars": { "first": { "$indexOfArray": [is_reader, false] } },
         "in": { "$cond": [{ "$eq": ["$$first", -1] }, waiting.clone(), "$$first"] },
@@ -173,7 +173,7 @@ fn grantable() -> Bson {
 }
 
 /// The text of the grant of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
-/// Entries carry their claim and revision as text because a pipeline cannot derive it from bytes.
+/// Entries carry their claim and revision as text, because a pipeline cannot convert bytes to text.
 /// Owners of other versions, whose entries lack the text, poll or confirm the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };

@@ -187,7 +187,7 @@ fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     } }
 }
 
-/// The stage that records the success of a claim, if any, while its entry is still there.
+/// The stage that records the success of a claim, if any. The claim's entry must still exist.
 fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     let Some(key) = success else {
         return Vec::new();

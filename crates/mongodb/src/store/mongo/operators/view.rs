@@ -29,7 +29,7 @@ const DOUBTED_MAX: usize = 1_000;
 /// An event of a [`LiveView`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ViewEvent {
-    /// All documents, which replace the earlier ones.
+    /// All documents. They replace the documents of earlier events.
     Listed {
         /// The documents, sorted by name.
         entries: Vec<CollectionEntry>,
