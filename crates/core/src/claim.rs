@@ -1,5 +1,6 @@
-//! The part that leases and locks share: turns and effects, calls and their outcomes, sent writes,
-//! reads, and rollbacks of the store. It knows no document, and no rule of either protocol.
+//! Code that leases and locks share: turns and effects, calls and their outcomes, sent writes,
+//! reads, and detection of rollbacks. The code depends neither on a document's fields nor on the
+//! rules of either protocol.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -92,7 +93,7 @@ impl<E> Turn<'_, E> {
         Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
     }
 
-    /// Returns 80 % of `duration`, plus up to `spread` per mille of it.
+    /// Returns 80 % of `duration` plus a random part of it, at most `spread` per mille.
     fn scaled(&mut self, duration: Duration, spread: u32) -> Duration {
         let drawn = self.random.bits() % (u128::from(spread) + 1);
         let per_mille = 1000 - JITTER_PERCENT * 10 + u32::try_from(drawn).unwrap_or(0);
@@ -108,8 +109,8 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
 /// Writes that carried a revision of one claim, oldest first. Every revision is kept until it
-/// provably cannot be stored, because an unanswered write may be applied later (I7). A write beyond
-/// `MAX` drops the oldest one after the first `KEPT`.
+/// provably cannot be stored, because an unanswered write may be applied later (I7). When more than
+/// `MAX` writes are open, the oldest write after the first `KEPT` ones is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentWrites<P, const MAX: usize, const KEPT: usize>(Vec<SentWrite<P>>);
 
@@ -127,7 +128,8 @@ pub(crate) enum WriteState {
     Awaited,
     /// Applied, possibly applied, or possibly applied later.
     Open,
-    /// The filter did not match. The network may deliver the write again, which could then match.
+    /// The filter did not match. If the network delivers the write twice, the second delivery may
+    /// match.
     Rejected,
 }
 
@@ -136,7 +138,7 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
         Self(Vec::new())
     }
 
-    /// Records a write that is sent now. Returns true if an older one was dropped for it.
+    /// Records a write that is sent now. Returns true if an older write was dropped.
     pub(crate) fn send(
         &mut self,
         call: CallId,
@@ -204,12 +206,12 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
     }
 }
 
-/// The read in flight, with a note of the protocol, and the next one.
+/// The read in flight, with the protocol's data about it, and the instant of the next read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ReadSchedule<C> {
     pub(crate) in_flight: Option<ReadInFlight<C>>,
     pub(crate) due: Option<BootTime>,
-    /// True if the document must be read before the next write, because the view may be behind.
+    /// True if a read must precede the next write, because the known state may be outdated.
     pub(crate) behind: bool,
     /// True if the next read must be linearizable, because it must confirm a reply.
     pub(crate) suspicious: bool,
@@ -268,7 +270,7 @@ pub(crate) struct Watermarks {
     /// Token of the document when last seen; `None` if no document is known.
     document_token: Option<Token>,
     token_highest: Token,
-    /// The longest valid lease duration seen or used. No holder has authority for longer.
+    /// The longest valid lease duration seen or used. No known holder has authority for longer.
     lease_longest: Duration,
 }
 
@@ -302,8 +304,8 @@ impl Watermarks {
         self.lease_longest
     }
 
-    /// Records that a document with this token existed. Late replies and untrusted ones count too:
-    /// if the document is found missing later, it was deleted.
+    /// Records that a document with this token existed. Late and untrusted replies count too,
+    /// because a document that existed and is missing later was deleted.
     pub(crate) fn note_document(&mut self, token: Token) {
         self.note_used(token);
         self.document_token = self.document_token.max(Some(token));
@@ -335,7 +337,7 @@ impl Watermarks {
 
 #[cfg(all(test, not(proof)))]
 impl Watermarks {
-    /// Sets the highest token, even to a token that no input leads to.
+    /// Sets the highest token, for tests of states that no input leads to.
     pub(crate) fn set_token_highest(&mut self, token: Token) {
         self.token_highest = token;
     }

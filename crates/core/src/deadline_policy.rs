@@ -1,7 +1,7 @@
 //! The deadline policy of a guard, without IO: when CMD starts, gets a stop signal, and is killed.
-//! It decides only on [`PolicyInput::Time`], after everything that was sent has been read, because a
-//! guard that was suspended must not decide by the first record of a queue whose last record extends
-//! the deadline. Once a deadline has passed, no later record revives it.
+//! It decides only on [`PolicyInput::Time`], after everything that was sent has been read. A guard
+//! that resumes after a suspension must not decide by the first record of its queue, because the
+//! last record may extend the deadline. Once a deadline has passed, no later record revives it.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Terms {
         }
     }
 
-    /// Returns the latest instant for the kill after a loss at `now`, at most one grace from now.
+    /// Returns when to kill the workload after a loss at `now`, which is one grace later at most.
     pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
         self.kill_at.min(now + timings.loss_grace())
     }
@@ -49,22 +49,22 @@ impl Terms {
 pub struct Stop {
     /// The signal that asks CMD to stop.
     pub signal: i32,
-    /// End of the grace period. The deadlines of the terms apply as well.
+    /// End of the grace period. The workload's own deadlines apply as well.
     pub kill_at: BootTime,
 }
 
-/// The complete desired state of a workload under one authority, so that only the newest counts. A
+/// The complete desired state of a workload under one authority. Only the newest state counts. A
 /// stop, a loss and a kill are never revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DesiredState {
     /// Deadlines of the workload.
     pub terms: Terms,
-    /// The stop, on request or after a loss.
+    /// The stop, after a request or a loss.
     pub stop: Option<Stop>,
     /// True if the workload must be killed now.
     pub kill: bool,
-    /// True after a loss of authority. The guard only receives the stop.
+    /// True after a loss of authority. The guard does not receive this flag, only the stop.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub lost: bool,
 }
@@ -162,7 +162,7 @@ pub enum StopScope {
     Main,
 }
 
-/// Times of descendants that outlive CMD's first process, unless CMD was asked to stop.
+/// Time limits of descendants that outlive CMD's first process, unless CMD was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Leftovers {
@@ -183,12 +183,12 @@ pub struct PolicyOptions {
     /// Recipients of the stop signal.
     #[cfg_attr(feature = "serde", serde(default))]
     pub stop_scope: StopScope,
-    /// Times of descendants that outlive CMD's first process.
+    /// Time limits of descendants that outlive CMD's first process.
     pub leftovers: Leftovers,
 }
 
 impl PolicyOptions {
-    /// Returns the default options: descendants get no time to linger, and the grace of the terms.
+    /// Returns options that give descendants no time to linger. The grace is the one in `terms`.
     pub fn new(terms: Terms, stop_signal: i32) -> Self {
         Self {
             terms,
@@ -214,7 +214,7 @@ pub enum PolicyInput {
     LeaderEnded,
     /// CMD and all its descendants have exited, or CMD could not be started.
     Gone,
-    /// The current time, after everything was read that could be read at that time.
+    /// The current time. The guard has read everything that arrived by this time.
     Time,
 }
 
@@ -242,7 +242,7 @@ pub struct DeadlinePolicy {
     phase: PolicyPhase,
     closed: bool,
     expired: bool,
-    /// Instant at which descendants must end, because CMD's first process exited without a stop signal.
+    /// Instant at which descendants must end after CMD's first process exited by itself.
     left_behind_at: Option<BootTime>,
     signalled: bool,
     /// True if the stop signal went to CMD alone.
@@ -317,7 +317,7 @@ impl DeadlinePolicy {
         self.signalled || self.killed
     }
 
-    /// Returns true while descendants may outlive CMD, and afterwards if they ended by themselves.
+    /// Returns true after CMD's exit if descendants may linger and none was asked to stop.
     pub fn lingers(&self) -> bool {
         let leader_ended = matches!(self.phase, PolicyPhase::LeaderEnded | PolicyPhase::Done);
         leader_ended && self.left_behind_at.is_some() && !self.stop_requested()

@@ -57,15 +57,16 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect), in order
 /// and before the next input; arm a timer for [`next_wakeup`](Self::next_wakeup), at which
-/// [`Input::Tick`] is due; publish [`status`](Self::status). An earlier time than in the call before
-/// counts as the time of that call.
+/// [`Input::Tick`] is due; publish [`status`](Self::status). If the time is earlier than in the
+/// previous call, the previous call's time is used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Before `now`, because the model's canonical form leaves out a counter before an instant.
+    // Field order matters, because the model's canonical form leaves out a counter before an
+    // instant.
     outbox: Outbox<Effect>,
     now: BootTime,
 }
@@ -186,7 +187,7 @@ impl Election {
         if contender.registration_reply(call, &outcome)
             || contender.preference_reply(call, &outcome, leads, turn.now)
         {
-            // Nothing else waits for it.
+            // A step of the contender has handled the reply.
         } else if reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
         } else if leads {
@@ -216,7 +217,7 @@ impl Election {
     }
 
     fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        // An open cursor stays on the member that it was opened on, which may lag from now on.
+        // The open cursor stays on the member that it was opened on, and this member may lag now.
         turn.effects.extend(self.contender.reads.reopen());
         match self.state.tenure_mut() {
             Some(tenure) => tenure.hurry(),
@@ -230,7 +231,7 @@ impl Election {
         }
     }
 
-    /// Lets others try, because this candidate cannot keep its workload running.
+    /// Gives up the lease for a cooldown, because the workload does not keep running here.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
         let contender = &mut self.contender;
         if self.state.leading().is_some()
@@ -239,23 +240,24 @@ impl Election {
                 .ended(token, contender.me.timings(), turn.now)
         {
             let (until, session) = (turn.now + wait, contender.me.session);
-            // A leader in between does not improve the workload, so it does not end the cooldown.
+            // Another leader does not repair the workload, so it does not end the cooldown.
             contender.waits.cool_down(until, Token::MAX, session);
             self.stop(Reason::WorkloadExit, None, turn);
         }
     }
 
     fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
-        // If no `WorkloadEnded` came before, the workload exited on its own as well.
+        // Without an earlier `WorkloadEnded`, the workload exited on its own.
         self.workload_ended(token, turn);
         if self.contender.workload.gone(token) && self.state.contends() {
-            // The claim waited for this, and the document may have changed meanwhile.
+            // While the workload ran, the candidate did not contend, and the document may have
+            // changed.
             self.contender.reads.fall_behind(turn.now);
         }
     }
 
-    /// Gives up the claim of a workload that survived its kill. Waiting for its end would keep the
-    /// lease from the other candidates without a bound.
+    /// Gives up the claim of a workload that survived its kill. Waiting until the workload ends
+    /// would keep the lease from the other candidates without a bound.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.contender.workload.stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
@@ -269,7 +271,7 @@ impl Election {
     fn shut_down(&mut self, turn: &mut Turn<'_>) {
         let contender = &mut self.contender;
         if !std::mem::replace(&mut contender.shutdown.requested, true) {
-            // A wait for the workload that is in progress may become shorter.
+            // If the candidate already waits for its workload, the wait may become shorter.
             let delay = contender.drain_time();
             contender.workload.shorten_drain(turn.now + delay);
             self.with_stopping(|it| it.shorten_drain(turn.now + delay, delay));
@@ -418,7 +420,7 @@ impl Election {
                 self.state = CandidateState::Leading(tenure);
                 self.publication.request_reported = None;
                 self.publication.reason = Some(reason);
-                // An acquisition does not match a paused lease; an adoption can.
+                // An acquisition does not match a paused lease, but an adopted lease may be paused.
                 if let Some(lease) = self.contender.view.lease().cloned() {
                     self.carry_out_request(&lease, turn);
                 }
@@ -430,7 +432,7 @@ impl Election {
         }
     }
 
-    /// Gives up authority now, and the lease when the workload is gone.
+    /// Gives up authority now, and releases the lease when the workload is gone.
     fn stop(&mut self, reason: Reason, reserved_for: Option<Reservation>, turn: &mut Turn<'_>) {
         if let CandidateState::Leading(tenure) = &self.state {
             let (tenure, delay) = (tenure.clone(), self.contender.drain_time());
@@ -468,8 +470,8 @@ impl Election {
         contender.lost(cause, lost, turn);
     }
 
-    /// Panics in states that only a bug can cause. The daemon then exits. Its files and its claim
-    /// carry deadlines, so readers and contenders continue without it.
+    /// Panics in states that only a bug can cause. The daemon then exits. The status files and the
+    /// claim carry deadlines, so readers and contenders continue without this process.
     fn check_invariants(&self) {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");

@@ -1,14 +1,14 @@
 //! Leader election and locks over one document, as state machines without IO.
 //!
-//! [`Election`](election::Election) is a candidate for a lease, [`lock`] has a contender for a lock,
-//! and [`deadline_policy`] decides when the guard of a supervised command ends the command. Each
-//! receives the time and an input, and returns effects. None has a clock, a network or a thread, and
-//! without the feature `serde` none has a dependency. `docs/protocol.md` has the rules and the
-//! reasons why they are safe. `crates/proof` checks them with simulations, exhaustive models and
-//! an executable specification of the writes.
+//! [`Election`](election::Election) is a candidate for a lease, [`lock`] has a contender for a
+//! lock, and [`deadline_policy`] decides when the guard of a supervised command ends the command.
+//! Each receives the time and an input, and returns effects. They use no clock, network or thread,
+//! and need no dependency without the feature `serde`. `docs/protocol.md` has the rules and the
+//! reasons why they are safe. `crates/proof` checks them with simulations, exhaustive models and an
+//! executable specification of the writes.
 //!
-//! The enums of the rules are exhaustive, because a host must decide about each new case; a new case
-//! is a breaking release. Lists whose values a host passes on by their names
+//! The enums of the rules are exhaustive, because a host must decide about each new case; a new
+//! case is a breaking release. Lists whose values a host passes on by their names
 //! ([`Reason`](election::Reason), [`Loss`](lock::Loss)) can grow in any release.
 //!
 //! ```
@@ -37,7 +37,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
-/// Expands to `false`: only `crates/proof` breaks a rule on purpose.
+/// Expands to `false`, because only `crates/proof` breaks rules on purpose.
 #[cfg(not(proof))]
 macro_rules! planted {
     ($name:ident) => {
@@ -55,8 +55,8 @@ mod serialization;
 #[cfg(feature = "serde")]
 pub mod trace;
 
-// The package in `crates/proof` compiles this file with `cfg(proof)`. A feature would not do: Cargo
-// unifies features over a build of the workspace, and no planted bug may ship.
+// The package in `crates/proof` compiles this file with `cfg(proof)`. It is not a Cargo feature,
+// because Cargo unifies features over a build of the workspace, and no planted bug may ship.
 #[cfg(proof)]
 #[path = "../../proof/src/proof.rs"]
 mod proof;

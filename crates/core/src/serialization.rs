@@ -1,5 +1,5 @@
-//! Serialization of inputs, effects and operations, for traces (feature `serde`). Reading checks
-//! values like their constructors. Ids have the text of a UUID.
+//! Serialization of inputs, effects and operations, for traces (feature `serde`). Deserialization
+//! checks values as their constructors do. Ids have the text of a UUID.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Records of a trace, each a line of JSON: everything that a state machine was given, and everything
-//! that it did. A machine that receives the options, times, random bits and inputs of a trace repeats
-//! its effects. The event loop writes traces, and `tests/trace-check` reads them.
+//! Records of a trace, each a line of JSON: the inputs and effects of a state machine. A state
+//! machine that receives the options, times, random bits and inputs of a trace repeats its effects.
+//! The event loop writes traces, and `tests/trace-check` reads them.
 
 use std::num::ParseIntError;
 
@@ -12,25 +12,25 @@ use crate::election::{BootTime, CallId};
 /// Version of the format.
 pub const SCHEMA: u32 = 1;
 
-/// One line of a trace: an event of a machine with options `O`, inputs `I` and effects `E`.
+/// One line of a trace: an event of a state machine with options `O`, inputs `I` and effects `E`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record<O, I, E> {
-    /// Id of the machine; unique among the machines of a boot.
+    /// Id of the state machine; unique among the state machines of a boot.
     pub machine: String,
-    /// Number of the record, from 0 for each machine, so that a gap is noticed.
+    /// Number of the record, from 0 for each state machine. A gap shows a lost record.
     pub number: u64,
     /// The event.
     #[serde(flatten)]
     pub event: Event<O, I, E>,
 }
 
-/// An event of a machine.
+/// An event of a state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event<O, I, E> {
-    /// The machine was created.
+    /// The state machine was created.
     Started(Started<O>),
-    /// The machine handled an input. Written before the first of the effects is carried out.
+    /// The state machine handled an input. Written before the first effect is carried out.
     Turn(TurnRecord<I, E>),
     /// A store call was handed to the driver. Written before that.
     Sent(Sent),
@@ -38,7 +38,7 @@ pub enum Event<O, I, E> {
     Answered(Answered),
 }
 
-/// The kind of a machine.
+/// The kind of a state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -66,22 +66,22 @@ pub struct GuardOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guarded {
-    /// The command of a daemon, under its claim.
+    /// The command of a daemon, which runs under the daemon's claim.
     Command,
-    /// The hook on_lead, until its timeout or the end of the claim's authority.
+    /// The hook on_lead, which ends at its timeout or at the end of the claim's authority.
     OnLead,
-    /// The hook on_step_down, until its timeout.
+    /// The hook on_step_down, which ends at its timeout.
     OnStepDown,
     /// A command of `leasehold lock`, or a short command with a timeout.
     Other,
 }
 
-/// The creation of a machine.
+/// The creation of a state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started<O> {
     /// Version of the format: [`SCHEMA`].
     pub schema: u32,
-    /// The kind of the machine.
+    /// The kind of the state machine.
     pub kind: Kind,
     /// The document: `<database>.<collection>/<name>`; empty for a guard.
     pub document: String,
@@ -91,11 +91,11 @@ pub struct Started<O> {
     pub now: BootTime,
     /// Random bits that the creation drew.
     pub random: Vec<Bits>,
-    /// Options of the machine.
+    /// Options of the state machine.
     pub options: O,
 }
 
-/// One call of the machine's `handle`.
+/// One call of the state machine's `handle`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnRecord<I, E> {
     /// Time of the turn.
@@ -122,7 +122,7 @@ pub struct Sent {
 pub struct Answered {
     /// Id of the call.
     pub call: CallId,
-    /// Time at which the event loop received it.
+    /// Time at which the event loop received the answer.
     pub at: BootTime,
     /// Name of the outcome.
     pub outcome: String,
@@ -130,7 +130,7 @@ pub struct Answered {
     pub late: bool,
 }
 
-/// 128 random bits; in text, because few readers of JSON have numbers of that size.
+/// 128 random bits, written as text, because few JSON readers support numbers of that size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bits(pub u128);

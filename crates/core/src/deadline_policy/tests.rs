@@ -35,8 +35,7 @@ fn decide(policy: &mut DeadlinePolicy, now: u64) -> Option<Action> {
     policy.next_action()
 }
 
-/// Returns a guard whose CMD runs since second 1, is valid until second 10, and is killed at second
-/// 13.
+/// Returns a guard whose CMD starts at second 1, has its deadline at 10 and is killed at 13.
 fn running() -> DeadlinePolicy {
     running_with(PolicyOptions::new(terms(10), TERM))
 }
@@ -175,7 +174,7 @@ fn descendants_that_outlive_their_leader_get_the_grace_of_a_loss() {
     assert_eq!(decide(&mut guard, 7), Some(Action::Kill));
 }
 
-/// Returns a guard as [`running`], whose descendants may linger for 4 s and then have 2 s.
+/// Returns a guard like [`running`], but descendants may linger for 4 s and then have 2 s to stop.
 fn lingering() -> DeadlinePolicy {
     let leftovers = Leftovers {
         linger: Duration::from_secs(4),
@@ -301,8 +300,8 @@ fn any_input() -> impl Strategy<Value = PolicyInput> {
 }
 
 proptest! {
-    /// For any inputs in any order, CMD is asked to stop by the deadline of the newest terms that
-    /// were read in time, and is killed by the end of their grace.
+    /// For any inputs in any order, the guard sends CMD the stop signal by the deadline of the
+    /// newest terms that the guard read in time, and kills CMD by the end of their grace.
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),
@@ -343,7 +342,7 @@ proptest! {
                 }
                 Some(Action::Refuse) => prop_assert!(!started),
                 Some(Action::SignalMain(_)) => asked += 1,
-                // The second signal is for the descendants.
+                // The second signal goes to the descendants.
                 Some(Action::Signal(_)) if asked == 1 && scope == StopScope::Main => {}
                 Some(Action::Signal(_)) => asked += 1,
                 Some(Action::Kill) => kills += 1,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{BootTime, Claim, Identity, Session, Timings, Token, Tunables};
 use crate::claim::Turn;
 
-/// Identity and behavior of a candidate: [`Candidate::new`] and assignments to the fields.
+/// Identity and behavior of a candidate. Call [`Candidate::new`], then assign the other fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -16,9 +16,10 @@ pub struct Candidate {
     pub tunables: Tunables,
     /// The highest token recorded in the status directory.
     pub token_remembered: Token,
-    /// The longest lease duration seen up to that token, if the status directory has one.
+    /// The longest lease duration that the status directory recorded with that token, if any.
     pub lease_longest_remembered: Option<Duration>,
-    /// True if the candidate supervises its workload with [`Effect::Workload`](super::Effect::Workload).
+    /// True if the candidate supervises its workload with
+    /// [`Effect::Workload`](super::Effect::Workload).
     pub supervises: bool,
     /// The claim of the previous process on the status directory, if it has provably exited.
     pub predecessor_claim: Option<Claim>,
@@ -29,7 +30,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Creates a candidate with the default durations that remembers nothing.
+    /// Creates a candidate with the default durations and without values of an earlier process.
     pub fn new(identity: Identity) -> Self {
         Self {
             identity,

@@ -9,16 +9,15 @@ use super::{
 };
 
 /// Maximum number of acquisitions of unknown outcome, of ended claims, and of revisions of one
-/// adoption. Each successful read settles them. The candidate waits for the expiry of a claim that
-/// is dropped beyond the limit.
+/// adoption. A successful read resolves all of them. If a claim is dropped at this limit, the
+/// candidate waits for its expiry.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
     pub(super) predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. At most one of them is in the document; the candidate
-    /// adopts or releases that one.
+    /// Acquisitions of unknown outcome. The candidate adopts or releases the stored one, if any.
     pending: Vec<Attempt>,
     ended: Vec<EndedClaim>,
 }
@@ -38,12 +37,12 @@ pub(super) struct Attempt {
     pub(super) cancelled: bool,
 }
 
-/// Another claim's token that was seen while an acquisition was in flight.
+/// How an acquisition in flight was contradicted by another claim's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Overtaken {
-    /// Either this claim has a successor, or the store was rolled back.
+    /// The other token is higher: either another claim followed, or the store was rolled back.
     ByToken(Token),
-    /// The store was rolled back: no history of the document has two claims with one token.
+    /// The other token is equal, so the store was rolled back.
     InAnotherHistory,
 }
 
@@ -147,15 +146,15 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims, because their revisions are gone. If a restore brings one back, this process
-    /// cannot distinguish it from another candidate's claim.
+    /// Drops all claims, because their revisions are gone. If a restored document contains a
+    /// dropped claim, this process treats the claim as another candidate's.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
     }
 
-    /// Drops open claims that another acquisition superseded, like [`clear`](Self::clear). Returns
-    /// true if one of the dropped claims is `recorded`.
+    /// Drops open claims that another acquisition superseded, as [`clear`](Self::clear) does for
+    /// all claims. Returns true if one of the dropped claims is `recorded`.
     pub(super) fn forget_superseded(&mut self, lease: &Lease, recorded: Option<Claim>) -> bool {
         let mut forgotten = false;
         let mut keep = |claim: Claim, superseded: bool| {
@@ -185,7 +184,7 @@ impl OpenClaims {
         &self.pending
     }
 
-    /// The ended claims, also for states that no input leads to.
+    /// The ended claims, which tests modify to build states that no input leads to.
     pub(super) fn ended(&mut self) -> &mut Vec<EndedClaim> {
         &mut self.ended
     }
@@ -219,11 +218,12 @@ impl Attempt {
         }
     }
 
-    /// Records that a document, trusted or not, contradicts this acquisition: another claim has its
-    /// token or a higher token, or is newer than the state that the acquisition replaces. An event
-    /// may combine the token of one document with the holder of another, so only a reply is a proof.
+    /// Records that a document contradicts this acquisition: another claim has its token or a
+    /// higher token, or is newer than the state that the acquisition replaces. The document may be
+    /// untrusted. An event may combine the token of one document with the holder of another, so
+    /// only a reply proves the contradiction.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
-        // An operator who raises the token leaves the revision unchanged.
+        // With an unchanged revision, an operator may have raised the token.
         if self.holds(lease) || lease.revision == self.replaces.0 {
             return;
         }

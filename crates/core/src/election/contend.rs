@@ -1,6 +1,6 @@
-//! A candidate's knowledge of the store, and its steps while no claim of it leads. A follower writes
-//! only if the lease is free, expired by its own observation, held by its own ended claim, or held by
-//! a process that has provably exited (I8). Each write is a compare-and-set on the revision seen.
+//! A candidate's knowledge of the store, and its steps while it does not lead. A follower writes
+//! only if the lease is free, expired by its own observation, or held by its own ended claim or an
+//! exited process (I8). Each write is a compare-and-set on the revision seen.
 
 use super::candidate::{Candidate, Participant};
 use super::claims::{OpenClaims, RejectedClaim};
@@ -17,7 +17,7 @@ use super::write::WriteInFlight;
 use super::{BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Session, Token};
 use crate::claim::{Rollback, Turn, earliest};
 
-/// A candidate without the claim that leads: its knowledge of the store, and its workload.
+/// A candidate's knowledge of the store, and its workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
     pub(super) me: Participant,
@@ -63,8 +63,8 @@ impl Contender {
         self.write.is_some() || self.checking.is_some()
     }
 
-    /// Records what any reply or event proves, even a late one: the token was used, its holder may
-    /// lead for the declared duration, and acquisitions in flight may be overtaken.
+    /// Records what a reply or an event proves, even a late one: its token was used, its holder may
+    /// lead for the declared duration, and an acquisition in flight may be overtaken.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         self.claims.shown(lease, is_reply);
@@ -117,8 +117,8 @@ impl Contender {
         }
     }
 
-    /// Applies the reply to a write. If it is older than the view, an event overtook the reply or the
-    /// store was rolled back; only a linearizable read can distinguish the two.
+    /// Applies the reply to a write. If the reply is older than the view, an event overtook the
+    /// reply or the store was rolled back. Only a linearizable read can tell which.
     pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.rollback(&found).is_none() {
             self.reads.looked_at = turn.now;
@@ -139,7 +139,7 @@ impl Contender {
         }
     }
 
-    /// Begins the quarantine after a rollback of the store, because another candidate may still lead.
+    /// Begins the quarantine after a rollback, because another candidate may still lead.
     pub(super) fn rolled_back(&mut self, Rollback { seen, found }: Rollback, turn: &mut Turn<'_>) {
         let wait = if planted!(OwnQuarantine) {
             self.me.timings().lease_duration()
@@ -154,7 +154,7 @@ impl Contender {
     }
 
     /// Applies a read, which ends the check of a rejected claim. Returns true if another process
-    /// renews this process's claim: a forked machine, or an edit by hand.
+    /// renews this process's claim, because of a forked VM or a manual edit of the document.
     pub(super) fn observe_read(&mut self, found: Found, turn: &mut Turn<'_>) -> bool {
         let checking = self.checking.take();
         let duplicate = checking.is_some_and(|claim| claim.is_renewed_by_another(&found));
@@ -177,7 +177,7 @@ impl Contender {
         (!waits).then(|| self.decision(turn.now))
     }
 
-    /// Sends what was decided; returns the next wakeup.
+    /// Carries out the decision; returns the next wakeup.
     pub(super) fn carry_out(
         &mut self,
         decision: Option<Decision>,
@@ -198,7 +198,7 @@ impl Contender {
             }
             Some(Decision::Adopt(attempt)) => self.adopt(attempt, turn),
             Some(Decision::Release(ended)) => {
-                // The reply to the release shows more than a read that is due.
+                // The reply to the release contains the document, so a due read is not needed.
                 let schedule = &mut self.reads.schedule;
                 schedule.due = schedule.due.filter(|due| *due > turn.now);
                 self.release(&ended, turn);

@@ -42,7 +42,7 @@ impl Predecessor {
 pub(super) enum Decision {
     Wait(Option<BootTime>),
     Create,
-    /// Acquire the lease; with a history entry, from its holder.
+    /// Acquire the lease. The history entry, if any, is for the claim that the lease still names.
     Acquire(Lease, Option<HistoryEntry>, Predecessor),
     Adopt(Attempt),
     Release(EndedClaim),
@@ -78,7 +78,7 @@ impl Contender {
             return Decision::Wait(None);
         }
         let opens = match &lease.reserved_for {
-            // All others leave it to this candidate, so it does not spread out.
+            // All other candidates wait for this candidate, so no jitter is needed.
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
                 let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
@@ -103,8 +103,8 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // A claim is this process's own only with a revision that it sent. Otherwise a forked
-        // machine renews the claim, and this process waits for its expiry.
+        // A claim is this process's own only with a revision that it sent. A claim with another
+        // revision is renewed by a forked VM, and this process waits for its expiry.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -119,7 +119,8 @@ impl Contender {
             if planted!(RenewedAfterRelease) {
                 return Decision::Adopt(super::mutation::revived(ended, self.me.timings(), now));
             }
-            // A lease whose release to a preferred standby was lost is not taken back.
+            // If the lease was released to a preferred standby and the release was lost, this
+            // candidate does not acquire the lease again.
             return if closed || self.preference.gave_way {
                 self.release_of(ended.clone(), now)
             } else {
@@ -140,8 +141,8 @@ impl Contender {
         let expires = if dead {
             BootTime::default()
         } else {
-            // The wait is the holder's declared duration, on this candidate's clock, from when this
-            // candidate first saw the revision.
+            // The candidate waits for the holder's declared duration on its own clock, from the
+            // instant when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
@@ -162,7 +163,7 @@ impl Contender {
         Decision::Acquire(lease.clone(), Some(entry(Reason::TookOver)), from)
     }
 
-    /// Releases this process's own claim once the workload has had time to notice the loss (I6).
+    /// Releases this process's own claim once the workload has had time to notice (I6).
     fn release_of(&self, ended: EndedClaim, now: BootTime) -> Decision {
         let from = self.release_from();
         if from <= now {
@@ -177,8 +178,8 @@ impl Contender {
     }
 
     /// Returns the earliest instant at which a claim may be released without a confirmation of the
-    /// workload. After a rollback of the store, another candidate may still lead, and candidates that
-    /// have not noticed the rollback would acquire a released lease.
+    /// workload. After a rollback of the store, another candidate may still lead. Candidates that
+    /// have not noticed the rollback would acquire a released lease at once.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()

@@ -20,24 +20,24 @@ pub struct CallId(pub u64);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Effect {
     /// Send this operation to the store. The answer is [`Input::Reply`](super::Input::Reply) within
-    /// `operation_timeout`, and once more if the true outcome comes later.
+    /// `operation_timeout`. After a timeout, a second reply may follow.
     Call {
         /// Id to return with the reply.
         id: CallId,
         /// The operation to send.
         operation: Operation,
     },
-    /// Replace the change stream, which may be stale although it answers. An opening
+    /// Replace the change stream. It may be stale although it answers. An opening
     /// [`Watch`](super::Watch) or [`Watch::Lost`](super::Watch::Lost) follows, as at the start.
     ReopenStream,
-    /// Make every file, and the pod's label, show the newest status. The answers are
+    /// Make every status file and the pod's label show the newest status. The answers are
     /// [`Input::Demoted`](super::Input::Demoted) and, if the label takes longer,
     /// [`Input::LabelDemoted`](super::Input::LabelDemoted).
     Demote,
     /// Start, extend or end the workload; answer
     /// [`Input::WorkloadGone`](super::Input::WorkloadGone).
     Workload(Order),
-    /// Record this in the status directory, for the next process. No answer.
+    /// Record these values in the status directory, for the next process. No answer.
     Remember {
         /// The newest claim that was sent.
         claim: Option<Claim>,
@@ -70,9 +70,9 @@ pub struct Order {
 pub enum OrderKind {
     /// Start the workload with these deadlines.
     Start(Terms),
-    /// Continue to run, or to stop, with these deadlines.
+    /// Continue to run, or to stop, with these new deadlines.
     Extend(Terms),
-    /// Leadership is given up. The workload stops within its configured time while renewals continue.
+    /// Leadership is given up. The workload stops in its configured time; renewals continue.
     Stop,
     /// Leadership is lost. The workload must stop immediately.
     Lost {
@@ -110,10 +110,11 @@ pub enum Operation {
         claim: Claim,
         /// The new revision.
         revision: Revision,
-        /// The last acknowledged revision, and the unresolved ones sent since.
+        /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease. The filter of a renewal protects a process on a forked machine.
+    /// Free the lease. Its filter equals a renewal's filter, so a process on a forked VM keeps the
+    /// claim that it renews.
     Release {
         /// The ended claim.
         claim: Claim,
@@ -135,7 +136,7 @@ pub enum Operation {
         session: Session,
         /// Priority of this candidate.
         priority: u32,
-        /// The standby that must still be registered; `None` if there must be no standby.
+        /// The standby that this registration replaces; `None` if no standby may be registered.
         replaces: Option<Session>,
     },
     /// Withdraw the registration of this session as the standby. Changes nothing else.
@@ -176,13 +177,13 @@ pub struct Acquisition {
     pub revision: Revision,
     /// The new token.
     pub token: Token,
-    /// The revision that must still be stored.
+    /// The revision that the document must still have.
     pub expected: Revision,
     /// Session of this candidate.
     pub session: Session,
     /// The declared lease duration, which others wait for.
     pub lease_duration: Declared,
-    /// The declared interval of renewals; `None` if the candidate leaves no hints for others.
+    /// The declared interval of renewals; `None` if the candidate publishes no hints.
     pub renew_interval: Option<Duration>,
 }
 
@@ -210,7 +211,7 @@ pub struct Transition {
     pub to: Role,
     /// Reason for the change, if any.
     pub reason: Option<Reason>,
-    /// Token of the leadership that began, ends or ended, if any.
+    /// Token of the new, ending or ended leadership, if any.
     pub token: Option<Token>,
     /// Duration of the previous role.
     pub lasted: Duration,
@@ -248,7 +249,7 @@ pub enum Notice {
         /// The session of both processes.
         session: Session,
     },
-    /// The document with the lease's name is foreign and must not be changed.
+    /// The document with the lease's name is foreign, and this candidate must not change it.
     Foreign {
         /// The reason.
         why: String,
@@ -260,17 +261,17 @@ pub enum Notice {
         /// The declared duration in milliseconds.
         millis: i64,
     },
-    /// Lost by deadline twice in ten minutes; other candidates go first.
+    /// Lost by deadline twice in ten minutes, so this candidate leaves the lease to others.
     BackingOff {
-        /// Duration of the wait, unless another candidate leads before.
+        /// Duration of the wait, which ends early if another candidate leads.
         wait: Duration,
     },
-    /// A file could be neither rewritten nor removed in time.
+    /// A status file could be neither rewritten nor removed in time.
     NotDemoted {
-        /// Time until the deadline in the old file. The release waits at least that long.
+        /// Time until the deadline in the old file. The release waits until then or longer.
         wait: Duration,
     },
-    /// Exiting without a release, because a file still names a deadline ahead.
+    /// Exiting without a release, because a status file still names a deadline in the future.
     LeftToExpire,
     /// The end of the killed workload could not be confirmed in time; the lease must expire.
     WorkloadStuck {
@@ -279,14 +280,14 @@ pub enum Notice {
         /// Time until the lease expires for other candidates; zero if it has expired.
         wait: Duration,
     },
-    /// A request in the document has no effect, because it does not name this leader's token.
+    /// A request in the document has no effect, because it names another token than this leader's.
     RequestForAnotherToken {
         /// The token that the request names.
         requested: Token,
         /// The leader's token.
         leading: Token,
     },
-    /// The token cannot grow any further, so no candidate can lead.
+    /// The token has reached its maximum, so no candidate can lead.
     TokensExhausted,
     /// Handing over to the standby, because its priority is higher.
     GivingWay {

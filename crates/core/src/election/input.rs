@@ -21,17 +21,19 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader renews even while a renewal hangs on the old one.
+    /// The driver discovered a new primary. A leader renews at once, even with an unanswered
+    /// renewal.
     PrimaryChanged,
-    /// The answer of the files to [`Effect::Demote`](super::Effect::Demote).
+    /// The status files' answer to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
-        /// True if all files say "not leader"; false if one could be neither rewritten nor removed.
+        /// True if all files say "not leader"; false if a file could not be changed.
         shown: bool,
-        /// True if [`Input::LabelDemoted`] follows. The release waits for it, for a limited time.
+        /// True if [`Input::LabelDemoted`] follows. Until then, for a limited time, the candidate
+        /// does not release the lease.
         #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },
-    /// The pod's label no longer says leader, or the wait for it is over.
+    /// The pod's label no longer says leader, or the time limit for the label has passed.
     LabelDemoted,
     /// The workload confirmed that it stopped all work under this token.
     WorkloadDone {
@@ -43,14 +45,14 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// All processes of the supervised workload have exited, or it never started. Its claim may now be
-    /// released (I6), and another claim may lead.
+    /// All processes of the supervised workload have exited, or none was started. Its claim may now
+    /// be released (I6), and another claim may lead.
     WorkloadGone {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// The end of the killed workload could not be confirmed in time, so the lease expires without a
-    /// release. [`Input::WorkloadGone`] follows if the end is confirmed after all.
+    /// The end of the killed workload could not be confirmed in time, so the lease expires without
+    /// a release. [`Input::WorkloadGone`] follows if the end is confirmed after all.
     WorkloadStuck {
         /// Token of the claim that the workload ran under.
         token: Token,
@@ -94,7 +96,7 @@ impl Default for Tunables {
     }
 }
 
-/// An event, or a change of state, of the change stream.
+/// An event or a state change of the change stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Watch {
@@ -104,13 +106,13 @@ pub enum Watch {
     LateStreamOpened,
     /// The cursor of the hints, which report all changes but renewals, is open. A read must follow.
     HintsOpened,
-    /// The stream or cursor answered without events, so the store is reachable.
+    /// The stream or cursor answered without events, which shows that the store is reachable.
     Alive,
     /// A hint that something may have changed. Hints may be late, repeated, false or lost.
     Hint,
     /// The lease changed to this value, according to the events so far.
     Changed(Lease),
-    /// An event that only a read can resolve.
+    /// An event whose effect only a read can determine.
     Unclear,
     /// The stream or cursor is closed or could not be opened.
     Lost,

@@ -1,5 +1,5 @@
-//! The states of a candidate, and the begin and the end of a leadership. A claim that is lost, or
-//! whose release is sent, never leads again.
+//! The states of a candidate, and how a leadership begins and ends. A claim that is lost, or whose
+//! release is sent, never leads again.
 
 use super::claims::{EndedClaim, Overtaken, RejectedClaim};
 use super::prefer::Preference;
@@ -52,7 +52,7 @@ impl CandidateState {
         }
     }
 
-    /// Returns the reason and the reservation if the document asks the leader to step down.
+    /// If the document asks the leader to step down, returns the reason and the reservation.
     pub(super) fn demand(
         &self,
         lease: &Lease,
@@ -71,8 +71,9 @@ impl CandidateState {
         }
     }
 
-    /// Renews as soon as possible unless a read shows the claim with a revision that it sent. Only a
-    /// rejected renewal ends the claim, because a majority read may be older than the claim.
+    /// Makes the leader renew as soon as possible, unless a read shows its claim with a revision
+    /// that it sent. The read alone does not end the claim, because a majority read may show an
+    /// older document. Only a rejected renewal ends the claim.
     pub(super) fn verify(&mut self, found: &Found) {
         if let Some(tenure) = self.tenure_mut()
             && !matches!(found, Found::Lease(it) if tenure.holds(it) && tenure.sent(it.revision))
@@ -81,7 +82,7 @@ impl CandidateState {
         }
     }
 
-    /// Takes the claim that leads or is being given up, if any, and contends from now on.
+    /// Takes the current claim, if any, and contends from now on.
     pub(super) fn lose(&mut self) -> Option<LostClaim> {
         match std::mem::replace(self, Self::Contending) {
             Self::Leading(tenure) => Some(LostClaim::Leading(tenure)),
@@ -120,7 +121,7 @@ pub(super) enum AfterWrite {
 }
 
 impl Contender {
-    /// Begins a claim after an acknowledged write, or ends it if something bars it from leading.
+    /// Begins a claim after an acknowledged write, or ends it if the candidate may not lead now.
     pub(super) fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
         let Acquired {
             mut attempt,
@@ -136,9 +137,9 @@ impl Contender {
         let Some(tenure) = Tenure::begin(&attempt, revision, sent, &lease) else {
             return AfterWrite::Nothing;
         };
-        // Every other pending or ended claim waited for a revision that is gone now.
+        // This write replaced the document, so no other open claim can still be stored.
         self.claims.clear();
-        // If the token was lowered since, other candidates would use this token again.
+        // Without this mark, the token could be used again after an operator lowered it.
         self.view.marks.note_used(attempt.token);
         let another_history = attempt.overtaken == Some(Overtaken::InAnotherHistory);
         if lease.token < attempt.token || another_history {
@@ -151,7 +152,7 @@ impl Contender {
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
-            // The other claim may lead. If an event showed the claim, no read can refute it.
+            // The other claim may lead. If an event showed the claim, no read can disprove it.
             let until = turn.now + self.view.marks.lease_longest();
             self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);
@@ -171,11 +172,11 @@ impl Contender {
         let (reason, notice) = from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
         self.claims.predecessor = None;
-        // A registration in flight no longer matches.
+        // A registration in flight can no longer match.
         (self.registration.vacancy, self.registration.call) = (None, None);
         self.preference = Preference::default();
         self.waits.begin_to_lead();
-        // A read in flight is older than the claim, and the reply to the write showed the document.
+        // A read in flight is older than the claim, and the write's reply showed the document.
         self.reads.schedule = ReadSchedule::none();
         AfterWrite::Leads(tenure, reason)
     }
@@ -187,9 +188,9 @@ impl Contender {
         now: BootTime,
     ) -> EndedClaim {
         let (tenure, reason) = (stopped.tenure, stopped.reason);
-        // After a step-down for its workload's health, a candidate stays out until the workload is
-        // healthy. A leader that gave way to a preferred standby contends again after the
-        // reservation.
+        // A candidate that stepped down for its workload's health has no cooldown, because it stays
+        // out until the workload is healthy. A leader that gave way to a preferred standby contends
+        // again after the reservation.
         let asked = matches!(reason, Reason::Requested | Reason::Transferred);
         if asked && !self.preference.gave_way {
             self.cool_down(tenure.token, now);
@@ -226,8 +227,8 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // The claim is released, so that the lease is free early when the store recovers. The
-            // release waits while the workload may not have noticed the loss (I6).
+            // The candidate releases the claim, so that the lease is free early when the store
+            // recovers. The release waits until the workload has had time to notice the loss (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
@@ -249,11 +250,11 @@ impl Contender {
                     self.release(&ended, turn);
                 }
             }
-            // No release, because it would depose a forked machine that leads with this claim.
+            // No release, because it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
                 let EndedClaim { claim, chain, .. } = ended;
-                // A process on a cloned directory may lead with the claim, so the record no longer
-                // proves anything to the next process. A read shows why the claim was rejected.
+                // A process on a cloned directory may lead with the claim, so its record no longer
+                // proves an exit. A read shows the reason of the rejection.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim { claim, chain });
                 self.reads.fall_behind(turn.now);

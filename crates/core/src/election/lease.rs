@@ -1,5 +1,5 @@
-//! The lease as the election sees it: names, random ids, the document's fields. Wall-clock fields
-//! are informational and are never compared.
+//! The lease as the election sees it: names, random ids and the document's fields. Wall-clock
+//! fields are informational and are never compared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Identity {
     }
 }
 
-/// Names are shared, because every event and every status has a copy.
+/// The text is shared, because every event and every status has a copy of a name.
 pub(crate) fn checked(
     value: String,
     legal: bool,
@@ -115,7 +115,7 @@ text! { ResourceName Identity }
 
 /// Source of random ids: the kernel in the daemon, a seeded generator in the simulator.
 pub trait Randomness {
-    /// Returns 128 new random bits.
+    /// Returns 128 random bits.
     fn bits(&mut self) -> u128;
 }
 
@@ -164,13 +164,13 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Id of one write; new at every create, acquire, takeover, renewal and release. Random, because
-    /// a renewal that was rolled back and followed by another must not look unchanged.
+    /// Id of one write; each create, acquire, takeover, renewal and release has a new one. Random,
+    /// because another renewal after a rollback must look different.
     Revision
 }
 random_id! {
-    /// Id of one start of a candidate, for humans. A candidate compares it only to tell its own
-    /// claims from a successor's during a cooldown.
+    /// Id of one start of a candidate, for humans. During a cooldown, a candidate compares it to
+    /// distinguish its own claims from a successor's.
     Session
 }
 
@@ -211,7 +211,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// A wall-clock date in milliseconds since 1970; informational, except the age of a success.
+/// A wall-clock date in milliseconds since 1970. It is informational, except the age of a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WallMillis(pub i64);
@@ -230,7 +230,7 @@ pub struct Holder {
     pub acquired_at: WallMillis,
     /// Declared lease duration, which others wait for; see [`Declared::duration`].
     pub lease_duration: Declared,
-    /// Declared interval of its renewals; `None` if it does not leave hints for others.
+    /// Declared interval of the holder's renewals; `None` if the holder publishes no hints.
     pub renew_interval: Option<Duration>,
 }
 
@@ -252,7 +252,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Returns the declaration of a valid duration.
+    /// Returns the declaration of this duration.
     pub fn of(duration: Duration) -> Self {
         Self {
             millis: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
@@ -260,7 +260,8 @@ impl Declared {
     }
 
     /// Returns the time to wait: the declared duration, or the longest duration if the declared one
-    /// is outside 1 s … 1 h. Treating it as short would be unsafe, and as endless would block.
+    /// is outside 1 s … 1 h. To treat an invalid duration as short would be unsafe, and to treat it
+    /// as endless would block the lease.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
@@ -300,24 +301,24 @@ pub enum RequestKind {
 pub struct Reservation {
     /// The candidate that may acquire immediately.
     pub identity: Identity,
-    /// Time that others wait, counted from when they first saw the revision.
+    /// Time that others wait, measured from when they first saw the document's revision.
     pub duration: Duration,
 }
 
 impl Reservation {
-    /// Returns true if this is the head start of a standby, and not a transfer.
+    /// Returns true if this is the head start of a standby and not a transfer.
     pub fn is_head_start(&self) -> bool {
         self.duration <= HEAD_START
     }
 }
 
-/// Time that others wait for the standby: several times an event and a write.
+/// Time that others wait for the standby. It is several times as long as an event and a write.
 pub const HEAD_START: Duration = Duration::from_millis(50);
 /// Maximum number of [`HEAD_START`]s that a candidate waits for a standby of higher priority.
 pub const HEAD_STARTS_MAX: u32 = 3;
-/// The longest reservation; a longer one counts as this.
+/// The longest reservation; a longer one is shortened to this duration.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
-/// Duration of the reservation of a transfer that names none.
+/// Duration of a transfer's reservation if the request names none.
 pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);
 
 /// A hint that this candidate should acquire first when the holder releases the lease or expires.

@@ -1,6 +1,6 @@
 //! The phase of the holder's renewals. A follower without a timely change stream reads just after
-//! each expected renewal. The estimate may be wrong: a late read only delays a takeover, because the
-//! wait for an expiry counts from the reply that first showed a revision.
+//! each expected renewal. A wrong estimate only delays a takeover, because the wait for an expiry
+//! is measured from the reply that first showed a revision.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const NARROW: Duration = Duration::from_millis(30);
 const SECTIONS: u32 = 8;
 /// Assumed drift of clocks and timers, as a divisor of the interval.
 const DRIFT_PARTS: u32 = 512;
-/// Maximum of `early` before windows begin earlier.
+/// Number of early renewals after which windows begin earlier.
 const EARLY_MAX: u32 = 4;
 /// Maximum number of doublings; more would exceed any interval.
 const DOUBLINGS_MAX: u32 = 16;
@@ -27,11 +27,11 @@ pub(super) struct RenewalPhase {
 struct LastRenewal {
     revision: Revision,
     claim: Claim,
-    /// The revision was stored after the first instant, and by the second instant.
+    /// The revision was stored between these two instants.
     stored: (BootTime, BootTime),
     /// Instant at which the last read that showed this revision was sent.
     unchanged: BootTime,
-    /// Number of consecutive renewals that the first read of their window found.
+    /// Number of consecutive renewals that the first read of their window already showed.
     early: u32,
 }
 
@@ -78,8 +78,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the instant of the next read of a held lease; if the renewal is overdue, at the latest
-    /// `retry` after the last read. `None` if no holder was seen.
+    /// Returns the instant of the next read of a held lease. If the renewal is overdue, this is at
+    /// most `retry` after the last read. `None` if no holder was seen.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);
@@ -89,7 +89,7 @@ impl RenewalPhase {
             return Some(from + from.since(end).clamp(narrow, retry.max(narrow)));
         }
         let due = from + (end.since(begin) / SECTIONS).max(narrow);
-        // The last read of a window is at its end.
+        // A window's last read is at its end.
         Some(if due + narrow / 2 >= end { end } else { due })
     }
 }

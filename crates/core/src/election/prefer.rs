@@ -1,4 +1,4 @@
-//! The handover of a leader to a standby with a higher priority. A registration is not renewed, so
+//! How a leader hands over to a standby with a higher priority. A registration is not renewed, so
 //! the standby may have exited long ago. The leader therefore withdraws the registration first, and
 //! hands over only if a preferred standby registers again.
 
@@ -12,8 +12,9 @@ use super::{
 };
 use crate::claim::Turn;
 
-/// Minimum time that a standby has to register again: two polls and two random delays, because a
-/// follower with a lower priority may be first; and two renewals, whose second shows the result.
+/// Minimum time that a standby has to register again. It covers two polls and two random delays,
+/// because a follower with a lower priority may register first. It also covers two renewals,
+/// because only the second one shows the registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -35,7 +36,7 @@ enum Step {
     Asking(CallId),
     /// The registration was withdrawn at `from`; the decision is at `until`.
     Asked { from: BootTime, until: BootTime },
-    /// No preferred standby registered again.
+    /// No preferred standby registered again, so the leader waits for another interval.
     Waiting { until: BootTime },
 }
 
@@ -62,7 +63,7 @@ impl Contender {
                 let until = turn.now + interval;
                 preference.step = Step::Waiting { until };
                 preference.seen = None;
-                // A renewal that was sent since the withdrawal shows the registrations since.
+                // Only a renewal sent after the withdrawal shows the registrations after it.
                 if let Some(standby) = preferred.filter(|_| tenure.renewed_at > from) {
                     preference.gave_way = true;
                     turn.effects.notice(Notice::GivingWay {
@@ -105,8 +106,8 @@ impl Contender {
             return false;
         }
         self.preference.seen = None;
-        // If the withdrawal was not applied, another standby may be registered. The leader asks it
-        // when it has been registered for long enough.
+        // If the withdrawal was not applied, another standby may be registered now. The leader
+        // withdraws this one too, once it has been registered for long enough.
         self.preference.step = Step::Idle;
         if leads && matches!(outcome, Outcome::Applied(_)) {
             self.view.note_standby(None);

@@ -1,5 +1,5 @@
-//! The published status of a candidate, derived from its state after each input, and the record in
-//! the status directory.
+//! The published status of a candidate, derived after each input, and the record in the status
+//! directory.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 pub(super) struct Publication {
     status: Status,
     pub(super) reason: Option<Reason>,
-    /// The last reported request that named another token than the leader's.
+    /// The last reported request whose token is not the leader's.
     pub(super) request_reported: Option<Request>,
 }
 
@@ -41,8 +41,8 @@ impl Publication {
         &self.status
     }
 
-    /// Reports, once, a request that the leader with the token `leading` ignores because the
-    /// request names another token: an earlier leader's, or a token that was raised by hand.
+    /// Reports a request that the leader with the token `leading` ignores because the request names
+    /// another token. Each request is reported once.
     pub(super) fn report_request(&mut self, lease: &Lease, leading: Token) -> Option<Notice> {
         let other = lease.request.as_ref().filter(|r| r.token != leading);
         let notice = other
@@ -79,8 +79,8 @@ impl Publication {
         let transition = (role != before).then(|| {
             let token_before = self.status.authority.map(|a| a.token);
             let stopping_token = state.tenure().map(|t| t.token);
-            // A change between idle roles, such as a store that stops answering, does not repeat the
-            // last reason, because a loss would then be counted twice.
+            // A change between idle roles, such as a store that stops answering, does not repeat
+            // the last reason, because a loss would then be counted twice.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
                 && matches!(role, Role::Follower | Role::Unknown);
             let transition = Transition {
@@ -119,7 +119,7 @@ impl Publication {
         match state {
             CandidateState::Leading(_) => Role::Leader,
             CandidateState::Stopping(_) => Role::Stopping,
-            // A leader that was frozen may lose its lease and exit in one turn.
+            // After a freeze, a leader may lose its lease and exit in one turn.
             CandidateState::Exited if self.status.role == Role::Leader => Role::Stopping,
             CandidateState::Exited => self.status.role,
             CandidateState::Contending => {
@@ -159,7 +159,8 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored, or that the recorded claim no longer proves an exit.
+    /// Records a claim that may be stored. With `None`, the directory no longer proves that a
+    /// claim's process has exited.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {
@@ -169,7 +170,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records new values of `view`, for the wait of the next process after a rollback.
+    /// Records newer values of `view`. After a rollback, the next process waits that long.
     pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
         let newer = view.marks.token_highest() > self.token
             || view.marks.lease_longest() > self.lease_longest;
@@ -177,8 +178,8 @@ impl DirectoryRecord {
     }
 }
 
-/// Returns the leader as far as this candidate knows. Its own name never appears without authority,
-/// even if the document names an ended claim or a previous process of the same name.
+/// Returns the leader as far as this candidate knows. Without authority, it never returns this
+/// candidate's own name, even if the document names an ended claim or a namesake.
 fn holder_view(
     authority: Option<Authority>,
     contender: &Contender,
@@ -205,7 +206,7 @@ fn holder_view(
 
 #[cfg(all(test, not(proof)))]
 impl Publication {
-    /// The status, also for states that no input leads to.
+    /// The status, which tests modify to build states that no input leads to.
     pub(super) fn status_mut(&mut self) -> &mut Status {
         &mut self.status
     }

@@ -12,8 +12,8 @@ pub(super) struct LeaseReads {
     pub(super) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
     pub(super) looked_at: BootTime,
-    /// When the last answer of the store ceases to count; `None` before the first answer. A reload
-    /// does not shorten it, because the stream still reports at the pace of the old durations.
+    /// Until when the store counts as reachable; `None` before its first answer. A reload does not
+    /// shorten this time, because the stream still reports at the pace of the old durations.
     pub(super) answers_until: Option<BootTime>,
 }
 
@@ -34,7 +34,7 @@ impl Following {
         self != Self::Nothing
     }
 
-    /// Returns the estimate of the holder's renewals, if they are read and not reported.
+    /// Returns the estimate of the holder's renewals if the source does not report them.
     fn phase(&mut self) -> Option<&mut RenewalPhase> {
         match self {
             Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
@@ -47,7 +47,7 @@ impl Following {
 pub(super) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
-    /// True if an event was applied after the read was sent.
+    /// True if an event was applied after the read was sent, so the reply may be older.
     overtaken: bool,
 }
 
@@ -81,13 +81,13 @@ impl LeaseReads {
         matches!(self.following, Following::LateStream(_))
     }
 
-    /// Schedules a read at `at`, and lets it precede the next write.
+    /// Schedules a read at `at`, which must precede the next write.
     pub(super) fn read_before_write(&mut self, at: BootTime) {
         self.schedule.behind = true;
         self.schedule.read_at(at);
     }
 
-    /// Requires a read before the next write. A read in flight may be too old.
+    /// Requires a read before the next write. A read in flight may have been sent too early.
     pub(super) fn fall_behind(&mut self, now: BootTime) {
         self.schedule.in_flight = None;
         self.read_before_write(now);
@@ -112,13 +112,13 @@ impl LeaseReads {
     }
 
     /// Reopens the stream if a read that checks the stream shows a change which the stream did not
-    /// report. A late stream may still report it.
+    /// report. A late stream may report the change later, so it stays open.
     fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.note.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
-            // The view may contain an assumed standby, and hints do not report renewals.
+            // Ignores the standby, which may be assumed, and renewals that hints do not report.
             (Found::Lease(now), Document::Lease(before)) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
@@ -134,8 +134,8 @@ impl LeaseReads {
     }
 
     fn follow(&mut self, following: Following, now: BootTime) {
-        // The read must follow the opening so that no change in between is missed. A read in flight
-        // may have been answered before the opening, so it is dropped.
+        // The read must follow the opening, because the stream reports no change before the
+        // opening. A read in flight may have been answered before the opening, so it is dropped.
         self.following = following;
         self.schedule.in_flight = None;
         self.schedule.read_at(now);
@@ -188,8 +188,8 @@ impl Contender {
         self.reads.schedule.send(&self.view.marks, note, read);
     }
 
-    /// Reads in addition to an open stream, which may be stale: once per lease duration, and more
-    /// often while the holder appears not to renew. Returns the instant of the next read.
+    /// Reads in addition to an open stream, because the stream may be stale: once per lease
+    /// duration, and more often if no renewal is seen. Returns the next instant.
     pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
@@ -207,8 +207,8 @@ impl Contender {
         None
     }
 
-    /// Returns the instant of the next read if renewals are not reported: right after the next
-    /// expected renewal, or one interval after the last read if nothing is renewed.
+    /// Returns the instant of the next read if the source does not report renewals: right after the
+    /// next expected renewal, or one interval after the last read if no renewal is expected.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;
@@ -220,8 +220,8 @@ impl Contender {
         Some(expected.unwrap_or(self.reads.looked_at + interval))
     }
 
-    /// Schedules a poll if there is no change stream, or the view is behind. Otherwise a candidate
-    /// that released would see its successor only when it may contend again.
+    /// Schedules a poll if there is no change stream or the view is behind. Without this poll, a
+    /// candidate that released would see its successor only after its own cooldown.
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
@@ -248,8 +248,8 @@ impl Contender {
         self.reads.schedule.suspicious = false;
         let rollback = self.view.rollback(&found);
         if let Some(rollback) = rollback {
-            // Anything seen after the read was sent may be newer than the reply, and a deposed
-            // primary still answers majority reads. Only a later, linearizable read is proof.
+            // The reply may be older than what was seen after the read was sent, and a deposed
+            // primary still answers majority reads. Only a later, linearizable read is a proof.
             if !reading.confirm || reading.token_known != Some(rollback.seen) {
                 self.reads.suspect(turn.now);
                 return None;
@@ -263,8 +263,9 @@ impl Contender {
         })
     }
 
-    /// Schedules the steps after the reply to a read. Returns false if an event overtook the reply,
-    /// which may be older or newer; another read must then precede any write.
+    /// Schedules the steps after the reply to a read. Returns false if an event was applied while
+    /// the read was in flight and the reply differs. The reply may be older or newer, so another
+    /// read must precede any write.
     pub(super) fn accept(
         &mut self,
         read: &ReadDocument,
@@ -309,8 +310,8 @@ impl Contender {
             }
             Watch::HintsOpened => reads.follow(Following::Hints(RenewalPhase::default()), now),
             Watch::Alive | Watch::Changed(_) => {}
-            // The view stays usable, because a hint may be false, and a flood of hints must not keep
-            // a candidate from acting on what it has read.
+            // The view stays usable, because a hint may be false. A flood of hints must not block
+            // the candidate.
             Watch::Hint => reads.schedule.read_at(now),
             Watch::Unclear if reads.is_late() => reads.schedule.read_at(now),
             Watch::Unclear => reads.read_before_write(now),
@@ -325,7 +326,7 @@ impl Contender {
 
 #[cfg(all(test, not(proof)))]
 impl LeaseReads {
-    /// Drops all reads, which no input does while the view is behind.
+    /// Drops all reads, to build a state that no input leads to.
     pub(super) fn never(&mut self) {
         (self.schedule.in_flight, self.schedule.due) = (None, None);
     }

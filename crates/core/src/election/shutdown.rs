@@ -7,9 +7,9 @@ use crate::claim::{Turn, earliest};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Shutdown {
     pub(super) requested: bool,
-    /// Latest instant to exit; set once only the release remains.
+    /// Latest instant to exit; set once the candidate waits only for its release.
     by: Option<BootTime>,
-    /// True if a file still names a deadline ahead. The lease must then expire without a release.
+    /// True if a status file still names a future deadline, so that the lease must expire.
     pub(super) keep: bool,
     /// True if a claim may be stored after the exit.
     pub(super) left_to_expire: bool,
@@ -25,11 +25,11 @@ impl Contender {
     pub(super) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
         let now = turn.now;
         let busy = self.is_busy();
-        // A release drops a read in flight, even if the view waits for it.
+        // A release does not wait for a read, even if the view is behind.
         if !busy {
             self.keep_looking(turn);
         }
-        // A claim is released only after its workload is gone (I6). A stuck workload may never end.
+        // A claim is released only after its workload is gone (I6), which may never happen.
         let stuck = self.workload.is_stuck();
         if self.workload.runs() && !stuck {
             return self.wait(None, turn);

@@ -1,7 +1,7 @@
-//! The standby: one follower that acquires first after the leader, so that a release does not make
-//! all followers race. Its registration in the document is written once per leader by the first
-//! follower, and again by a follower with a higher priority. It is a hint: a standby that has exited
-//! costs the others one [`HEAD_START`], or up to [`HEAD_STARTS_MAX`] if they have a lower priority.
+//! The standby: one follower that acquires first after a release, so that not all followers race.
+//! The first follower registers itself in the document once per leader. A follower with a higher
+//! priority replaces the registration. The registration is a hint. If the standby has exited, the
+//! others wait one [`HEAD_START`] longer, or up to [`HEAD_STARTS_MAX`] at a lower priority.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use super::{
 };
 use crate::claim::Turn;
 
-/// Maximum random delay of a registration (2 s) in units of [`SPREAD_MAX`], so that one is first.
+/// Maximum random delay of a registration, in units of [`SPREAD_MAX`]: 2 s.
 const DELAY_MAX: u32 = 50;
 
-/// Maximum wait of a process that exits for its withdrawal, which spares others a head start.
+/// Maximum time that an exiting process waits for the reply to its withdrawal.
 const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
-    /// The place to take, and when to register. After a rejection there is no instant until the view
-    /// shows another standby or another holder.
+    /// The vacancy to fill, and when to register. After a rejection, there is no instant until the
+    /// view shows another standby or another holder.
     pub(super) vacancy: Option<(Vacancy, Option<BootTime>)>,
-    /// The last registration, with its place, or withdrawal, until the answer.
+    /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
     pub(super) call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, in case the standby has exited.
     jitter: Duration,
 }
 
-/// A place for a standby: next to a holder without a standby, or with a standby of lower priority.
+/// A holder without a standby, or with a standby that may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Vacancy {
     holder: Claim,
@@ -56,8 +56,8 @@ impl Registration {
 }
 
 impl Contender {
-    /// Returns the time that this candidate leaves to the standby after the holder expired, longer
-    /// with a lower priority, so that others go first if the standby has exited.
+    /// Returns how long this candidate waits for the standby after the holder expired. A candidate
+    /// of lower priority waits longer, so that others go first if the standby has exited.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
@@ -70,7 +70,7 @@ impl Contender {
         }
     }
 
-    /// Returns how long this candidate leaves the released lease to the candidate of a reservation.
+    /// Returns how long this candidate leaves a released lease to the reservation's candidate.
     pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
         let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.jitter;
         match reservation.is_head_start() {
@@ -79,12 +79,12 @@ impl Contender {
         }
     }
 
-    /// Returns the place that this candidate can take as the standby, if any.
+    /// Returns the vacancy that this candidate can fill as the standby, if any.
     fn vacancy(&self, now: BootTime) -> Option<Vacancy> {
         let lease = self.view.lease()?;
         let holder = lease.claim()?;
         let replaces = match &lease.standby {
-            // Candidates of equal priority leave each other registered.
+            // A candidate does not replace a standby of equal priority.
             Some(standby) if standby.priority < self.me.priority => Some(standby.session),
             Some(_) => return None,
             None => None,
@@ -95,7 +95,7 @@ impl Contender {
     }
 
     /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
-    /// and withdraws its registration if it cannot lead. Returns the next instant.
+    /// and withdraws its registration if it cannot lead. Returns when to call it again.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;
@@ -120,7 +120,7 @@ impl Contender {
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
-        // By then the stream or a read has shown the result, if there was one.
+        // By then the stream or a read has shown the registration, if it was applied.
         let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)
@@ -167,8 +167,7 @@ impl Contender {
         if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
             registration.vacancy = Some((vacancy, None));
         }
-        // Any other outcome changes nothing here: the stream or the next read shows whether the
-        // registration was stored.
+        // The stream or the next read shows if a write of unknown outcome was stored.
         let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(Lease::claim);
         if applied.is_some_and(|it| held == Some(it.holder)) {

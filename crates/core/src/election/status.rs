@@ -1,5 +1,5 @@
-//! The published status of a candidate: a deadline, never a flag. A surface evaluates [`Status::at`]
-//! for each answer, so a daemon that was frozen past its deadline never answers "leader".
+//! The published status of a candidate: a deadline, never a flag. A surface evaluates
+//! [`Status::at`] for each answer, so a daemon never answers "leader" past its deadline.
 
 use super::{BootTime, Identity, Session, Token};
 use crate::named::named;
@@ -50,7 +50,7 @@ named! {
         Shutdown = "shutdown",
         /// The document was deleted or restored to an older state.
         StoreRolledBack = "store_went_back",
-        /// Another process renews this process's claim, which means a forked machine.
+        /// Another process renews this process's claim, for example on a forked VM.
         Duplicate = "duplicate",
     }
 }
@@ -71,7 +71,7 @@ pub struct HolderView {
     pub identity: Identity,
     /// Token of the holder.
     pub token: Token,
-    /// Instant at which this candidate considers the holder expired; for itself, its own deadline.
+    /// Instant at which this candidate considers the holder expired. For itself, its own deadline.
     pub until: BootTime,
 }
 
@@ -96,11 +96,11 @@ pub struct Status {
     pub token_highest: Token,
     /// Instant at which the last acknowledged acquisition or renewal was sent.
     pub renewed_at: Option<BootTime>,
-    /// True if the store has been reached since the start.
+    /// True if the store has answered since the start.
     pub store_reached: bool,
-    /// Token of the claim that is being given up, until its release is sent or it is lost.
+    /// Token of the claim that is being given up, until the release is sent or the claim is lost.
     pub stepping_down: Option<Token>,
-    /// Token of a lost leadership until its workload has confirmed, or has had its time to notice.
+    /// Token of a lost leadership, until its workload has confirmed or had time to notice.
     pub unnoticed: Option<Token>,
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum time that a step-down waits for the files and the pod's label. With the release, it fits
-/// into the 1.5 s that a terminating pod may have.
+/// Maximum time that a step-down waits for the files and the pod's label. This wait and the release
+/// fit into the 1.5 s that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,13 +20,13 @@ pub(super) struct Stopping {
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
-    /// Instant at which the workload counts as drained; zero once it has confirmed.
+    /// Instant at which the workload counts as drained; zero once the workload has confirmed.
     drained_at: BootTime,
-    /// Time that the workload has to notice; zero once it has confirmed.
+    /// Time that the workload has to notice; zero once the workload has confirmed.
     delay: Duration,
 }
 
-/// State of the status files during a step-down; a stuck file still names the published deadline.
+/// State of the status files during a step-down. A stuck file still names the published deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Files {
     Asked { until: BootTime },
@@ -57,13 +57,13 @@ impl Stopping {
         }
     }
 
-    /// Handles the answer of the files; with `label_pending`, the label takes longer.
+    /// Handles the answer of the files. If `label_pending`, the label's answer follows.
     pub(super) fn demoted(&mut self, shown: bool, label_pending: bool, now: BootTime) {
         if let Files::Asked { until } = self.files {
             self.label_until = label_pending.then_some(until);
         }
         if shown && self.files != Files::Demoted {
-            // Readers of the file can notice from now on.
+            // Readers of the files can notice the step-down from now on.
             self.drained_at = self.drained_at.max(now + self.delay);
         }
         self.files = match self.files {
@@ -85,7 +85,7 @@ impl Stopping {
         self.delay = self.delay.min(delay);
     }
 
-    /// Returns the notice that the release must wait for readers of a stuck file, once.
+    /// Returns, once, the notice that the release must wait for readers of a stuck file.
     pub(super) fn report_stuck_files(&mut self, now: BootTime) -> Option<Notice> {
         let stuck = self.files == Files::Stuck;
         let report = stuck && !std::mem::replace(&mut self.stuck_reported, true);
@@ -110,7 +110,7 @@ impl Stopping {
             self.files = Files::Stuck;
         }
         // A reader of a stuck file trusts the file until its deadline, and notices within the
-        // delay. A process that exits does not wait for that reader, but leaves the lease to expire.
+        // delay. A process that exits does not wait for the reader, but leaves the lease to expire.
         let mut at = self.drained_at.max(self.label_until.unwrap_or_default());
         if self.files == Files::Stuck && !shutting_down {
             at = at.max(self.published_until + self.delay);
@@ -118,7 +118,7 @@ impl Stopping {
         (Some(at).filter(|at| *at > now), at <= now)
     }
 
-    /// Returns when the workload has noticed if leadership ends now.
+    /// Returns when the workload will have noticed if leadership ends now.
     pub(super) fn noticed_at(&self, now: BootTime) -> BootTime {
         let readable_until = now.max(self.published_until);
         match self.files {

@@ -1,6 +1,6 @@
-//! The workload of a candidate. A claim is released, and another one acquired, only after the
-//! supervised workload of the previous claim is confirmed gone, or after an unsupervised workload
-//! has had its time to notice the end of its leadership (I6).
+//! The workload of a candidate. Before a claim is released or another one is acquired, the previous
+//! claim's supervised workload is confirmed gone, and an unsupervised workload has had time to
+//! notice the end of its leadership (I6).
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::leadership::{CandidateState, LostClaim};
 use super::{BootTime, Contender, Effect, Order, OrderKind, Tenure, Timings, Token};
 use crate::deadline_policy::Terms;
 
-/// Maximum wait at a shutdown with `workload.ends_first`. A kubelet that restarts only the sidecar
-/// breaks the promise that the workload ends first, so there is always a wait. This wait, the label
-/// and the release fit into the two seconds that a terminating pod may leave the sidecar.
+/// Maximum wait at a shutdown with `workload.ends_first`. The wait is never zero, because a
+/// workload does not end first when a kubelet restarts only the sidecar. The wait, the label and
+/// the release fit into the two seconds that a terminating pod may leave the sidecar.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct WorkloadState {
     supervises: bool,
     running: Option<Running>,
-    /// Cooldown after the last exit; doubles with each exit soon after a start.
+    /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
     /// The last lost leadership, until an unsupervised workload has had its time to notice.
     pub(super) drain: Option<DrainAfterLoss>,
@@ -75,7 +75,7 @@ impl WorkloadState {
     }
 
     /// Stops the workload immediately, with a deadline for the kill. An unsupervised workload has
-    /// `delay` to notice the loss, or the rest of the step-down.
+    /// `delay` to notice the loss; during a step-down it has the rest of that delay.
     pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
@@ -108,15 +108,15 @@ impl WorkloadState {
         }
     }
 
-    /// Lets an unsupervised workload notice a loss until `until` at the latest.
+    /// Ends the time of an unsupervised workload to notice a loss at `until` at the latest.
     pub(super) fn shorten_drain(&mut self, until: BootTime) {
         if let Some(lost) = &mut self.drain {
             lost.shorten(until);
         }
     }
 
-    /// Handles an unrequested exit of the leader's workload. Returns the back-off of this candidate;
-    /// other candidates try immediately, because the release wakes them.
+    /// Handles an unrequested exit of the leader's workload. Returns this candidate's back-off.
+    /// Other candidates contend immediately, because the release wakes them.
     pub(super) fn ended(
         &mut self,
         token: Token,
@@ -133,7 +133,7 @@ impl WorkloadState {
         Some(self.back_off)
     }
 
-    /// Handles a workload that survived its kill; returns false if this is known already.
+    /// Handles a workload that survived its kill; returns false if it was known to be stuck.
     pub(super) fn stuck(&mut self, token: Token) -> bool {
         let running = self.running.as_mut();
         let running = running.filter(|running| running.token == token && !running.stuck);
@@ -147,7 +147,7 @@ impl WorkloadState {
         }
     }
 
-    /// Handles the end of the last process; returns false if this is known already.
+    /// Handles the exit of the last process; returns false if no workload runs under this token.
     pub(super) fn gone(&mut self, token: Token) -> bool {
         let gone = self.running.take_if(|running| running.token == token);
         gone.is_some()
@@ -170,10 +170,9 @@ pub(super) struct DrainAfterLoss {
     pub(super) token: Token,
     /// End of the time that the workload has to notice.
     pub(super) until: BootTime,
-    /// Deadline in a status file that could not be replaced, before which this process must not
-    /// lead (I1).
+    /// Deadline in a stuck status file, before which this process must not lead (I1).
     pub(super) shown_until: BootTime,
-    /// Instant at which the claim has expired, so that other candidates no longer need a release.
+    /// Instant at which other candidates consider the claim expired, so that they need no release.
     expired_at: BootTime,
 }
 
@@ -183,7 +182,7 @@ impl DrainAfterLoss {
         self.until.min(self.expired_at)
     }
 
-    /// Ends at `until`, but not before the deadline in a status file that could not be replaced.
+    /// Shortens the wait to `until`, but not below the deadline in a stuck status file.
     fn shorten(&mut self, until: BootTime) {
         self.until = self.until.min(until.max(self.shown_until));
     }

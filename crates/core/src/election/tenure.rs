@@ -1,5 +1,5 @@
-//! One claim while it leads: its authority and its renewals. A tenure does not read the document; it
-//! compares its own claim with the claim in the replies to its renewals.
+//! One claim while it leads: its authority and its renewals. A tenure does not read the document;
+//! it compares its own claim with the claim in the replies to its renewals.
 
 use super::claims::Attempt;
 use super::{
@@ -7,9 +7,9 @@ use super::{
 };
 use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
-/// Maximum number of unresolved renewals kept for the filter. A claim sends at most one per
-/// `retry_interval`; at the defaults 18 fit before the deadline. Beyond the limit the oldest is
-/// dropped, which can end leadership but never causes a second leader.
+/// Maximum number of unresolved renewals kept for the filter. A claim sends about one per
+/// `retry_interval`; with the default durations, 18 fit before the deadline. Beyond the limit the
+/// oldest renewal is dropped, which can end leadership but never causes a second leader.
 const RENEWALS_MAX: usize = 256;
 
 /// A claim from its acquisition to its end.
@@ -17,7 +17,7 @@ const RENEWALS_MAX: usize = 256;
 pub(super) struct Tenure {
     pub(super) claim: Claim,
     pub(super) token: Token,
-    /// Fixed at the acquisition; a reload changes them for the next one.
+    /// The durations at the acquisition; a reload changes them only for the next claim.
     pub(super) timings: Timings,
     pub(super) acquired_at: WallMillis,
     /// Instant at which the last acknowledged renewal, or the acquisition, was sent (I2).
@@ -30,7 +30,7 @@ pub(super) struct Tenure {
 }
 
 pub(super) enum RenewalReply {
-    /// Authority is extended; the store has this document.
+    /// Authority is extended. The reply contained this document.
     Extended(Lease),
     Rejected,
     Nothing,
@@ -92,7 +92,7 @@ impl Tenure {
         self.urgent = true;
     }
 
-    /// Returns the instant of the next renewal; `None` while an answer is awaited.
+    /// Returns the instant of the next renewal; `None` while an answer is pending.
     pub(super) fn next_renewal(&self) -> Option<BootTime> {
         let in_flight = self.renewals.in_flight();
         if self.urgent && in_flight < IN_FLIGHT_MAX {
@@ -120,7 +120,8 @@ impl Tenure {
         self.urgent = false;
     }
 
-    /// Handles the reply to a renewal, possibly late. A failed renewal is repeated at `retry_at`.
+    /// Handles the reply to a renewal, possibly late. After a failure, the next is due at
+    /// `retry_at`.
     pub(super) fn reply(
         &mut self,
         call: CallId,
@@ -128,7 +129,7 @@ impl Tenure {
         retry_at: BootTime,
         now: BootTime,
     ) -> RenewalReply {
-        // Not a renewal, or a renewal before the acknowledged one, which can no longer match.
+        // Not a renewal, or older than the acknowledged one, so that it cannot match.
         if self.renewals.get(call).is_none() {
             return RenewalReply::Nothing;
         }
@@ -140,11 +141,12 @@ impl Tenure {
                 }
                 return RenewalReply::Extended(lease);
             }
-            // The renewal matched, but the document is now foreign and must not be changed again.
-            // A read cannot prove this, because it may have been sent before this claim led.
+            // The renewal matched, but the document is now foreign and must not be changed again. A
+            // read cannot prove that the document is foreign now, because the read may have been
+            // sent before this claim led.
             Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
             Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
-            // A later renewal may have overtaken this one, and its outcome decides.
+            // A later renewal may have been applied first, so the later outcome decides.
             Outcome::Rejected => self.renewals.remove(call),
             Outcome::Unknown if planted!(UnknownAsApplied) => self.applied(call),
             // Neither a failure nor an unknown outcome extends authority (I7).
@@ -157,7 +159,7 @@ impl Tenure {
     }
 
     pub(super) fn applied(&mut self, call: CallId) {
-        // Its revision was stored, so no renewal that was sent before can match any longer.
+        // The renewal's revision was stored, so no earlier renewal can match any longer.
         if let Some(renewal) = self.renewals.remove_until(call) {
             self.acknowledged = renewal.revision;
             self.renewed_at = self.renewed_at.max(renewal.sent);

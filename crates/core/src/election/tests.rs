@@ -1,7 +1,7 @@
 //! Step-by-step tests of the state machine against an in-memory store.
 //!
-//! Time passes only where a test advances it, and ids come from a counter. Each file covers a part
-//! of the protocol; the names of the tests contain the invariants.
+//! Only a test advances the time, and ids come from a counter. Each file covers a part of the
+//! protocol; the names of the tests name the invariants.
 
 mod authority;
 mod broken_invariants;

@@ -1,11 +1,11 @@
-//! Instants of CLOCK_BOOTTIME, the only clock that decisions use. The caller reads it.
+//! Instants of CLOCK_BOOTTIME, the only clock that decisions use. The caller reads the clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// An instant of CLOCK_BOOTTIME: nanoseconds since the machine started, including time in suspend.
-/// Deadlines on CLOCK_MONOTONIC, which stops during a suspend, would be late. Wall clocks can be set.
+/// An instant of CLOCK_BOOTTIME: nanoseconds since boot, including suspends. CLOCK_MONOTONIC stops
+/// during a suspend, so its deadlines would be late. Wall clocks can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootTime(u64);

@@ -9,7 +9,7 @@ pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
 /// The shortest accepted interval or timeout. Shorter ones would only add load to the store.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// Random jitter of retries, in percent either way.
+/// Random jitter of retries, in percent in either direction.
 pub const JITTER_PERCENT: u32 = 20;
 
 /// The part of an election gap that does not grow with `electionTimeoutMillis`.
@@ -17,15 +17,15 @@ const ELECTION_VOTES: Duration = Duration::from_millis(600);
 /// Maximum random delay that a member adds to `electionTimeoutMillis`, in percent
 /// (`replElectionTimeoutOffsetLimitFraction`).
 const ELECTION_OFFSET_PERCENT: u32 = 15;
-/// Time from the discovery of the new primary to the renewal that it acknowledges.
+/// Time from the discovery of the new primary to an acknowledged renewal.
 const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 
 /// Durations as configured, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
-    /// How long contenders wait before they take over from a holder that does not renew, counted from
-    /// the first reply with the current revision.
+    /// How long contenders wait before they take over from a holder that does not renew, counted
+    /// from the first reply with the current revision.
     pub lease_duration: Duration,
     /// Duration of authority, counted from before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
@@ -35,7 +35,7 @@ pub struct TimingSettings {
     pub retry_interval: Duration,
     /// Time without an answer after which a call's outcome counts as unknown.
     pub operation_timeout: Duration,
-    /// Time from the deadline to the SIGKILL of the workload after a loss of leadership.
+    /// Time from the end of authority to the SIGKILL of the workload after a loss of leadership.
     pub loss_grace: Duration,
 }
 
@@ -55,7 +55,6 @@ impl Default for TimingSettings {
 
 #[cfg(test)]
 impl TimingSettings {
-    /// Returns durations in the order of the fields, from lease duration to loss grace.
     pub(crate) fn of_millis(millis: [u64; 6]) -> Self {
         let [lease, deadline, renewal, retry, operation, grace] = millis.map(Duration::from_millis);
         Self {
@@ -69,7 +68,7 @@ impl TimingSettings {
     }
 }
 
-/// Checked durations. A claim keeps the durations that it was acquired with.
+/// Checked durations. A claim keeps the durations of its acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -148,7 +147,7 @@ impl Timings {
         }
     }
 
-    /// Returns the shortest `renew_deadline` of a leader that survives `gap` without writes.
+    /// Returns the shortest `renew_deadline` that lets a leader survive `gap` without writes.
     pub fn renew_deadline_for(&self, gap: Duration) -> Duration {
         let s = &self.0;
         let retry = s.retry_interval.saturating_mul(100 + JITTER_PERCENT) / 100;
@@ -156,7 +155,7 @@ impl Timings {
         gap.saturating_add(attempt).saturating_add(RENEWAL_MARGIN)
     }
 
-    /// Returns the durations, to be changed and checked again.
+    /// Returns the durations, for a caller that changes and checks them again.
     pub fn settings(&self) -> TimingSettings {
         self.0
     }
@@ -178,7 +177,7 @@ getters! {
 }
 
 /// Returns how long a MongoDB set with this `electionTimeoutMillis` accepts no writes after its
-/// primary was killed. After a freeze, the catch-up of the next primary is added.
+/// primary was killed. After a freeze, the next primary also needs time to catch up.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
 }
@@ -201,7 +200,7 @@ mod tests {
     #[test]
     fn the_gap_of_a_default_election_is_the_measured_one() {
         let default = Duration::from_secs(10);
-        // The longest of those measured: 10.1 to 12.1 s.
+        // The upper end of the measured range, 10.1 to 12.1 s.
         assert_eq!(election_gap(default), Duration::from_millis(12_100));
         // 12.1 s + 3 s + 1.2 × 1 s + 0.5 s.
         let needed = Timings::default().renew_deadline_for(election_gap(default));

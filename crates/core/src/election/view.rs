@@ -1,4 +1,4 @@
-//! The document as a candidate last saw it, and since when.
+//! The document as a candidate last saw it, and when its revision first appeared.
 
 use super::{BootTime, Candidate, Found, Lease, Notice, Revision, Session, Standby, Token};
 use crate::claim::{Rollback, Watermarks};
@@ -37,7 +37,7 @@ impl LeaseView {
         }
     }
 
-    /// Returns the token of an acquisition of `lease`; `None` at the end of the range.
+    /// Returns the token for an acquisition of `lease`; `None` if the token is at its maximum.
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
         if planted!(HighestTokenForgotten) {
             return lease.token.next();
@@ -45,8 +45,8 @@ impl LeaseView {
         lease.token.max(self.marks.token_highest()).next()
     }
 
-    /// Returns true if an event of a late stream may show more than the last read did. Renewals of
-    /// the known holder do not, because they are read when they are expected.
+    /// Returns true if an event of a late stream may show more than the last read did. Renewals do
+    /// not count, because the candidate reads them when it expects them.
     pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
         self.lease().is_none_or(|known| {
             let changed = lease.claim() != known.claim() || lease.paused != known.paused;
@@ -69,7 +69,7 @@ impl LeaseView {
         self.marks.note_declared(declared.into_iter());
     }
 
-    /// Records the standby of a leader, which does not observe events otherwise.
+    /// Records the standby of a leader's lease, because a leader does not apply events to its view.
     pub(super) fn note_standby(&mut self, standby: Option<Standby>) {
         if let Document::Lease(lease) = &mut self.document {
             lease.standby = standby;
@@ -85,7 +85,7 @@ impl LeaseView {
         }
     }
 
-    /// Returns the notice of a foreign document or invalid duration that was not seen before.
+    /// Returns the notice of a foreign document or an invalid duration if it was not seen before.
     pub(super) fn strange(&self, found: &Found) -> Option<Notice> {
         match found {
             Found::Lease(lease) => {
@@ -105,9 +105,9 @@ impl LeaseView {
         }
     }
 
-    /// Stores the found document; returns true if its revision differs. A revision with unchanged
-    /// claim and token keeps the instant at which it was first seen. Revisions are random, but may
-    /// repeat on a forked machine or in an edited document.
+    /// Stores the found document; returns true if its revision differs. If the revision, the claim
+    /// and the token are unchanged, the instant at which they were first seen stays. The revision
+    /// alone does not suffice, because it may repeat on a forked VM or in an edited document.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
         let document = match found {
@@ -139,8 +139,7 @@ impl LeaseView {
 
 #[cfg(proof)]
 impl LeaseView {
-    /// Copies the instant at which the previous process on the same directory first saw the
-    /// revision.
+    /// Copies the instant at which the directory's previous process first saw the revision.
     pub(super) fn continue_from(&mut self, before: &Self) {
         self.seen = before.seen;
     }

@@ -1,13 +1,13 @@
-//! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload. The waits
-//! for another candidate's claim or reservation are in `decide.rs`.
+//! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload. The
+//! waits for another candidate's claim or reservation are in `decide.rs`.
 
 use std::time::Duration;
 
 use super::{BootTime, Lease, Session, Token};
 use crate::claim::Turn;
 
-/// Maximum random delay after the first lost race, and its limit. If one event wakes fifty
-/// candidates, one of fifty writes succeeds; the losers spread out at the next release.
+/// Maximum random delay after the first lost race, and the limit to which it grows. If an event
+/// wakes fifty candidates, one write succeeds. The losers then add a random delay.
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
@@ -16,7 +16,7 @@ const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Waits {
-    /// True if the workload is unhealthy. The candidate then leaves the lease to others indefinitely.
+    /// True if the workload is unhealthy. The candidate then does not contend.
     pub(super) unhealthy: bool,
     cooldown: Option<Cooldown>,
     /// Until when this candidate does not contend because the store was rolled back.
@@ -50,7 +50,7 @@ impl Waits {
         cooldown.max(self.quarantine)
     }
 
-    /// Returns true if this candidate would not lead soon, so that it does not stand by.
+    /// Returns true if this candidate could not lead soon, so it must not become the standby.
     pub(super) fn bar_standby(&self, now: BootTime) -> bool {
         let cools_down = self.cooldown.is_some_and(|cooldown| cooldown.until > now);
         self.unhealthy || self.quarantine.is_some() || cools_down
@@ -69,7 +69,7 @@ impl Waits {
         self.quarantine = self.quarantine.filter(|until| *until > now);
     }
 
-    /// Ends the cooldown if another process has acquired the lease since.
+    /// Ends the cooldown if another process has acquired the lease since the cooldown began.
     pub(super) fn observe(&mut self, lease: &Lease) {
         self.cooldown = self.cooldown.filter(|cooldown| {
             let holder = lease.holder.as_ref();

@@ -1,5 +1,5 @@
-//! The writes of a candidate without a claim that leads (create, acquire, adopt and release), and
-//! their replies.
+//! The writes of a candidate that does not lead (create, acquire, adopt, release), and their
+//! replies.
 
 use super::claims::{Attempt, EndedClaim};
 use super::decide::Predecessor;
@@ -15,7 +15,7 @@ pub(super) enum WriteInFlight {
     Creating {
         call: CallId,
         revision: Revision,
-        /// True if another document was seen since.
+        /// True if another document was seen after the insert was sent.
         overtaken: bool,
     },
     Acquiring {
@@ -37,7 +37,6 @@ pub(super) enum WriteInFlight {
 
 pub(super) struct Acquired {
     pub(super) attempt: Attempt,
-    /// The acknowledged revision.
     pub(super) revision: Revision,
     pub(super) sent: BootTime,
     pub(super) lease: Lease,
@@ -111,9 +110,10 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // The next process on this directory must find the claim that may be stored. The token is
-        // recorded only after it was seen in the store. Otherwise the next process would mistake a
-        // store that never had the token for a store that was rolled back.
+        // The claim is recorded before the write, because the next process on this directory must
+        // know a claim that may be stored. The token is recorded only after it was seen in the
+        // store. Otherwise the next process would mistake a store that never had the token for a
+        // store that was rolled back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -155,7 +155,7 @@ impl Contender {
 
     pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
-        // A read in flight may be answered from before the release.
+        // The reply to a read in flight may predate the release.
         self.reads.schedule.in_flight = None;
         let (claim, revision) = (ended.claim, Revision::random(turn.random));
         let call = turn.effects.send(Operation::Release {
@@ -207,7 +207,7 @@ impl Contender {
                 match from {
                     // Another candidate was faster to acquire the free lease.
                     Predecessor::Nobody => self.waits.race_lost(),
-                    // The stream did not report a renewal or a faster candidate.
+                    // The stream did not report a renewal or another candidate's acquisition.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
                         turn.effects.extend(self.reads.reopen());
                     }
@@ -228,7 +228,7 @@ impl Contender {
                 },
                 Outcome::Applied(Found::Lease(lease)),
             ) if attempt.holds(&lease) => {
-                // Authority counts from the renewal: the acquisition was never answered.
+                // Authority starts when the renewal was sent. The acquisition was not acknowledged.
                 attempt.chain.push(revision);
                 let acquired = Acquired {
                     attempt,
@@ -273,8 +273,8 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. If another document was seen during the insert, it is gone, but
-    /// its holder may still lead, even if both documents have one token.
+    /// Handles a created document. If another document was seen during the insert, that document is
+    /// gone. Its holder may still lead, even if both documents have the same token.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
@@ -293,11 +293,11 @@ impl Contender {
         match outcome {
             Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),
             Outcome::Applied(_) if self.claims.awaits(call) => self.reads.fall_behind(now),
-            // The reply to an old read. The filters protect a foreign document from being written
-            // to, but the next write should still be preceded by a read.
+            // The reply to an old read. No filter matches a foreign document, but a read should
+            // still precede the next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
-            // The reply shows a claim that follows the document as last seen. If that document is
-            // stored again, the claim may still lead, which only a read can notice.
+            // The reply shows a newer claim than the view. After a rollback to the view's document,
+            // this claim may still lead, and only a read shows the rollback.
             Outcome::Applied(Found::Lease(lease))
                 if (self.view.lease()).is_some_and(|known| lease.token > known.token) =>
             {

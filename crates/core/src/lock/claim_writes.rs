@@ -4,21 +4,23 @@ use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions kept for the filter (2 kB). Without answers, a waiter sends one write
-/// per `operation_timeout` and retry interval, so 128 last for eight minutes at the defaults. A
-/// forgotten revision can cost the place in the queue but never leads to a second one.
+/// Maximum number of revisions kept for the filter (2 kB). Without answers, a waiter sends one
+/// write per `operation_timeout` plus retry interval, so 128 revisions last for eight minutes at
+/// the defaults. If a revision is forgotten, the contender may lose its position in the queue, but
+/// never gets a second entry.
 const MINE_MAX: usize = 128;
 /// Number of oldest revisions that are not dropped. When a store that lost its majority recovers,
-/// the first of the pending joins is applied and the others do not match.
+/// it applies the first pending join, and later joins do not match.
 const OLDEST_KEPT: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls sent when the claim was first seen. A later call can prove it absent.
+    /// Number of calls sent when the claim was first seen. Only the reply to a later call can prove
+    /// that the claim is gone.
     present: Option<u64>,
-    /// True if writes were forgotten whose revision may be stored.
+    /// True if a revision that may be stored was forgotten.
     pub(super) forgotten: bool,
     pub(super) declared: bool,
 }

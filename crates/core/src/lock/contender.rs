@@ -1,5 +1,5 @@
-//! One contender for one lock. Each state decides what is due, and sends it by the exchange with the
-//! store. The transitions between states are here.
+//! One contender for one lock. Each state decides which calls are due, and `Exchange` sends them.
+//! The transitions between states are here.
 
 #[cfg(proof)]
 #[path = "../../../proof/src/model/lock/compared.rs"]
@@ -32,10 +32,10 @@ use waiting::{Waiting, WaitingPlace, renewal_after};
 
 /// One contender for one lock.
 ///
-/// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect); arm a timer
-/// for [`next_wakeup`](Self::next_wakeup); publish [`status`](Self::status). Check
-/// [`authority_at`](Self::authority_at) before each effect of the work. An earlier time than in the
-/// call before counts as the time of that call.
+/// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect); arm a
+/// timer for [`next_wakeup`](Self::next_wakeup); publish [`status`](Self::status). Check
+/// [`authority_at`](Self::authority_at) before each effect of the work. If the time is earlier than
+/// in the previous call, the previous call's time is used.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,
@@ -80,8 +80,7 @@ impl LockContender {
             random,
             effects: &mut effects,
         };
-        // Expiry comes first. A claim ends at its deadline, so an acknowledgement that waited in a
-        // frozen process is late.
+        // Expiry comes first. After a freeze, a waiting acknowledgement may be too late.
         self.expire(turn);
         self.apply(input, turn);
         self.wakeup = self.advance(turn);
@@ -120,12 +119,12 @@ impl LockContender {
         }
     }
 
-    /// Returns the current claim. Each join at the tail has a new one.
+    /// Returns the current claim. Each join at the tail has a new claim.
     pub fn claim(&self) -> Claim {
         self.exchange.writes.claim
     }
 
-    /// Returns the highest token of this lock seen so far, to be remembered.
+    /// Returns the highest token of this lock seen so far, for later contenders to remember.
     pub fn token_highest(&self) -> Token {
         self.exchange.view.marks.token_highest()
     }
@@ -142,7 +141,7 @@ impl LockContender {
             LockInput::Hint(hint) => self.hint(hint, turn),
             LockInput::PrimaryChanged => self.primary_changed(turn),
             LockInput::GiveUp => {
-                // No work began, so no place is kept, even if the lock is lost by now.
+                // No work began, so the minimum hold does not apply, even if the lock was lost.
                 if !matches!(self.state, State::Leaving(_)) {
                     self.exchange.work.keeps_until = None;
                 }
@@ -195,7 +194,7 @@ impl LockContender {
 
     fn primary_changed(&mut self, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
-        // An open cursor stays on the member that it was opened on, which may lag from now on.
+        // The open cursor stays on the member that it was opened on, and this member may lag now.
         if exchange.stream.requested && exchange.stream.open {
             exchange.follow(turn);
         }
@@ -242,14 +241,15 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction, or to a read from before it held. A later eviction must use
-            // the revisions that were shown.
+            // The reply to an eviction, or to a read that was sent before this contender held the
+            // lock. A later eviction must name the revisions that this reply shows.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);
                 }
             }
-            // The claim is over, so the outcomes of its writes are only recorded.
+            // The claim has ended. Outcomes are recorded, but only a leave's outcome has
+            // consequences.
             (State::Lost(_) | State::Leaving(_) | State::Ended(_), Some(write)) => {
                 exchange.writes.record(call, &outcome);
                 if write.purpose == WritePurpose::Keep {
@@ -302,7 +302,7 @@ impl LockContender {
                 turn.effects.notice(LockNotice::PlaceLost);
                 self.join_anew(now, turn);
             }
-            // A leave would remove the entry while the other process holds the lock.
+            // No leave, because the other process may hold the lock with this entry.
             Consequence::Duplicated => {
                 let session = exchange.session;
                 turn.effects.notice(LockNotice::Duplicate { session });
@@ -354,7 +354,7 @@ impl LockContender {
             let busy = exchange.busy();
             return self.finish(busy, turn);
         } else {
-            // A place with a minimum hold is usually granted at once, and only to be declared.
+            // If a granted entry only has to declare its minimum hold, it needs no stream.
             let declares = place.granted && exchange.options.min_hold != MinHold::NONE;
             if !exchange.stream.requested && !declares {
                 exchange.follow(turn);
@@ -367,7 +367,7 @@ impl LockContender {
         }
     }
 
-    /// Starts holding by a grant, provisionally, if that is possible.
+    /// Starts holding by a grant, with provisional authority, if the grant permits it.
     fn hold_by(&mut self, grant: Grant, turn: &mut LockTurn<'_>) -> bool {
         if !self.state.contends() {
             return false;
@@ -402,8 +402,8 @@ impl LockContender {
         }
     }
 
-    /// Ends the claim because the lock is lost. The claim is never renewed again, and its leave
-    /// waits until nothing runs under it (I6).
+    /// Ends the claim because the lock is lost. The claim is never renewed again, and the contender
+    /// leaves only after the work has ended (I6).
     fn lose(&mut self, loss: Loss, turn: &mut LockTurn<'_>) {
         turn.effects.push(LockEffect::Lost(loss));
         self.enter(State::Lost(loss), turn.now);
@@ -414,7 +414,7 @@ impl LockContender {
             State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, turn),
             State::Holding(_) => self.finish(End::Released, turn),
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), turn),
-            // The entry is gone, or the twin of a forked machine renews it.
+            // No leave, because the entry is gone or a forked VM renews it.
             State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
                 self.end(End::Lost(*loss), turn);
             }

@@ -10,9 +10,10 @@ use crate::election::{
 };
 use crate::named::named;
 
-/// Maximum number of entries that hold or were granted. A document with this many has about 60 kB.
+/// Maximum number of entries that hold the lock or were granted it. With this many entries, a
+/// document has about 60 kB.
 pub const HOLDERS_MAX: usize = 256;
-/// Maximum number of waiting entries. A join beyond it is rejected.
+/// Maximum number of waiting entries. A join to a full queue is rejected.
 pub const QUEUE_MAX: usize = 512;
 /// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
@@ -35,27 +36,27 @@ named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
-    /// Random id, new for each place in the queue; identifies the entry.
+    /// Random id of the entry. Each join at the tail has a new id.
     pub claim: Claim,
     /// The owner, as it describes itself.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub owner: EntryOwner,
     /// Requested mode.
     pub mode: EntryMode,
-    /// Id of the owner's last write. Only the owner changes it, in each of its writes.
+    /// Id of the owner's last write. Each write of the owner changes it, and no other write does.
     pub revision: Revision,
     /// How long others must see the entry unchanged before they consider it expired.
     pub lease_duration: Declared,
     /// Fencing token of a holder; none after a grant by an older version, until it is confirmed.
     pub token: Option<Token>,
-    /// Revision that the grant found. While it equals `revision`, the grant is unconfirmed.
+    /// Revision at the grant. While it equals `revision`, the grant is unconfirmed.
     pub granted_revision: Option<Revision>,
     /// Number of the held slot, from 0; none after a grant by an older version.
     pub slot: Option<u32>,
-    /// Rest of the minimum hold as of the owner's last write; zero until the owner may hold.
+    /// Rest of the minimum hold at the owner's last write; zero until the owner may hold.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: Duration,
-    /// True if the work has ended, and the place stays taken for `min_hold` without authority.
+    /// True if the work has ended and the entry stays for `min_hold` without authority.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
 }
@@ -68,9 +69,9 @@ pub struct EntryOwner {
     pub identity: Identity,
     /// Its session.
     pub session: Session,
-    /// Time of the join by its wall clock.
+    /// Time of the join by the owner's wall clock.
     pub acquired_at: WallMillis,
-    /// Time of the last renewal by its wall clock.
+    /// Time of the last renewal by the owner's wall clock.
     pub renewed_at: WallMillis,
 }
 
@@ -119,12 +120,12 @@ pub enum FoundLock {
     Foreign(String),
 }
 
-/// Maximum number of keys whose last success is kept. The oldest success makes room.
+/// Maximum number of keys whose last success is kept. A further success replaces the oldest one.
 pub const SUCCESSES_MAX: usize = 128;
 /// Maximum length of a key in bytes.
 const KEY_LENGTH_MAX: usize = 128;
 
-/// Name of a piece of work among those that are done under one lock.
+/// Name of one piece of work that is done under a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]

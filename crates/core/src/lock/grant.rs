@@ -1,22 +1,23 @@
-//! Grants: another contender's write lets a contender hold the lock. The grant names the revision
-//! that it found. The owner sent this revision before the grant, and counts its provisional
-//! authority from there. Others evict an unconfirmed entry no sooner than a share of its lease
-//! duration after they saw the grant, and the owner has only this share of its renew deadline.
+//! Grants: another contender's write lets a contender hold the lock. The grant names the entry's
+//! revision at that time. The owner sent this revision before the grant, and its provisional
+//! authority starts when this revision was sent. Provisional authority lasts for a share of the
+//! renew deadline. Others evict an unconfirmed entry only after they have seen it for the same
+//! share of its lease duration.
 
 use std::time::Duration;
 
 use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
-/// Divisor of both the lease duration, for the eviction of an unconfirmed entry, and the renew
-/// deadline, for provisional authority. The ratio of the two durations bounds the difference of
-/// clock rates (I1).
+/// Divisor of the lease duration, for the eviction of an unconfirmed entry, and of the renew
+/// deadline, for provisional authority. One divisor keeps the ratio of the two durations, which
+/// bounds the difference of clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of the confirmation. Shorter work needs no confirmation: its release follows the grant.
+/// Delay of the confirmation. Shorter work needs none, because its release follows the grant.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
-/// Minimum time for the confirmation of a grant; a loaded store answers a write within it.
+/// Minimum time for the confirmation of a grant. Even a loaded store answers a write in this time.
 const REMAINING_MIN: Duration = Duration::from_millis(180);
 
 /// A majority-acknowledged grant.
@@ -58,8 +59,8 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     sent + whole / GRANT_SHARE
 }
 
-/// Returns the time that a grant must leave for its confirmation. With less, the work waits for the
-/// confirmation, because losing a lock costs more than a round trip.
+/// Returns the time that a grant must leave for its confirmation. If less time remains, the work
+/// waits for the confirmation, because losing a lock costs more than a round trip.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

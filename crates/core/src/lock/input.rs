@@ -29,14 +29,14 @@ impl Slots {
     }
 }
 
-/// Minimum hold of a place, counted from its acquisition; at most [`MIN_HOLD_MAX`].
+/// Minimum time that an entry stays among the holders; at most [`MIN_HOLD_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "Duration", into = "Duration"))]
 pub struct MinHold(Duration);
 
 impl MinHold {
-    /// No minimum: the place is freed when the work ends.
+    /// No minimum hold. The entry is removed when the work ends.
     pub const NONE: Self = Self(Duration::ZERO);
 
     /// Checks a duration. Returns `None` if it is above [`MIN_HOLD_MAX`].
@@ -90,7 +90,7 @@ pub struct Options {
     /// Requested mode.
     #[cfg_attr(feature = "serde", serde(rename = "want"))]
     pub mode: LockMode,
-    /// Minimum hold of the place, even if the work ends or the process dies. Costs one more write.
+    /// Minimum hold, even if the work ends or the process exits. It costs one more write.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: MinHold,
     /// Durations used by the contender.
@@ -99,12 +99,13 @@ pub struct Options {
     pub once_per: Option<OncePer>,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
     pub non_blocking: bool,
-    /// Open the change stream before joining. This saves a read if others usually hold the lock, and
-    /// costs a stream if the lock is usually free.
+    /// Open the change stream before joining. This saves a read if others usually hold the lock,
+    /// and costs a stream if the lock is usually free.
     pub watch_first: bool,
     /// Highest token of this lock remembered from earlier contenders.
     pub token_remembered: Token,
-    /// Observations of an earlier contender of the same boot, so that expired entries are known.
+    /// Observations of an earlier contender in the same boot. They let this contender evict an
+    /// expired entry sooner.
     pub observations: Observations,
 }
 
@@ -114,8 +115,9 @@ impl Options {
         self.mode.slots() == 0 || slot.is_some()
     }
 
-    /// Returns true if work may begin by this grant before its confirmation. A grant declares no
-    /// minimum hold, and its event does not show the successes.
+    /// Returns true if work may begin by this grant before its confirmation. With a minimum hold it
+    /// may not, because a grant declares none. With `once_per` it may not, because the event does
+    /// not show the successes.
     pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
         let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
         shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)
@@ -128,8 +130,8 @@ impl Options {
         let success = successes.find(|success| success.key == once_per.key)?;
         let known = lock.store_now != WallMillis::default();
         let ago = lock.store_now.0.saturating_sub(success.at.0);
-        // The clock of the store may have been set back since. A success with a date in the future
-        // counts only within one period, because its true age is not known.
+        // The clock of the store may have been set back since the success. A success with a date in
+        // the future counts only within one period, because its true age is not known.
         let recent = Duration::from_millis(ago.unsigned_abs()) < once_per.period;
         let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
         (known && recent).then_some(ago)
@@ -142,8 +144,8 @@ impl Options {
 pub enum LockInput {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,
-    /// The outcome of a call. After a timeout it is [`LockOutcome::Unknown`], and the true outcome may
-    /// follow later with the same id, at most once.
+    /// The outcome of a call. After a timeout it is [`LockOutcome::Unknown`], and the true outcome
+    /// may follow later with the same id, at most once.
     Reply {
         /// The answered call.
         call: CallId,
@@ -152,14 +154,15 @@ pub enum LockInput {
     },
     /// An event of the stream that [`LockEffect::Watch`](super::LockEffect::Watch) requested.
     Hint(Hint),
-    /// The driver discovered a new primary. A renewal may hang on the old one.
+    /// The driver discovered a new primary. A renewal to the old primary may stay unanswered.
     PrimaryChanged,
-    /// Stop waiting and leave the queue. A held lock is released as if no work had begun: nothing may
-    /// run under it from then on, and its place is not kept.
+    /// Stop waiting and leave the queue. A held lock is released as if no work had begun. No work
+    /// may run under it from then on, and its entry is not kept for the minimum hold.
     GiveUp,
     /// The owner is gone: stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,
-    /// Release the lock. The work under it must be confirmed gone (I6), even after a loss.
+    /// Release the lock. The host must have confirmed that the work under it is gone (I6), even
+    /// after a loss.
     Release,
     /// Release the lock, and record the success if the options request it.
     Succeeded,

@@ -19,7 +19,7 @@ named! {
         Granted = "granted",
         /// Holding the lock.
         Held = "held",
-        /// Work has ended, and the place stays taken for the rest of its minimum hold.
+        /// Work has ended, and the entry stays for the rest of its minimum hold.
         Kept = "kept",
     }
 }
@@ -44,7 +44,7 @@ pub struct Observation {
     pub kept_until: Option<BootTime>,
 }
 
-/// Observations of all entries of others; a document bounds their number.
+/// Observations of all entries of other contenders. The limits of a document bound their number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Observations(BTreeMap<Claim, Observation>);
@@ -60,7 +60,7 @@ impl Observations {
         self.0.iter().map(|(claim, seen)| (*claim, seen))
     }
 
-    /// Adds what other contenders of the boot have saved since this one started with `before`.
+    /// Adds observations that others have saved since this contender started with `before`.
     #[must_use]
     pub fn merged(&self, before: &Self, saved: &Self) -> Self {
         let mut merged = self.0.clone();
@@ -77,8 +77,8 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records the document of a reply, without the entry of `mine`. Returns the owners and durations
-    /// in milliseconds of new entries that declare an invalid lease duration.
+    /// Records the document of a reply, except the entry with the claim `mine`. Returns the owners
+    /// and durations in milliseconds of new entries that declare an invalid lease duration.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -101,7 +101,8 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The clock of the store counts only for an observer without a bound of its own.
+                    // An earlier bound of this observer takes precedence, because the new one
+                    // depends on the store's clock.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -133,7 +134,7 @@ impl Observations {
 /// Time that an observer waits before it considers others expired.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Time for a grantee to confirm.
+    /// Time that a grantee has to confirm.
     pub(super) claim_time: Duration,
     /// Additional delay, so that observers do not all evict simultaneously.
     pub(super) stagger: Duration,
@@ -141,7 +142,7 @@ pub(super) struct Patience {
 
 impl Observation {
     fn of(entry: &Entry, state: EntryState, now: BootTime) -> Self {
-        // The owner begins nothing before it has confirmed the entry.
+        // With a minimum hold, the owner begins no work before it has confirmed the grant.
         let confirmed = matches!(state, EntryState::Held | EntryState::Kept);
         let keeps = confirmed && entry.min_hold > Duration::ZERO;
         Self {
@@ -155,8 +156,8 @@ impl Observation {
         }
     }
 
-    /// Adds another contender's observation of this boot: the earlier instant for one revision and
-    /// state, otherwise the later observation.
+    /// Merges another contender's observation in this boot. If both show the same version of the
+    /// entry, the earlier start counts; otherwise the later observation replaces this one.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {
@@ -182,9 +183,8 @@ impl Observation {
 
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // A grantee's provisional authority lasts the same share of its renew deadline. The
-            // operation timeout of the observer gives a grantee that polls time to confirm. The
-            // defaults are equal.
+            // The share is at least as long as the provisional authority. The operation timeout
+            // gives a polling grantee time to confirm. At the defaults, both are 3 s.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

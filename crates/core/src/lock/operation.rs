@@ -11,13 +11,13 @@ use crate::named::named;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NewEntry {
-    /// The claim, new for each place in the queue.
+    /// The claim, new for each join at the tail.
     pub claim: Claim,
     /// Session of the owner.
     pub session: Session,
     /// Requested mode.
     pub mode: EntryMode,
-    /// Revision, fresh for each attempt.
+    /// Revision, new for each attempt.
     pub revision: Revision,
     /// Number of slots; 0 for exclusive and shared.
     pub slots: u32,
@@ -25,13 +25,13 @@ pub struct NewEntry {
     pub lease_duration: Declared,
 }
 
-/// Sender of a write that may grant the sender itself, and thereby confirms it.
+/// Sender of a write that may grant the lock to the sender and thereby confirms the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Writer {
     /// Claim of the writer.
     pub claim: Claim,
-    /// Fresh revision, stored if this very write grants the writer.
+    /// New revision, stored if this write grants the lock to the sender.
     pub revision: Revision,
 }
 
@@ -57,8 +57,8 @@ named! {
     }
 }
 
-/// One write or read. Each write that changes membership also grants, in the same update.
-/// `docs/locks.md` describes the filters.
+/// One write or read. Each write that changes the holders or the queue also grants free room to
+/// waiters, in the same update. `docs/locks.md` describes the filters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockOperation {
@@ -73,7 +73,7 @@ pub enum LockOperation {
         entry: NewEntry,
         /// Highest token seen.
         seen: Token,
-        /// Join only if the queue is empty and a place is free.
+        /// Join only if the queue is empty and the lock has room.
         non_blocking: bool,
     },
     /// Extend an entry, or confirm a grant.
@@ -84,8 +84,8 @@ pub enum LockOperation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Highest token seen in a document in which this claim does not hold. An unconfirmed grant
-        /// with a token that is not above it gets another token.
+        /// Highest token seen in a document in which this claim does not hold the lock. If an
+        /// unconfirmed grant does not have a higher token, it gets another one.
         seen: Token,
         /// Minimum hold, or the rest of it; `None` leaves the entry's value unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
@@ -118,8 +118,8 @@ pub enum LockOperation {
         /// Number of slots that this contender wants; with 0, the grants give no slots.
         slots: u32,
     },
-    /// Remove every entry that still matches, and grant. Without entries, only grant if the sender
-    /// waits; for a sender without an entry, if any entry waits.
+    /// Remove every entry that still matches, and grant. With no `entries`, the write only grants:
+    /// if the sender waits, or, for a sender without an entry, if any entry waits.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
@@ -175,17 +175,18 @@ pub type LockOutcome = Outcome<FoundLock>;
 pub enum Hint {
     /// The stream is open and reports events that concern the watched claim.
     Opened {
-        /// True if it reports every event since the claim's join. A read must follow otherwise.
+        /// True if it reports every event since the claim's join. Otherwise a read must follow.
         since_join: bool,
     },
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted. Without a grant (older versions), it must be confirmed first.
+    /// The watched claim was granted. If the grant is `None` (older versions), the contender must
+    /// confirm before it holds the lock.
     Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,
-    /// Something else changed that only a read can show.
+    /// Another change, which only a read can show.
     Changed,
-    /// The stream is closed or could not be opened, so poll.
+    /// The stream is closed or could not be opened, so the contender must poll.
     Lost,
 }

@@ -15,8 +15,8 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // The half second in the timing rule does not scale. The missing time is taken from both
-    // durations in proportion.
+    // The half second in the timing rule does not scale. Both durations are shortened in
+    // proportion, to make room for it.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let mut terms = (deadline, grace);
@@ -147,7 +147,7 @@ mod tests {
             let to = scaled(&timings, wanted).expect("longer is legal");
             prop_assert_eq!(to.lease_duration(), wanted);
             prop_assert!(to.operation_timeout() <= timings.operation_timeout());
-            // The wait for an expired entry does not grow in proportion to the authority.
+            // Authority stays a constant part of the lease duration.
             let part = |t: &Timings| t.renew_deadline().as_secs_f64() / t.lease_duration().as_secs_f64();
             prop_assert!((part(&to) - part(&timings)).abs() < 1e-3);
         }

@@ -24,14 +24,14 @@ named! {
     }
 }
 
-/// Final result of a contender. Exhaustive, because a host must map each end, such as to an exit code.
+/// Final result of a contender. Exhaustive, because a host must map each end to an exit code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
     /// The lock was held and released.
     Released,
-    /// The lock was held, and its release was not confirmed: the store did not answer for as long as
-    /// the entry lasts, or an unanswered release may have been applied. The success may be lost.
+    /// The lock was held, but its release was not confirmed, because no answer came until the entry
+    /// expired, or an unanswered release may have been applied. The success may be lost.
     Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
@@ -44,7 +44,7 @@ pub enum End {
     GaveUp,
     /// The contender would have had to wait for these entries.
     Busy {
-        /// Number of entries that hold or were granted.
+        /// Number of entries that hold the lock or were granted it.
         holding: usize,
         /// Number of waiting entries.
         waiting: usize,
@@ -75,9 +75,9 @@ pub struct Ahead {
     pub mode: EntryMode,
     /// Token, if it holds the lock.
     pub token: Option<Token>,
-    /// True if it is among the holders, holding or granted.
+    /// True if it holds the lock or was granted it.
     pub holds: bool,
-    /// True if its work has ended and its place is kept for its minimum hold.
+    /// True if its work has ended and it stays for its minimum hold.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
     /// Time of its join by its owner's wall clock; informational.
@@ -93,7 +93,7 @@ pub enum Standing {
     Waiting {
         /// Number of entries before it in the queue, as of the last reply.
         position: usize,
-        /// Number of entries that hold or were granted.
+        /// Number of entries that hold the lock or were granted it.
         holding: usize,
         /// Holders, then the waiters before it, the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
@@ -119,7 +119,7 @@ pub struct LockStatus {
     pub claim: Claim,
     /// Session of this process; informational.
     pub session: Session,
-    /// True while the authority rests on the grant alone, without a grace period after it.
+    /// True while the authority rests on the grant alone. No grace period follows it.
     pub provisional: bool,
     /// Number of the held slot, from 0, if the lock has slots.
     pub slot: Option<u32>,
@@ -155,8 +155,8 @@ impl LockStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockEffect {
-    /// Send this operation to the store. Answer with [`LockInput::Reply`](super::LockInput::Reply) within
-    /// `operation_timeout`, and once more if the true outcome becomes known later.
+    /// Send this operation to the store. Answer with [`LockInput::Reply`](super::LockInput::Reply)
+    /// within `operation_timeout`. After a timeout, a second answer may follow.
     Call {
         /// Id to use in the reply.
         id: CallId,
@@ -182,7 +182,7 @@ pub enum LockEffect {
     Lost(Loss),
     /// Report this notice to operators. Not answered.
     Notice(LockNotice),
-    /// Everything is done, so end. Not answered.
+    /// Everything is done, so the event loop ends. Not answered.
     Exit(End),
 }
 
@@ -213,10 +213,10 @@ pub enum LockNotice {
         /// Declared duration in milliseconds.
         millis: i64,
     },
-    /// This contender's entry has a revision that the contender never sent: a forked machine renews
-    /// the entry too, or the document was edited.
+    /// This contender's entry has a revision that the contender never sent. A forked VM renews the
+    /// entry too, or the document was edited.
     Duplicate {
-        /// Session that ended because of it.
+        /// The session until now, which a new one replaces.
         session: Session,
     },
     /// The document lost acknowledged writes. Contention continues after `wait`.

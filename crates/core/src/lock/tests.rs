@@ -1,6 +1,6 @@
 //! Rules of the protocol, one by one: the reaction of a contender to each possible event.
 
-// A test matches only the variant that it is about.
+// Each test handles only the variant that it expects.
 #![allow(clippy::wildcard_enum_match_arm)]
 
 mod edited;

@@ -12,7 +12,7 @@ pub(super) struct LockView {
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
     call: u64,
     pub(super) marks: Watermarks,
-    /// Highest token known from anything but a grant of the current claim. Only a grant with a
+    /// Highest token that was seen other than as a grant of the current claim. Only a grant with a
     /// higher token counts, because a restored document may reuse a token.
     pub(super) token_floor: Token,
     pub(super) observations: Observations,
@@ -68,12 +68,12 @@ impl LockView {
         self.marks.document_token().unwrap_or_default()
     }
 
-    /// Returns true if no other claim had the token before, so that a grant with it counts.
+    /// Returns true if no other claim can have had the token, so that a grant with it counts.
     pub(super) fn is_unused(&self, token: Token) -> bool {
         token > self.token_floor
     }
 
-    /// Records what any reply proves, even an old one, because its token was used.
+    /// Records what any reply proves. Even an old reply shows that its token was used.
     pub(super) fn note_reply(&mut self, outcome: &LockOutcome, mine: Claim) {
         self.store_reached |= matches!(outcome, LockOutcome::Applied(_) | LockOutcome::Rejected);
         if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
@@ -84,8 +84,7 @@ impl LockView {
     fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
-        // A later reply with a lower token comes from a deposed primary, or the store was rolled
-        // back.
+        // A later, lower token comes from a deposed primary or a rollback of the store.
         self.marks.note_document(lock.token);
         self.marks.note_used(token);
         if !lock.holders.iter().any(|entry| entry.claim == mine) {
@@ -118,8 +117,8 @@ impl LockView {
         absurd
     }
 
-    /// Resets the view after a rollback to the token `found`. Returns the previous token, and the
-    /// wait.
+    /// Resets the view after a rollback to the token `found`. Returns the previous token, and how
+    /// long the contender must wait.
     pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
         let seen = self.token();
         self.marks.set_document(found);
@@ -128,7 +127,8 @@ impl LockView {
         (seen, self.marks.lease_longest())
     }
 
-    /// Returns true if `claim` heads the queue and may hold, which only an edit by hand causes.
+    /// Returns true if `claim` heads the queue and the lock has room, which only a manual edit
+    /// causes.
     pub(super) fn is_overlooked(&self, claim: Claim) -> bool {
         self.lock.as_ref().is_some_and(|lock| {
             let mut queue = lock.queue.iter();
@@ -137,7 +137,6 @@ impl LockView {
         })
     }
 
-    /// Returns the number of holders, and of waiters before `claim`.
     pub(super) fn numbers_ahead(&self, claim: Claim) -> (usize, usize) {
         let other = |entry: &&Entry| entry.claim != claim;
         self.lock.as_ref().map_or((0, 0), |lock| {
@@ -174,7 +173,7 @@ impl LockView {
 impl LockView {
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         let Self {
-            // Decisions are made when it is recorded.
+            // The document is left out, because decisions are made when it is recorded.
             lock: _,
             call,
             marks,

@@ -14,7 +14,7 @@ fn a_first_candidate_creates_acquires_and_leads() {
     assert_eq!((a.token(), a.reason()), (token(1), Some(Reason::Acquired)));
     assert_eq!(stored.lease().token, token(1));
     let claim = Some(stored.claim());
-    // The token is recorded only after it was seen in the store.
+    // The candidate records the token only after it saw the token in the store.
     let remembered = |n| (claim, token(n), seconds(24));
     assert_eq!(a.remembered, [remembered(0), remembered(1)]);
 }
@@ -68,12 +68,12 @@ fn i7_an_acquisition_of_unknown_outcome_grants_nothing_until_it_is_adopted_by_a_
     let mut a = Node::start("a", at(0));
     let (read, outcome) = a.perform(&mut stored);
     a.reply(at(0), read, outcome);
-    // The write lands, and its reply is lost.
+    // The write is applied, and its reply is lost.
     a.lose_reply(at(3), &mut stored);
     assert_eq!(a.role(), Role::Follower);
     let retry = a.wake();
     a.answer(retry, &mut stored);
-    // The read shows the candidate as the holder, which alone grants nothing.
+    // The read shows the candidate as the holder. A read alone grants nothing.
     assert!(!a.leads(retry));
     let renewal = a.answer(retry + seconds(1), &mut stored);
     assert_eq!(renewal.as_str(), "renew");
@@ -112,8 +112,8 @@ fn i4_an_acknowledgement_that_waited_in_a_frozen_process_does_not_revive_a_claim
     let (mut a, mut stored) = leader("a", at(0));
     a.tick(at(15));
     let (renew, applied) = a.perform(&mut stored);
-    // The process is frozen past its deadline, and the reply is the next input. From when the
-    // renewal was sent, 15 s + 18 s would lie ahead.
+    // The process is frozen past its deadline, and the reply is its next input. The renewal was
+    // sent at 15 s, so 15 s + 18 s would be in the future.
     a.reply(at(20), renew, applied);
     assert!(!a.leads(at(20)));
     assert_eq!(a.reason(), Some(Reason::Deadline));
@@ -190,7 +190,7 @@ fn timings_belong_to_a_claim() {
     });
     a.input(at(1), Input::Reconfigure(longer));
     a.run(at(4), &mut stored);
-    // Others wait the declared 24 s.
+    // Other candidates wait for the declared 24 s.
     assert_eq!(a.valid_until(), at(3) + seconds(18));
     a.release(at(5), Input::StepDown, &mut stored);
     a.run(at(5) + seconds(240), &mut stored);

@@ -1,5 +1,5 @@
-//! A state that only a bug can cause ends the daemon. Each assertion is checked with a state that
-//! no input leads to.
+//! A state that only a bug can cause ends the daemon. Each test builds a state that no input leads
+//! to, and checks that an assertion fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! The permitted actions of a candidate without a claim, and their times (I3, I8, I10, I11).
+//! The permitted actions of a candidate without a claim, and when (I3, I8, I10, I11).
 
 use super::harness::*;
 use crate::election::*;
@@ -66,8 +66,7 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
 #[test]
 fn i8_an_unresponsive_stream_costs_latency_never_safety() {
     let (mut a, mut b, mut stored) = leader_and_follower();
-    // Neither an event nor a reply to a read reaches b. The takeover on the revision that b saw is
-    // rejected.
+    // b receives no event and no reply to its reads. Its takeover of the old revision is rejected.
     for second in 1..=24 {
         a.run(at(second), &mut stored);
         b.tick(at(second));
@@ -184,7 +183,7 @@ fn the_same_identity_proves_nothing() {
     b.open_stream(at(1), &mut stored);
     b.run(at(24), &mut stored);
     assert_eq!(b.count("take_over"), 0);
-    // Its own name without authority would mislead.
+    // Without authority, the candidate's own name would mislead.
     assert_eq!(b.election.status().holder, None);
 }
 
@@ -192,7 +191,7 @@ fn the_same_identity_proves_nothing() {
 fn i10_one_healthy_candidate_leads_within_the_declared_duration() {
     let (_, mut stored) = leader("a", at(0));
     let mut b = Node::served("b", at(5), &mut stored);
-    // The bound holds even if b must poll and its first read came late.
+    // The bound holds even if b only polls and its first read is late.
     b.run(at(5) + seconds(24) + seconds(8), &mut stored);
     assert_eq!(b.role(), Role::Leader);
 }
@@ -260,7 +259,7 @@ fn an_event_older_than_the_last_read_is_not_applied() {
     assert_eq!((holder.identity, holder.token), (identity("a"), token(5)));
 }
 
-/// Ids are random, but a document may be restored in part, and a copied machine may draw them again.
+/// Ids are random, but may repeat after a partial restore or on a forked VM.
 #[test]
 fn i1_a_revision_that_repeats_under_another_claim_or_token_was_seen_only_now() {
     for (claim, raised) in [

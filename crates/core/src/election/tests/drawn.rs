@@ -1,5 +1,5 @@
-//! Random draws other than ids, checked to the nanosecond: the jitter of retries and the spread of
-//! candidates that were woken together.
+//! Random draws other than ids, checked to the nanosecond: the jitter of retries, and the spread of
+//! candidates that wake at the same time.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use super::harness::*;
 use crate::claim::{Outbox, Turn};
 use crate::election::*;
 
-/// A random source that always returns the same value.
 struct Always(u128);
 
 impl Randomness for Always {

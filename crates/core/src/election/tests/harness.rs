@@ -1,4 +1,4 @@
-//! Candidates without a network: each test decides which call is answered, when, and how.
+//! Candidates without a network. Each test decides which call is answered, when, and how.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,25 +8,22 @@ pub(super) use super::stored::*;
 use crate::election::*;
 pub(super) use crate::reference::election::free;
 
-/// A random source that counts.
 pub(super) struct Counter(u128);
 
 impl Randomness for Counter {
     fn bits(&mut self) -> u128 {
         self.0 += 1;
-        // Spread over all bits, so that jitter and spread differ too.
+        // The counter affects all bits, so that jitter and spread differ too.
         self.0
             .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
     }
 }
 
-/// The answer that all files say "not leader"; there is no label.
 pub(super) const FILES_DEMOTED: Input = Input::Demoted {
     shown: true,
     label_pending: false,
 };
 
-/// The answer that a file cannot be rewritten.
 pub(super) const FILES_STUCK: Input = Input::Demoted {
     shown: false,
     label_pending: false,
@@ -53,7 +50,6 @@ pub(super) fn token(n: i64) -> Token {
     Token::new(n).expect("not negative")
 }
 
-/// One candidate and the effects that it emitted.
 #[derive(Clone)]
 pub(super) struct Node {
     pub(super) election: Election,
@@ -61,7 +57,6 @@ pub(super) struct Node {
     random: u128,
     /// Calls that were sent and not answered yet.
     pub(super) calls: VecDeque<(CallId, Operation)>,
-    /// All operations that were ever sent.
     pub(super) sent: Vec<Operation>,
     pub(super) transitions: Vec<Transition>,
     pub(super) notices: Vec<Notice>,
@@ -72,8 +67,8 @@ pub(super) struct Node {
     pub(super) exited: bool,
 }
 
-/// Returns a candidate whose status directory is empty, and which neither supervises its workload
-/// nor stands by.
+/// Returns a candidate with an empty status directory. It does not supervise its workload and does
+/// not register as the standby.
 pub(super) fn candidate(name: &str) -> Candidate {
     Candidate {
         tunables: tunables(),
@@ -90,7 +85,6 @@ pub(super) fn tunables() -> Tunables {
     }
 }
 
-/// Starts a candidate whose status directory remembers a token.
 pub(super) fn start_with_token(name: &str, now: BootTime, token_remembered: Token) -> Node {
     let candidate = Candidate {
         token_remembered,
@@ -99,7 +93,6 @@ pub(super) fn start_with_token(name: &str, now: BootTime, token_remembered: Toke
     Node::begin(candidate, now)
 }
 
-/// Returns the default timings with a handoff delay.
 pub(super) fn with_handoff(delay: Duration) -> Tunables {
     Tunables {
         handoff_delay: delay,
@@ -107,7 +100,6 @@ pub(super) fn with_handoff(delay: Duration) -> Tunables {
     }
 }
 
-/// Returns tunables with these timings and without a handoff delay.
 pub(super) fn with_timings(settings: TimingSettings) -> Tunables {
     Tunables {
         timings: Timings::new(settings).expect("legal"),
@@ -124,7 +116,6 @@ pub(super) fn with_long_lease() -> Tunables {
 }
 
 impl Node {
-    /// Starts a candidate at `now`, which sends its first read.
     pub(super) fn start(name: &str, now: BootTime) -> Self {
         Self::begin(candidate(name), now)
     }
@@ -136,7 +127,7 @@ impl Node {
         node
     }
 
-    /// Starts the next process on the status directory of this one, in the same boot.
+    /// Starts the next process on this candidate's status directory, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
         let (claim, token, lease_longest) = *self.remembered.last().expect("it remembers");
         let candidate = Candidate {
@@ -148,10 +139,9 @@ impl Node {
         Self::begin(candidate, now)
     }
 
-    /// Starts this candidate at `now`.
     pub(super) fn begin(candidate: Candidate, now: BootTime) -> Self {
         let identity = candidate.identity.clone();
-        // Each candidate draws from its own range.
+        // Each candidate draws from a different range.
         let seed = identity
             .as_str()
             .bytes()
@@ -215,18 +205,16 @@ impl Node {
         self.input(now, Input::Reply { call, outcome });
     }
 
-    /// Removes the oldest unanswered call and returns it.
     pub(super) fn take_call(&mut self) -> (CallId, Operation) {
         self.calls.pop_front().expect("a call was sent")
     }
 
-    /// Performs the oldest unanswered call. The reply is still to be delivered.
+    /// Applies the oldest unanswered call to the store, without delivering the reply.
     pub(super) fn perform(&mut self, stored: &mut Stored) -> (CallId, Outcome) {
         let (call, operation) = self.take_call();
         (call, stored.apply(&self.identity, &operation))
     }
 
-    /// Performs and answers the oldest unanswered call.
     pub(super) fn answer(&mut self, now: BootTime, stored: &mut Stored) -> Operation {
         let (call, operation) = self.take_call();
         let outcome = stored.apply(&self.identity, &operation);
@@ -234,14 +222,13 @@ impl Node {
         operation
     }
 
-    /// Answers the oldest unanswered call without performing it.
     pub(super) fn answer_with(&mut self, now: BootTime, outcome: Outcome) -> Operation {
         let (call, operation) = self.take_call();
         self.reply(now, call, outcome);
         operation
     }
 
-    /// Performs the oldest unanswered call, whose reply is lost.
+    /// Applies the oldest unanswered call to the store. The candidate gets no reply.
     pub(super) fn lose_reply(&mut self, now: BootTime, stored: &mut Stored) -> Operation {
         let (call, operation) = self.take_call();
         stored.apply(&self.identity, &operation);
@@ -261,13 +248,12 @@ impl Node {
         self.serve(now, stored);
     }
 
-    /// Ends leadership with this input, up to the release.
+    /// Passes an input that ends leadership, and answers calls up to the release.
     pub(super) fn release(&mut self, now: BootTime, input: Input, stored: &mut Stored) {
         self.input(now, input);
         self.demoted(now, stored);
     }
 
-    /// Ticks at the next wake-up, and returns its instant.
     pub(super) fn wake(&mut self) -> BootTime {
         let due = self.election.next_wakeup().expect("it goes on");
         self.tick(due);
@@ -292,7 +278,7 @@ impl Node {
         }
     }
 
-    /// Answers calls until the oldest open one is of this operation.
+    /// Answers calls until the oldest open call is `operation`.
     pub(super) fn serve_up_to(&mut self, operation: &str, now: BootTime, stored: &mut Stored) {
         while self.waiting().first() != Some(&operation) {
             self.answer(now, stored);
@@ -328,8 +314,7 @@ impl Node {
         panic!("{} does not come to rest", self.identity);
     }
 
-    /// Advances time to `due`, and asserts that the operation is sent for the `nth` time then, not
-    /// a millisecond earlier.
+    /// Advances time to `due`. Asserts that the `nth` call of the operation is sent exactly then.
     #[track_caller]
     pub(super) fn sends_nth(
         &mut self,
@@ -344,7 +329,6 @@ impl Node {
         assert_eq!(self.count(operation), nth, "late: {:?}", self.sent);
     }
 
-    /// Opens the change stream, so that the candidate does not poll.
     pub(super) fn open_stream(&mut self, now: BootTime, stored: &mut Stored) {
         self.input(now, Input::Watch(Watch::Opened));
         self.serve(now, stored);
@@ -354,13 +338,13 @@ impl Node {
         self.input(now, Input::Watch(Watch::Changed(stored.lease().clone())));
     }
 
-    /// Reports the stored lease by an event, and answers the calls that follow.
+    /// Passes an event with the stored lease, and answers the calls that follow.
     pub(super) fn observe(&mut self, now: BootTime, stored: &mut Stored) {
         self.event(now, stored);
         self.serve(now, stored);
     }
 
-    /// Reports a change without its document, and answers the read that follows.
+    /// Passes an event without the document, and answers the read that follows.
     pub(super) fn reread(&mut self, now: BootTime, stored: &mut Stored) {
         self.input(now, Input::Watch(Watch::Unclear));
         self.serve(now, stored);
@@ -371,7 +355,6 @@ impl Node {
         assert_eq!((self.role(), self.reason()), (role, Some(reason)));
     }
 
-    /// Returns the instant of the last input.
     pub(super) fn now(&self) -> BootTime {
         self.election.now
     }
@@ -397,7 +380,6 @@ impl Node {
         self.election.status().authority.expect("it leads").token
     }
 
-    /// Returns how often the candidate has become the leader.
     pub(super) fn times_leader(&self) -> usize {
         let led = self.transitions.iter().filter(|t| t.to == Role::Leader);
         led.count()
@@ -407,7 +389,6 @@ impl Node {
         self.sent.iter().filter(|o| o.as_str() == operation).count()
     }
 
-    /// Returns the names of the operations sent after the first `skipped`.
     pub(super) fn sent_after(&self, skipped: usize) -> Vec<&'static str> {
         self.sent[skipped..].iter().map(Operation::as_str).collect()
     }

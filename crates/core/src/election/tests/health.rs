@@ -1,5 +1,4 @@
-//! The workload's health: a candidate with an unhealthy workload does not lead and does not
-//! contend.
+//! A candidate with an unhealthy workload does not lead and does not contend.
 
 use super::harness::*;
 use crate::election::*;

@@ -1,24 +1,21 @@
-//! Followers that follow hints instead of a change stream, and read each renewal when they expect
-//! it.
+//! Followers of hints instead of a change stream. They read each renewal when they expect it.
 
 use super::harness::*;
 use crate::election::*;
 
-/// The interval of renewals in these tests.
 pub(super) const INTERVAL: u64 = 3;
-/// Maximum delay after which a renewal is seen.
+/// Maximum time until a follower sees a renewal.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(60);
 
 use std::time::Duration;
 
-/// Returns a leader `a` since second 0, a follower `b` of hints since 1.234 s, and the store.
+/// Returns a leader `a` since 0 s, a follower `b` of hints since 1.234 s, and the store.
 fn leader_and_reader() -> (Node, Node, Stored) {
     let (a, mut stored) = leader("a", at(0));
     let b = reader("b", at(0) + millis(1_234), &mut stored);
     (a, b, stored)
 }
 
-/// Returns a candidate that follows hints.
 fn reader(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     let mut node = Node::served(name, now, stored);
     node.input(now, Input::Watch(Watch::HintsOpened));
@@ -26,8 +23,8 @@ fn reader(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     node
 }
 
-/// Advances both to `until`, each call answered at once, and returns the longest time after which
-/// `b` saw a renewal of `a`.
+/// Advances both candidates to `until` and answers each call at once. Returns the longest time
+/// after which `b` saw a renewal of `a`.
 pub(super) fn together(
     a: &mut Node,
     b: &mut Node,
@@ -85,7 +82,7 @@ fn an_estimate_that_is_out_of_phase_corrects_itself() {
     for (hurry, late) in [(at(100), 400), (at(101), 1_700), (at(102), 2_950)] {
         let (mut a, mut b, mut stored) = leader_and_reader();
         together(&mut a, &mut b, hurry, &mut stored);
-        // A new primary makes the leader renew at once, and from then on in another phase.
+        // A new primary makes the leader renew at once. Later renewals keep this new phase.
         let renewed = hurry + millis(late);
         together(&mut a, &mut b, renewed, &mut stored);
         a.input(renewed, Input::PrimaryChanged);

@@ -21,7 +21,7 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     assert_eq!(a.answer(due, &mut stored).as_str(), "read");
     assert_eq!(a.waiting()[0], "renew");
     let (adopt, adopted) = a.perform(&mut stored);
-    // The acquisition's own reply finally arrives.
+    // The reply to the acquisition arrives after the read.
     a.reply(due, acquire, late);
     a.reply(due, adopt, adopted);
     assert_eq!(a.role(), Role::Leader);
@@ -30,7 +30,7 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     assert_eq!(a.role(), Role::Leader);
     let now = a.now();
     a.release(now, Input::StepDown, &mut stored);
-    // No other candidate exists, so this one must lead again after one lease duration.
+    // No other candidate exists, so `a` must lead again after one lease duration.
     a.run(now + seconds(600), &mut stored);
     assert_eq!(a.role(), Role::Leader, "stuck for ever");
 }
@@ -66,7 +66,7 @@ fn a_read_answered_before_the_release_is_forgotten() {
     a.release(at(2), Input::StepDown, &mut stored);
     a.reply(at(2), read, old);
     a.serve(at(2), &mut stored);
-    // The candidate stays out for 24 s, until 26 s, and should lead after that.
+    // The cooldown lasts 24 s, until 26 s; then the candidate should lead.
     a.run(at(27), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }
@@ -99,7 +99,7 @@ fn i11_after_a_foreign_document_in_a_late_answer_a_contender_reads_before_it_wri
 fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
-    // The acquisition lands, its reply is lost, and a read finds it.
+    // The acquisition is applied, its reply is lost, and a read shows it.
     a.serve_up_to("acquire", at(0), &mut stored);
     a.lose_reply(at(0), &mut stored);
     let now = a.wake();
@@ -111,7 +111,7 @@ fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     a.assert_role(Role::Stopping, Reason::Paused);
 }
 
-/// An operator raised the token, so that the old document looks like a successor's.
+/// An operator raised the token, so the old document seems to name a successor.
 #[test]
 fn i8_a_candidate_in_cooldown_does_not_mistake_its_own_raised_claim_for_a_successor() {
     let (mut a, mut stored) = leader("a", at(0));

@@ -1,15 +1,13 @@
-//! Followers of a stream that reports changes seconds late. They read each renewal when they expect
-//! it, and an event only makes them read.
+//! Followers of a change stream that reports changes seconds late. They read each renewal when they
+//! expect it. An event only triggers a read.
 
 use super::harness::*;
 use super::hints::{INTERVAL, LATE_MAX, together};
 use crate::election::*;
 
-/// Delay of the stream.
 const LAG: u64 = 10;
 
-/// Returns a leader `a` since second 0, a follower `b` of a late stream since 1.234 s, and the
-/// store.
+/// Returns a leader `a` since 0 s, a follower `b` of a late stream since 1.234 s, and the store.
 fn leader_and_late_follower() -> (Node, Node, Stored) {
     let (a, mut stored) = leader("a", at(0));
     let now = at(0) + millis(1_234);
@@ -19,7 +17,7 @@ fn leader_and_late_follower() -> (Node, Node, Stored) {
     (a, b, stored)
 }
 
-/// Advances both to `until`, while the stream reports what was stored at each second, late.
+/// Advances both candidates to `until`. The stream reports, late, the document of each second.
 fn together_with_late_events(
     (a, b): (&mut Node, &mut Node),
     (from, until): (u64, u64),

@@ -3,7 +3,6 @@
 use super::harness::*;
 use crate::election::*;
 
-/// Returns true if no claim was renewed after its release was sent.
 fn no_renewal_after_release(node: &Node) -> bool {
     let mut released = Vec::new();
     node.sent.iter().all(|operation| match operation {
@@ -21,7 +20,7 @@ fn no_renewal_after_release(node: &Node) -> bool {
     })
 }
 
-/// Returns a handoff delay for a workload that stops before the daemon.
+/// Returns a handoff delay for a workload that stops before the daemon does.
 fn ends_first(delay: std::time::Duration) -> Tunables {
     Tunables {
         workload_ends_first: true,
@@ -38,7 +37,7 @@ fn a_graceful_stop_says_so_first_and_renews_while_the_workload_drains() {
     a.input(at(1), FILES_DEMOTED);
     a.run(at(10), &mut stored);
     assert_eq!(a.count("release"), 0);
-    // No other candidate may take over while it drains.
+    // No other candidate may take over while the workload drains.
     assert!(a.count("renew") >= 3);
     a.run(at(11), &mut stored);
     assert_eq!(a.count("release"), 1);
@@ -73,7 +72,7 @@ fn a_file_that_cannot_be_rewritten_holds_the_release_back_to_its_deadline() {
     a.run(at(3), &mut stored);
     a.input(at(4), Input::StepDown);
     a.input(at(4), FILES_STUCK);
-    // A reader trusts the file until 21 s.
+    // A reader trusts the stuck file until 21 s.
     a.sends_nth(1, "release", at(21), &mut stored);
 }
 
@@ -141,7 +140,8 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     b.serve(at(2) - millis(1), stored);
     assert!(b.exited && stored.lease().holder.is_none());
 
-    // A requested step-down waits for the whole handoff delay, until the shutdown shortens it.
+    // After a request to step down, the candidate waits for the whole handoff delay, until the
+    // shutdown shortens the wait.
     let b = &mut asked_twice;
     b.demote(at(1), Input::StepDown);
     b.input(at(5), Input::Shutdown);
@@ -202,8 +202,8 @@ fn i6_a_confirmation_after_the_loss_ends_the_wait() {
 fn i6_a_confirmation_that_comes_with_the_deadline_counts() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(600)));
     a.input(at(1), Input::Health { healthy: true });
-    // The workload noticed the deadline first; its confirmation is the daemon's first input after
-    // it.
+    // The workload noticed the deadline before the daemon did. After the freeze, its confirmation
+    // is the daemon's first input.
     a.input(at(18), Input::WorkloadDone { token: token(1) });
     a.input(at(18), Input::Shutdown);
     a.run(at(19), &mut stored);
@@ -277,7 +277,7 @@ fn i6_the_wait_begins_when_the_file_says_so_or_with_the_deadline_in_it() {
     let (b, stored) = (&mut stuck.0, &mut stuck.1);
     b.input(at(1), Input::StepDown);
     b.input(at(1), FILES_STUCK);
-    // A reader trusts the file until 18 s.
+    // A reader trusts the stuck file until 18 s.
     b.sends_nth(1, "release", at(20), stored);
 }
 
@@ -373,7 +373,7 @@ fn after_two_losses_by_deadline_others_go_first() {
     assert_eq!(a.times_leader(), 2);
     a.run(lost_from + seconds(23), &mut stored);
     assert_ne!(a.role(), Role::Leader);
-    // It still leads within the declared duration (I10).
+    // The candidate still leads within the declared duration (I10).
     a.run(lost_from + seconds(34), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }
@@ -424,7 +424,7 @@ fn i6_a_file_that_is_reported_stuck_twice_is_still_stuck() {
     assert_eq!(a.count("release"), 0, "a reader trusts the file until 18 s");
 }
 
-/// Returns a leader that steps down. Its files are demoted, and its label is not.
+/// Returns a leader that steps down. Its files say "not leader", but its label says "leader".
 fn labelled() -> (Node, Stored) {
     let (mut a, stored) = leader("a", at(0));
     a.input(at(1), Input::StepDown);
@@ -454,7 +454,7 @@ fn a_label_that_is_not_changed_in_time_delays_a_release_and_does_not_prevent_it(
     assert_eq!(a.notices, [], "the files are not stuck");
 }
 
-/// The files were demoted in time, so they are not stuck.
+/// The files were demoted in time, so the file is not stuck.
 #[test]
 fn a_shutdown_releases_in_spite_of_a_label_that_is_never_changed() {
     let (mut a, mut stored) = labelled();

@@ -1,12 +1,10 @@
-//! Claims whose state in the store is unknown: acquisitions without an answer, and ended claims
-//! that may still be stored (I1, I7).
+//! Claims that may be stored: unanswered acquisitions, and ended claims (I1, I7).
 
 use super::harness::*;
 use crate::election::claims::OPEN_CLAIMS_MAX;
 use crate::election::*;
 
-/// Returns a follower whose acquisition of the free lease was not answered, the operation, and the
-/// store before the operation.
+/// Returns a follower, its unanswered acquisition, and the store before the acquisition.
 fn unanswered() -> (Node, Operation, Stored) {
     let (mut b, stored) = acquiring();
     let operation = b.answer_with(at(1), Outcome::Unknown);
@@ -31,7 +29,7 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
         None,
         "the predecessor's exit is no longer proven"
     );
-    // A restored document contains the landed acquisition, and c may still lead.
+    // A restored document contains the applied acquisition, and c may still lead.
     let mut restored = before;
     restored.apply(&b.identity, &operation);
     b.event(at(4), &restored);
@@ -47,7 +45,7 @@ fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
     let mut gone = Stored::default();
     b.reread(at(1), &mut gone);
     assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
-    // The old document is restored, and the acquisition lands on it.
+    // An old document is restored, and the acquisition is applied to it.
     let mut restored = before;
     restored.apply(&b.identity, &operation);
     b.event(at(2), &restored);
@@ -77,7 +75,7 @@ fn an_ended_claim_is_off_the_record_once_another_took_over() {
     assert_eq!(b.token(), token(2));
     a.event(at(24), &stored);
     assert_eq!(recorded(&a), None);
-    // The claim comes back under b's token, and b may still lead.
+    // The document shows a's claim again, with b's token, and b may still lead.
     let mut edited = before;
     edited.lease_mut().token = token(2);
     a.event(at(25), &edited);
@@ -85,14 +83,14 @@ fn an_ended_claim_is_off_the_record_once_another_took_over() {
     assert_eq!((a.count("take_over"), a.role()), (0, Role::Follower));
 }
 
-/// Like [`unanswered`], but the acquisition landed.
+/// Like [`unanswered`], but the acquisition was applied.
 fn unacknowledged() -> (Node, Stored) {
     let (mut b, mut stored) = acquiring();
     b.lose_reply(at(1), &mut stored);
     (b, stored)
 }
 
-/// Like [`unacknowledged`], with a renewal in flight to adopt the acquisition.
+/// Like [`unacknowledged`], but a renewal that adopts the acquisition is in flight.
 fn adopting() -> (Node, Stored) {
     let (mut b, mut stored) = unacknowledged();
     look(&mut b, &mut stored);
@@ -100,7 +98,7 @@ fn adopting() -> (Node, Stored) {
     (b, stored)
 }
 
-/// Performs the next read, at the instant at which it is due.
+/// Performs the next read when it is due.
 fn look(node: &mut Node, stored: &mut Stored) {
     let due = node.wake();
     node.serve_reads(due, stored);
@@ -116,7 +114,7 @@ fn i1_a_claim_that_never_led_is_not_adopted_after_its_release_was_sent() {
     stored.lease_mut().paused = false;
     b.run(at(4), &mut stored);
     assert_eq!((b.count("renew"), b.count("take_over")), (0, 1));
-    // A new claim, as the release may land late.
+    // The claim is new, because the old claim's release may be applied late.
     assert_eq!(b.token(), token(3));
 }
 
@@ -227,8 +225,8 @@ fn a_candidate_with_nothing_open_exits_at_once() {
     assert!(a.exited, "it does not wait for its first read");
 }
 
-/// Checks that a candidate released its claim after a signal without having led, and that it leads
-/// only after the cooldown, which began at `since`.
+/// Checks that a candidate released its claim after a signal without having led. It may lead only
+/// after the cooldown, which began at `since`.
 fn was_cancelled(b: &mut Node, since: BootTime, stored: &mut Stored) {
     assert_eq!(stored.lease().holder, None, "released");
     assert_eq!(stored.history[0].reason, Reason::Requested);
@@ -294,7 +292,7 @@ fn a_cancelled_candidate_contends_again_once_another_led() {
     assert_eq!((c.token(), b.role()), (token(2), Role::Follower));
     c.release(at(2), Input::Shutdown, &mut stored);
     b.observe(at(2), &mut stored);
-    // It lost a race before, so it spreads out.
+    // b lost a race before, so it waits for a random delay.
     b.run(at(3), &mut stored);
     assert!(b.leads(at(3)));
 }

@@ -4,8 +4,7 @@ use super::harness::*;
 use super::store_faults::*;
 use crate::election::*;
 
-/// The store is rolled back while the acquisition is in flight, and the acquisition lands on what
-/// was restored.
+/// The acquisition is in flight during a rollback of the store, and is applied afterwards.
 #[test]
 fn i3_an_acquisition_that_lands_in_a_quarantine_never_leads() {
     let (mut b, mut stored) = acquiring();
@@ -24,7 +23,7 @@ fn i3_an_acquisition_that_lands_in_a_quarantine_never_leads() {
     assert_eq!((b.leads(at(27)), b.token()), (true, token(3)));
 }
 
-/// An adoption is a renewal in flight of an acquisition in the past.
+/// An adoption is a renewal of an earlier acquisition.
 #[test]
 fn i3_an_adoption_that_lands_in_a_quarantine_never_leads() {
     let (mut b, mut stored) = acquiring();
@@ -41,8 +40,8 @@ fn i3_an_adoption_that_lands_in_a_quarantine_never_leads() {
     assert_eq!((b.times_leader(), b.count("release")), (0, 0));
 }
 
-/// Returns an acquiring candidate with the reply to its acquisition, after a read or an event has
-/// shown another claim with this token.
+/// Returns an acquiring candidate, and the reply to its acquisition. A read or an event has shown
+/// another claim with the token `seen`.
 fn overtaken_by(seen: Token, is_reply: bool) -> (Node, Stored, CallId, Outcome) {
     let (mut b, mut stored) = acquiring();
     let (_, other) = leader("c", at(0));
@@ -57,7 +56,7 @@ fn overtaken_by(seen: Token, is_reply: bool) -> (Node, Stored, CallId, Outcome) 
     (b, stored, call, outcome)
 }
 
-/// Two claims never have one token in one history of the document.
+/// In one history of the document, two claims never have the same token.
 #[test]
 fn i3_an_acquisition_whose_token_another_claim_was_seen_with_never_leads() {
     let (mut b, mut stored, call, outcome) = overtaken_by(token(2), true);
@@ -69,8 +68,8 @@ fn i3_an_acquisition_whose_token_another_claim_was_seen_with_never_leads() {
     assert_eq!((b.leads(at(60)), b.token()), (true, token(3)));
 }
 
-/// An event may combine the token of this acquisition with an older holder, so it is not a proof of
-/// a rollback. But nothing shows that the other claim does not lead.
+/// An event may combine the token of this acquisition with an older holder, so it does not prove a
+/// rollback. Still, the other claim may lead.
 #[test]
 fn i1_a_candidate_waits_if_an_event_showed_its_token_with_another_claim() {
     let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);
@@ -84,8 +83,7 @@ fn i1_a_candidate_waits_if_an_event_showed_its_token_with_another_claim() {
     assert_eq!(b.notices, []);
 }
 
-/// The candidate knows a higher token than the document's, so its own token exceeds the other
-/// claim's.
+/// The candidate knew a higher token, so its own token exceeds the other claim's.
 #[test]
 fn i1_a_claim_between_the_replaced_one_and_an_acquisition_overtakes_it() {
     for is_reply in [true, false] {
@@ -107,7 +105,7 @@ fn i1_a_claim_between_the_replaced_one_and_an_acquisition_overtakes_it() {
     }
 }
 
-/// A request to raise the token leaves the revision unchanged, and the acquisition still matches.
+/// An operator who raises the token keeps the revision, so the acquisition still matches.
 #[test]
 fn a_token_raised_by_hand_does_not_overtake_an_acquisition() {
     let (mut b, mut stored) = acquiring_above(token(6));
@@ -118,7 +116,7 @@ fn a_token_raised_by_hand_does_not_overtake_an_acquisition() {
     assert_eq!((b.leads(now), b.token()), (true, token(7)));
 }
 
-/// Returns a candidate that acquires a free lease with the next token above `known`.
+/// Returns a candidate that acquires a free lease with the token after `known`.
 fn acquiring_above(known: Token) -> (Node, Stored) {
     let (_, mut stored) = leader("a", at(0));
     stored.vacate();
@@ -157,7 +155,7 @@ fn i3_an_acquisition_after_which_a_higher_token_was_seen_never_leads() {
     }
 }
 
-/// A candidate that has not noticed the rollback would acquire a lease that is released.
+/// No release, because a candidate that has not noticed the rollback would acquire the lease.
 #[test]
 fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);
@@ -167,8 +165,8 @@ fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     assert!(b.exited && stored.lease().holder.is_some());
 }
 
-/// The reply to a read that was given up shows a claim whose document is then replaced by an older
-/// one. Only a read can notice that.
+/// A late reply shows a claim, and the store then restores an older document. The candidate can
+/// notice the restore only by a read.
 #[test]
 fn i1_a_late_reply_that_shows_a_later_document_precedes_a_read() {
     let (_, mut b, stored) = leader_and_follower();

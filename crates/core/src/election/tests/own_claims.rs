@@ -1,5 +1,5 @@
-//! A candidate recognizes its own claims and revisions in every state. Each test kills a mutant
-//! that survived all others.
+//! A candidate recognizes its own claims and revisions in every state. Each test fails for a
+//! mutation of the code that no other test detects.
 
 use super::harness::*;
 use crate::election::*;
@@ -11,7 +11,7 @@ fn an_ended_claim_whose_release_is_unknown_is_taken_over_at_once() {
     assert_eq!(a.role(), Role::Follower);
     assert!(stored.lease().holder.is_some(), "no release has landed");
     a.run(at(22), &mut stored);
-    // The wait is not 24 s, as it would be for another candidate's claim.
+    // The candidate does not wait 24 s, as it would for another candidate's claim.
     assert!(a.leads(at(22)), "{:?}", a.sent);
     // A claim leads at most once.
     assert_eq!((a.count("take_over"), a.token()), (1, token(2)));
@@ -34,7 +34,7 @@ fn a_read_with_ones_own_revision_hurries_nothing() {
     let (mut a, mut stored) = leader("a", at(0));
     a.reread(at(1), &mut stored);
     assert_eq!(a.count("renew"), 0);
-    // With another revision it renews immediately, because only a rejection is proof.
+    // If another revision is shown, `a` renews, because only a rejection proves the loss.
     stored.rewrite();
     a.reread(at(2), &mut stored);
     assert_eq!((a.count("renew"), a.leads(at(2))), (1, false));
@@ -45,7 +45,7 @@ fn an_ended_claim_under_a_raised_token_is_not_another_leader() {
     let (mut a, mut stored) = leader("a", at(0));
     a.demote(at(1), Input::StepDown);
     a.answer_with(at(2), Outcome::Unknown);
-    // An operator raises the token, as after a restore.
+    // An operator raises the token, as one does after a restore.
     stored.lease_mut().token = token(9);
     a.run(at(25) - millis(1), &mut stored);
     assert_eq!((a.count("acquire"), a.count("take_over")), (1, 0));

@@ -13,8 +13,7 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
 
     let b = Node::served("b", at(2), &mut stored);
     assert!(b.leads(at(2)));
-    // b exits immediately. By then a must have seen b's claim, and not only when a may contend
-    // again.
+    // b exits immediately. By then a must have seen b's claim, although a's cooldown has not ended.
     a.run(at(26), &mut stored);
     assert!(!a.leads(at(26)));
     a.run(at(28), &mut stored);
@@ -27,7 +26,7 @@ fn a_follower_without_a_stream_goes_on_reading() {
     let mut b = Node::served("b", at(0), &mut stored);
     assert_eq!(b.role(), Role::Follower);
     b.run(at(10), &mut stored);
-    // One read at the start, then one per second within the jitter.
+    // There is one read at the start, then one per second within the jitter.
     let reads = b.count("read");
     assert!((9..=13).contains(&reads), "{reads} reads");
 }

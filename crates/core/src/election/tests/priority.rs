@@ -1,11 +1,11 @@
-//! Priorities: which follower is the standby, which goes first, and when a leader hands over.
+//! Priorities: which follower is the standby and acquires first, and when a leader hands over.
 
 use super::harness::*;
 use crate::election::*;
 
 const HEAD_START: u64 = 50;
 const SPREAD: u64 = 40;
-/// The minimum interval between handovers, and the wait for an answer.
+/// The minimum interval between handovers, and the time that a standby has to register again.
 const INTERVAL: u64 = 300;
 const ANSWER: u64 = 8;
 
@@ -199,7 +199,7 @@ fn a_leader_does_not_hand_over_to_a_standby_that_has_exited_and_asks_once_in_its
         (a.count("withdraw"), a.leads(at(INTERVAL + ANSWER))),
         (1, true)
     );
-    // Another standby registers; the leader withdraws it an interval later.
+    // Another standby registers. The leader withdraws this registration an interval later.
     let mut c = ranked("c", 3, at(INTERVAL + ANSWER), &mut stored);
     c.run(at(INTERVAL + ANSWER + 3), &mut stored);
     a.event(at(INTERVAL + ANSWER + 3), &stored);
@@ -226,7 +226,7 @@ fn an_answer_that_only_an_old_document_shows_is_none() {
     a.serve(at(INTERVAL), &mut stored);
     b.observe(at(INTERVAL), &mut stored);
     b.run(at(INTERVAL + 3), &mut stored);
-    // It registered again, which an event shows. No renewal has been acknowledged since.
+    // An event shows that b registered again. No renewal has been acknowledged since.
     a.event(at(INTERVAL + 3), &stored);
     a.run_cut_off(at(INTERVAL + ANSWER), &Outcome::Unknown);
     assert_eq!((a.notices.len(), a.leads(at(INTERVAL + ANSWER))), (0, true));
@@ -258,7 +258,7 @@ fn a_leader_that_gave_way_contends_again_after_the_reservation_and_keeps_the_int
     let gave_way = at(INTERVAL + ANSWER);
     a.run(gave_way, &mut stored);
     a.demoted(gave_way, &mut stored);
-    // b does not take it.
+    // b does not acquire the reserved lease.
     a.run(gave_way + seconds(5) + millis(SPREAD), &mut stored);
     assert!(a.leads(gave_way + seconds(6)));
     let mut c = ranked("c", 1, gave_way + seconds(6), &mut stored);

@@ -45,7 +45,6 @@ pub(super) fn follower(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     node
 }
 
-/// Returns a leader `a`, its follower `b`, and the store.
 pub(super) fn leader_and_follower() -> (Node, Node, Stored) {
     let (a, mut stored) = leader("a", at(0));
     let b = follower("b", at(0), &mut stored);
@@ -67,8 +66,7 @@ pub(super) fn acquiring() -> (Node, Stored) {
     (b, stored)
 }
 
-/// Returns a follower `b` that has just sent the takeover from a leader that vanished, and the
-/// store.
+/// Returns a follower `b` that has just sent the takeover from a vanished leader, and the store.
 pub(super) fn taking_over() -> (Node, Stored) {
     let (mut b, stored) = follower_of_vanished();
     b.tick(at(24));

@@ -1,13 +1,12 @@
-//! The standby: which follower registers, when the others wait for it, and when it withdraws.
+//! The standby: which follower registers, when others wait for it, and when it withdraws.
 
 use super::harness::*;
 use crate::election::*;
 
-/// The head start, and the longest random delay after it.
+/// The head start, and the longest random delay after the head start.
 const HEAD_START: u64 = 50;
 const SPREAD: u64 = 40;
 
-/// Starts a follower that may register.
 fn standing_by(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     let candidate = Candidate {
         stands_by: true,
@@ -196,7 +195,7 @@ fn a_rejected_registration_is_not_repeated_for_the_same_holder() {
     while b.waiting() != ["register"] {
         b.wake();
     }
-    // A field that this version cannot read.
+    // The document has a field that this version cannot read.
     b.answer_with(at(2), Outcome::Rejected);
     for second in (3..100).step_by(3) {
         stored.rewrite();

@@ -13,8 +13,8 @@ pub(super) fn rolled_back(seen: i64, found: Option<i64>) -> Notice {
     }
 }
 
-/// Asserts that the candidate noticed the rollback, sends no further `operation` before `due`, and
-/// leads with the next token once another read shows the rollback.
+/// Asserts that the candidate noticed the rollback and sends no further `operation` before `due`.
+/// After another read shows the rollback, it leads with the next token.
 #[track_caller]
 fn waits_out_a_rollback(node: &mut Node, operation: &str, due: BootTime, stored: &mut Stored) {
     let sent = node.count(operation);
@@ -99,8 +99,8 @@ fn the_recovered_state_reveals_a_store_rollback() {
     assert_eq!(a.token(), token(41));
 }
 
-/// The leader continues until its own deadline. A restarted process that knows the leader's token
-/// only from its status directory must find there, too, how long that leader may continue.
+/// The leader continues until its own deadline. A restarted follower knows the token only from its
+/// directory, which must also record how long the leader may continue.
 #[test]
 fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     let (_, mut stored) = leader_with("a", at(0), with_long_lease());
@@ -111,8 +111,8 @@ fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     waits_out_a_rollback(&mut b, "create", at(101), &mut stored);
 }
 
-/// The opening of a stream triggers a second read, which overtakes the first. Only the reply to the
-/// first shows the leader.
+/// The opening of a stream triggers a second read, whose reply arrives before the first reply. Only
+/// the first reply shows the leader.
 #[test]
 fn i1_a_document_shown_only_by_an_overtaken_read_is_known_to_have_existed() {
     let (_, stored) = leader("a", at(0));
@@ -129,8 +129,7 @@ fn i1_a_document_shown_only_by_an_overtaken_read_is_known_to_have_existed() {
     waits_out_a_rollback(&mut b, "create", at(25), &mut gone);
 }
 
-/// An event that is not applied still raises the token in the directory, and the duration that goes
-/// with it must be recorded too.
+/// An event that is not applied still raises the recorded token, and must raise the duration too.
 #[test]
 fn i1_a_token_is_never_remembered_without_the_duration_that_goes_with_it() {
     let (mut a, mut stored) = leader("a", at(0));
@@ -228,8 +227,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     assert_eq!(b.count("acquire"), 0, "a may still lead");
 }
 
-/// Like the previous test, but the insert has the token that was seen meanwhile, because this
-/// candidate already knew that token.
+/// As in the previous test, but `b` knew the token before, so its insert uses this token.
 #[test]
 fn i1_a_document_made_by_oneself_after_another_one_was_seen_went_back_too() {
     let (_, stored) = leader("a", at(0));
@@ -246,7 +244,7 @@ fn i1_a_document_made_by_oneself_after_another_one_was_seen_went_back_too() {
 
 #[test]
 fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
-    // The takeover is lost, and the process exits.
+    // The takeover is not applied, and the process exits.
     let (b, mut stored) = taking_over();
     let remembered = b.remembered.last().map(|(_, token, _)| *token);
     assert_eq!(remembered, Some(token(1)));
@@ -327,7 +325,7 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
 #[test]
 fn i3_a_mix_of_two_documents_gives_no_used_token() {
     let (mut a, mut b, mut stored) = leader_and_follower();
-    // b missed the claim with token 2. Its stream applies the release of that claim to the older
+    // b missed the claim with token 2. Its stream applies the claim's release to the older
     // document.
     let before = stored.lease().clone();
     a.release(at(1), Input::StepDown, &mut stored);

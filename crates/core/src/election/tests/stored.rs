@@ -1,4 +1,4 @@
-//! The document and its history, and the writes of others to it.
+//! The document and its history, and writes of other candidates.
 
 use super::harness::free;
 use crate::election::*;
@@ -12,7 +12,6 @@ pub(super) fn foreign() -> Outcome {
     Outcome::Applied(Found::Foreign("newer".to_owned()))
 }
 
-/// The document and its history.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stored {
     pub(super) document: Option<Lease>,
@@ -22,7 +21,6 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Returns a store with a free lease.
     pub(super) fn free(token: Token) -> Self {
         Self {
             document: Some(free(Revision::from_bytes([9; 16]), token)),
@@ -36,7 +34,7 @@ impl Stored {
         self.lease_mut().revision = Revision::from_bytes([49 + self.others_writes; 16]);
     }
 
-    /// Removes the holder, as another candidate does that releases.
+    /// Removes the holder, as a release of another candidate does.
     pub(super) fn vacate(&mut self) {
         self.lease_mut().holder = None;
         self.rewrite();
@@ -46,7 +44,6 @@ impl Stored {
         self.lease_mut().holder.as_mut().expect("held")
     }
 
-    /// Returns the claim of the holder.
     pub(super) fn claim(&self) -> Claim {
         self.lease().holder.as_ref().expect("held").claim
     }

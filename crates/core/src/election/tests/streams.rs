@@ -1,10 +1,10 @@
-//! Streams that answer although they are stale: the cursor is on a member that is no longer the
-//! primary and lags, is locked for a backup, or is cut off from the set.
+//! Stale streams that still answer: the cursor's member is no longer the primary and lags, is
+//! locked for a backup, or is cut off from the set.
 
 use super::harness::*;
 use crate::election::*;
 
-/// Runs `node` second by second up to `until`, on a stream that answers but reports nothing.
+/// Advances `node` second by second to `until`. Its stream answers but reports nothing.
 fn deaf(node: &mut Node, from: u64, until: u64, stored: &mut Stored) {
     for second in from..=until {
         node.input(at(second), Input::Watch(Watch::Alive));
@@ -47,7 +47,7 @@ fn i10_a_late_reply_to_a_read_does_not_replace_a_newer_event() {
     let (mut a, mut b, mut stored) = leader_and_follower();
     b.input(at(0), Input::Watch(Watch::Unclear));
     let (read, late) = b.perform(&mut stored);
-    // The only renewal and its event overtake the reply.
+    // The renewal and its event arrive before the reply.
     a.run(at(3), &mut stored);
     b.event(at(3), &stored);
     b.reply(at(3), read, late);
@@ -75,7 +75,7 @@ fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
     assert_eq!(b.streams_reopened, 0);
     deaf(&mut b, 6, 6, &mut stored);
     assert_eq!(b.streams_reopened, 1);
-    // Until another stream is open, b polls and does not ask for a second one.
+    // Until the new stream is open, b polls and does not request another one.
     let reads = b.count("read");
     deaf(&mut b, 7, 16, &mut stored);
     let polls = b.count("read") - reads;
@@ -105,7 +105,7 @@ fn another_primary_opens_the_stream_anew() {
     for node in [&mut a, &mut b] {
         node.input(at(1), Input::PrimaryChanged);
         assert_eq!(node.streams_reopened, 1);
-        // The stream that is being opened finds the new primary without another request.
+        // The stream is already reopening, so it finds the new primary without another request.
         node.input(at(1), Input::PrimaryChanged);
         assert_eq!(node.streams_reopened, 1);
     }

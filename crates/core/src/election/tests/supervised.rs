@@ -144,7 +144,7 @@ fn i10_a_workload_that_survives_its_kill_costs_the_lease_and_no_release() {
     a.run(at(100), &mut stored);
     assert_eq!((a.count("renew"), a.count("release")), (renewals, 0));
     assert_eq!(a.count("take_over") + a.count("acquire"), 1, "it contends");
-    // Its end is confirmed after all, so the claim may be released or taken over.
+    // Later the workload's end is confirmed, so the claim may be released or taken over.
     a.input(at(100), gone(1));
     a.run(at(130), &mut stored);
     assert!(a.leads(at(130)));
@@ -159,7 +159,7 @@ fn i1_no_leadership_begins_while_a_file_that_hangs_names_the_lost_one() {
     a.run(at(2), &mut stored);
     a.input(at(2), stuck(1));
     a.input(at(3), gone(1));
-    // A reader trusts the file until 18 s.
+    // A reader trusts the stuck file until 18 s.
     a.run(at(18) - millis(1), &mut stored);
     assert_eq!(a.times_leader(), 1);
     a.run(at(30), &mut stored);
@@ -194,7 +194,7 @@ fn its_own_end_gives_the_lease_to_others_first() {
     a.serve(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::WorkloadExit);
     assert_eq!(stored.lease().holder, None);
-    // Without other candidates, it leads again.
+    // There is no other candidate, so a leads again.
     a.sends_nth(2, "acquire", at(2), &mut stored);
 }
 

@@ -1,7 +1,7 @@
 //! Every state with every input: the role after it, and the operations sent.
 //!
-//! The expected table is in `table.golden`, one line per pair. A change of the state machine shows
-//! there as a diff to review; `BLESS=1` rewrites the file.
+//! The expected table is in `table.golden`, one line per pair. A change of the state machine
+//! appears as a diff of that file; `BLESS=1` rewrites the file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::harness::*;
 use crate::election::*;
 
-/// The name of a state, a candidate that reached it from its start, and the store.
+/// The name of a state, a candidate that reached it through inputs, and the store.
 type Case = (&'static str, Node, Stored);
 
 fn pending(lands: bool) -> (Node, Stored) {
@@ -215,7 +215,7 @@ fn table() -> String {
                 done.join(" ")
             );
         }
-        // One hour passes without an answer, because no state outlives its deadlines.
+        // One hour passes without an answer, which is longer than the deadlines of every state.
         let mut node = node;
         node.tick(at(3600));
         let _ = writeln!(

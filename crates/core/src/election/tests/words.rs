@@ -1,4 +1,4 @@
-//! The names and numbers in files, logs, metrics and the history. Users and dashboards compare with
+//! The names and numbers in files, logs, metrics and the history. Users and dashboards depend on
 //! them, so a change here affects users.
 
 use super::harness::*;

@@ -1,8 +1,8 @@
 //! The rules of [`Timings::new`] in exact arithmetic.
 //!
-//! `tests/proofs/timings.py` proves with z3 that these rules imply I1 and I5. Here the code is compared
-//! with them: durations are accepted if and only if the rules hold, whatever the durations are. A rule
-//! that is changed has to be changed in all three places.
+//! `tests/proofs/timings.py` proves with z3 that these rules imply I1 and I5. This module compares
+//! the code with the rules: the code accepts durations if and only if the rules hold. To change a
+//! rule, change all three places.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -49,7 +49,7 @@ fn settings(durations: Nanos) -> TimingSettings {
     }
 }
 
-/// Returns a value at a bound, a nanosecond to either side of it, or somewhere near it.
+/// Returns a random value near a bound: equal to it, a nanosecond away, or a little further.
 fn near(bound: u128) -> impl Strategy<Value = u128> {
     let other = 0..=2 * bound + 1;
     prop_oneof![
@@ -60,8 +60,7 @@ fn near(bound: u128) -> impl Strategy<Value = u128> {
     ]
 }
 
-/// Returns durations near the limits: many are accepted, many others exceed a limit by a
-/// nanosecond.
+/// Returns durations near the limits. Many exceed a limit by a nanosecond.
 fn near_the_rules() -> impl Strategy<Value = Nanos> {
     let interval = || prop_oneof![near(50 * MILLISECOND), 0..=400 * SECOND];
     let rest = (interval(), interval(), interval(), 0..=400 * SECOND);
@@ -112,7 +111,7 @@ proptest! {
         nanos in SECOND..=3600 * SECOND,
         now in 0..=u64::MAX / 4,
     ) {
-        // All other durations that are accepted are shorter.
+        // Every other accepted duration is shorter.
         let lease = settings([nanos; 6]).lease_duration;
         let more = RESERVATION_MAX + HEAD_START * HEAD_STARTS_MAX + Duration::from_millis(40);
         prop_assert!(more < Duration::from_secs(61), "as the proof assumes");

@@ -19,11 +19,11 @@ pub(super) enum Consequence {
     #[default]
     Unchanged,
     NoDocument,
-    /// The document does not show the claim, which was not known to be in it.
+    /// The document lacks the claim, and no earlier reply has shown the claim.
     Absent(Proof),
     /// The claim waits or was granted.
     Placed(CallId, WaitingPlace, Option<Grant>),
-    /// An acknowledged write acquired the lock. Evict expired entries if its reply is `news`.
+    /// An acknowledged write acquired the lock. If its reply is `news`, evict expired entries.
     Acquired {
         holding: Holding,
         news: bool,
@@ -31,7 +31,8 @@ pub(super) enum Consequence {
     PlaceLost,
     /// Another process renews the entry.
     Duplicated,
-    /// The document lost acknowledged writes; with its current token, unless it is gone.
+    /// The document lost acknowledged writes. The token is the document's current token; `None` if
+    /// the document is gone.
     RolledBack(Option<Token>),
     Finished(End),
     #[cfg(proof)]
@@ -90,7 +91,7 @@ pub(super) fn late_read(
     Consequence::Unchanged
 }
 
-/// Handles the reply to the eviction of a contender without a place in the document.
+/// Handles the reply to the eviction by a contender without an entry in the document.
 pub(super) fn eviction_reply(
     exchange: &mut Exchange,
     call: CallId,
@@ -130,7 +131,7 @@ pub(super) fn write_reply(
         }
         LockOutcome::Rejected => match write.purpose {
             WritePurpose::Join => {
-                // A read shows the reason.
+                // A read will show the reason.
                 if let Some(joining) = state.joining() {
                     joining.refused += 1;
                     exchange.reads.fall_behind(turn.now);
@@ -177,7 +178,7 @@ fn written(
     let call = write.call;
     let options = &exchange.options;
     let place = EntryPlace::of(exchange.writes.claim, &lock);
-    // The own entry, only if it still has the revision of this write.
+    // The contender's own entry, only if it still has the revision of this write.
     let own = place.entry().filter(|e| e.revision == write.revision);
     let Some(own) = own else {
         return shown(exchange, call, lock, Proof::Newest, turn);
@@ -189,7 +190,7 @@ fn written(
     let calls = turn.effects.calls();
     let news = exchange.view.is_news(call);
     match (place, own.token) {
-        // The document's token was lowered since, so this token would be issued again.
+        // The document's token was lowered, so the entry's token would be issued again.
         (EntryPlace::Holder(_), Some(token)) if token > lock.token => {
             exchange.view.marks.note_document(token);
             Consequence::RolledBack(Some(lock.token))
@@ -214,12 +215,12 @@ fn written(
         (EntryPlace::Holder(_) | EntryPlace::Queue(..) | EntryPlace::Absent, _) => {
             exchange.writes.seen_present(calls);
             if !news {
-                // The document of a newer call is known, so only a read can show the current place.
+                // The view is newer than this reply, so only a read can show the position.
                 exchange.reads.fall_behind(turn.now);
                 return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
-                // Confirmed, but no slot is free: an edit, or an older version.
+                // Confirmed without a slot, because of an edit or a grant by an older version.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);
@@ -268,7 +269,7 @@ fn shown(
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
             if proof == Proof::Newest && !writes.sent.carried(entry.revision) =>
         {
-            // After many unanswered attempts, it may be a forgotten revision of this contender.
+            // After many unanswered writes, the revision may be a forgotten one of this contender.
             match writes.forgotten {
                 true => Consequence::PlaceLost,
                 false => Consequence::Duplicated,
@@ -285,7 +286,7 @@ fn shown(
     let done_ago = exchange.options.done_ago(&lock);
     exchange.take(call, lock, turn);
     match (verdict, done_ago) {
-        // A success that was recorded stays true, however old the reply.
+        // A recorded success stays true, however old the reply is.
         (Consequence::Placed(..) | Consequence::Absent(_), Some(ago)) => {
             Consequence::Finished(End::Skipped { ago })
         }

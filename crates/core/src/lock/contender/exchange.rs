@@ -1,5 +1,5 @@
-//! The exchange of a contender with the store: its calls, and the facts that replies have shown. It
-//! decides nothing about the claim.
+//! The exchange of a contender with the store: its calls, and the facts that replies have shown.
+//! This module decides nothing about the claim.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::lock::{
     NewEntry, Observation, Options, WorkKey, Writer,
 };
 
-/// Delay of each waiter's eviction after the waiter before: some round trips to a nearby store.
+/// Delay between the evictions of successive waiters. It covers some round trips to a nearby store.
 const STAGGER: Duration = Duration::from_millis(200);
-/// Last position that increases the delay, which bounds the time to evict an expired entry.
+/// Highest position that increases the delay. It bounds the time to evict an expired entry.
 const STAGGERED_MAX: usize = 8;
 /// Maximum number of evictions of unknown outcome that await a late reply.
 const UNANSWERED_MAX: usize = 4;
@@ -75,7 +75,7 @@ impl Exchange {
         self.stream.close(turn.effects);
     }
 
-    /// Returns true if no contending write may be sent before a reply.
+    /// Returns true if a contender without authority must wait for a reply before its next write.
     pub(super) fn is_busy(&self) -> bool {
         self.writes.sent.in_flight() > 0 || self.evictions.in_flight.is_some() || self.reads.behind
     }
@@ -92,7 +92,7 @@ impl Exchange {
         self.reads.send_if_due(&self.view, turn);
     }
 
-    /// Records a write that carries a revision of the claim. The next call must be this write.
+    /// Records a write that carries a revision of the claim. The caller must send the write next.
     fn send_revision(&mut self, purpose: WritePurpose, turn: &mut LockTurn<'_>) -> Revision {
         let call = turn.effects.next_call();
         let fresh = Revision::random(turn.random);
@@ -143,7 +143,7 @@ impl Exchange {
             .map(|it| it.key.clone())
     }
 
-    /// Marks the work of the entry as ended, while the place stays taken for `rest`.
+    /// Marks the entry's work as ended. The entry stays among the holders for `rest`.
     pub(super) fn keep(&mut self, rest: Duration, turn: &mut LockTurn<'_>) -> CallId {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Keep, turn);
@@ -154,7 +154,7 @@ impl Exchange {
             min_hold: rest,
             success: self.success(),
         });
-        // Unlike a renewal, it is not awaited.
+        // Unlike a renewal, this write does not delay later writes.
         self.writes.open(call);
         call
     }
@@ -203,8 +203,8 @@ impl Exchange {
         None
     }
 
-    /// Evicts expired entries as a holder, because under brisk traffic no waiter waits long enough to
-    /// do it. A reply triggers this instead of a timer, so that only the first of many holders evicts.
+    /// Evicts expired entries as a holder, because under brisk traffic no waiter waits long enough
+    /// to do it. A reply triggers this, not a timer, so that only the first of many holders evicts.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
@@ -223,7 +223,7 @@ impl Exchange {
         self.next_expiry(0).is_some_and(|at| at <= now)
     }
 
-    /// Records what any reply proves, even a late one. Returns true for the eviction in flight.
+    /// Records what a reply proves. Returns true if `call` is the eviction in flight.
     pub(super) fn note(
         &mut self,
         call: CallId,
@@ -252,7 +252,7 @@ impl Exchange {
         }
     }
 
-    /// Records a document that decides nothing about the claim, if it is new.
+    /// If the document is new, records it without a decision about the claim.
     pub(super) fn take_news(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
         if self.view.is_news(call) && lock.token >= self.view.token() {
             self.take(call, lock, turn);
@@ -299,7 +299,7 @@ fn patience(timings: &Timings, position: usize) -> Patience {
 }
 
 impl Evictions {
-    /// Records a reply. Returns true for the eviction in flight, and the entries that were evicted.
+    /// Records a reply. Returns true for the eviction in flight, and the evicted entries.
     fn reply(
         &mut self,
         call: CallId,
@@ -346,7 +346,7 @@ impl Evictions {
 
     #[cfg(proof)]
     pub(super) fn compare(&self, form: &mut impl super::Form) {
-        // Late replies to the others are only reported.
+        // Late replies to the unanswered evictions only cause notices.
         form.put(&self.in_flight);
     }
 }

@@ -1,6 +1,6 @@
 //! Holding the lock: authority, its renewals and its loss. Only an acknowledged write extends
-//! authority, counted from before the write was sent (I2). A grant gives provisional authority
-//! before, see `grant.rs`.
+//! authority, counted from before the write was sent (I2). Before the first acknowledgement, a
+//! grant gives provisional authority (see `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
@@ -19,10 +19,10 @@ pub(super) struct Holding {
     pub(super) provisional: bool,
     /// The newest acknowledged write; earlier ones no longer extend authority.
     newest: CallId,
-    /// Number of calls sent before the acquisition. The store may perform them before the grant.
+    /// Number of calls sent before the acquisition. These calls may predate the grant.
     sent_before: u64,
     due: BootTime,
-    /// Renew as soon as possible, even if another attempt hangs.
+    /// Renew as soon as possible, even while another write is unanswered.
     hurry: bool,
 }
 
@@ -99,7 +99,7 @@ impl Holding {
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         let in_flight = exchange.writes.sent.in_flight();
-        // A confirmation does not wait for a write that was sent before the grant.
+        // A confirmation does not wait for the reply to a write that was sent before the grant.
         let free = in_flight == 0 || (self.provisional && in_flight < IN_FLIGHT_MAX);
         let next = if self.hurry && in_flight < IN_FLIGHT_MAX {
             Some(turn.now)
@@ -149,7 +149,8 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // The late rejection of a write that another write overtook proves nothing.
+            // Only the rejection of the newest renewal proves a loss, because a newer write may
+            // have overtaken an older one.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
                     && exchange.writes.sent.is_newest(write.call) =>
@@ -165,7 +166,7 @@ impl Holding {
         None
     }
 
-    /// Applies the document of a current write. Returns false if it is older than the grant.
+    /// Applies the document of a current write. Returns false if the document predates the grant.
     fn acknowledged(
         &mut self,
         write: &SentWrite,

@@ -1,5 +1,5 @@
-//! Joining: adding the claim to the document. The join is repeated with one claim, and with a new
-//! revision each, until the claim is known to be in the document.
+//! Joining: adding the claim to the document. The join is repeated until the claim is known to be
+//! in the document. All attempts have the same claim, and each has a new revision.
 
 use super::Exchange;
 use super::reads::Proof;
@@ -25,7 +25,7 @@ pub(super) struct Joining {
 enum Next {
     Join,
     Create,
-    /// The lock has no room: read again, and evict expired entries.
+    /// The lock has no room, so read again and evict expired entries.
     Look,
 }
 
@@ -100,7 +100,7 @@ impl Joining {
         }
     }
 
-    /// Handles a reply without the claim. Returns the end of a contender that cannot join.
+    /// Handles a reply that does not show the claim. Returns the end if the contender cannot join.
     pub(super) fn absent(
         &mut self,
         proof: Proof,
@@ -115,7 +115,7 @@ impl Joining {
         let is_free = lock.queue.is_empty() && lock.has_room(mode, slots);
         let must_wait = exchange.options.non_blocking && !is_free;
         if (!fits || must_wait) && exchange.any_expired(turn.now) {
-            // Apart from the evicted entries, the lock may be unused or free.
+            // Without the expired entries, the lock may be unused or free.
             self.next(Next::Look, turn.now);
         } else if !fits && proof == Proof::Newest {
             return Some(End::WrongSlots { has: lock.slots });

@@ -1,6 +1,6 @@
-//! Giving up a place or a lock: the leave, repeated until it is resolved. The claim is never renewed
-//! again. If the place must stay taken for a minimum hold, the entry is marked, and others remove it
-//! later.
+//! Leaving the queue or releasing the lock. The leave is repeated until its outcome is known. The
+//! claim is never renewed again. During a minimum hold, the entry is only marked, and other
+//! contenders remove it later.
 
 use super::Exchange;
 use crate::claim::earliest;
@@ -23,7 +23,8 @@ pub(super) struct Leaving {
 impl Leaving {
     pub(super) fn new(end: End, exchange: &Exchange, turn: &LockTurn<'_>) -> Self {
         let options = &exchange.options;
-        // The place of a minimum hold that was declared in vain stays taken until a leave is applied.
+        // If a minimum hold was declared but the lock was not acquired, other contenders keep the
+        // entry for the whole minimum hold unless a leave is applied.
         let in_vain = exchange.writes.declared && exchange.work.keeps_until.is_none();
         let taken_for = in_vain.then(|| options.min_hold.get());
         let lease_duration = options.timings.lease_duration();
@@ -49,8 +50,8 @@ impl Leaving {
                 false => self.end.clone(),
             });
         }
-        // A leave that overtakes its own join would leave a ghost entry behind. The join is answered
-        // within `operation_timeout`.
+        // If the leave overtook the join, the join would add an entry without an owner. The join is
+        // answered within `operation_timeout`.
         if self.awaited.is_some() || exchange.writes.is_joining() {
             return Ok(Some(self.until));
         }
@@ -84,7 +85,7 @@ impl Leaving {
         match outcome {
             LockOutcome::Applied(found) => {
                 if let (FoundLock::Lock(lock), true) = (found, exchange.view.is_news(call)) {
-                    // The next contender on this machine recognizes the kept place.
+                    // The next contender on this machine then recognizes the kept entry.
                     exchange.view.observations.note(&lock, None, now);
                 }
                 Some(self.end.clone())
@@ -105,9 +106,9 @@ impl Leaving {
             return self.end.clone();
         }
         match (self.unanswered, records_success) {
-            // Another contender or an operator has removed it.
+            // Another contender or an operator has removed the entry.
             (false, _) => End::Lost(Loss::Rejected),
-            // Another contender has removed it, or the previous leave was applied and recorded the
+            // Another contender removed the entry, or an earlier leave removed it and recorded the
             // success.
             (true, true) => End::Unconfirmed,
             (true, false) => End::Released,

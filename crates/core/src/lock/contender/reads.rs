@@ -1,6 +1,6 @@
 //! Reads of the document, and the change stream of the claim. A deposed primary still answers
-//! majority reads, so a write or a linearizable read must confirm a reply that shows an older
-//! document, or shows that this contender's entry is gone or was changed by another process.
+//! majority reads. A write or a linearizable read must therefore confirm a reply that shows an
+//! older document, or shows that this contender's entry is gone or was changed by another process.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
@@ -19,7 +19,7 @@ pub(super) enum Proof {
 }
 
 impl Proof {
-    /// Returns true if an entry that is missing in the document is gone.
+    /// Returns true if the document proves that an entry missing in it is gone.
     pub(super) fn is_trusted(self) -> bool {
         self == Self::Newest || planted!(PlainReadProvesAbsence)
     }
@@ -74,7 +74,8 @@ impl LockReads {
 }
 
 impl ReadInFlight<()> {
-    /// Returns true if the reply proves a rollback. It may be older than documents seen since.
+    /// Returns true if the reply proves a rollback. The reply does not prove it if a newer document
+    /// was seen after the read was sent.
     pub(super) fn proves_rollback(self, view: &LockView) -> bool {
         self.confirm && self.token_known.unwrap_or_default() == view.token()
     }
@@ -87,12 +88,12 @@ impl ReadInFlight<()> {
     }
 }
 
-/// The change stream of the current claim, and the grant that it reported.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClaimStream {
     pub(super) requested: bool,
     pub(super) open: bool,
-    /// Number of calls sent when the stream was opened. Their replies may be older than its events.
+    /// Number of calls sent when the stream was opened. The replies to these calls may be older
+    /// than the stream's events.
     opened_after: u64,
     /// Number of calls sent when the stream reported that the claim was granted, if it did.
     pub(super) granted_after: Option<u64>,
@@ -115,7 +116,7 @@ impl ClaimStream {
 
     pub(super) fn opened(&mut self, since_join: bool, calls: u64) {
         self.open = true;
-        // Read after opening the stream, so that no change in between is missed.
+        // An earlier read may miss a change from before the opening, so read again.
         self.opened_after = if since_join { 0 } else { calls };
     }
 
@@ -124,8 +125,8 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records if the reply to `call` showed a grant. The reply includes everything that the stream
-    /// reported before the call was sent.
+    /// Records whether the reply to `call` showed a grant. The reply includes everything that the
+    /// stream reported before the call was sent.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

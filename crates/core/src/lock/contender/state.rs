@@ -59,7 +59,7 @@ impl State {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockedWork {
-    /// End of the minimum hold, once the lock was acquired with one.
+    /// End of the minimum hold; `None` before the acquisition, and without a minimum hold.
     pub(super) keeps_until: Option<BootTime>,
     pub(super) succeeded: bool,
 }
@@ -73,7 +73,7 @@ impl LockedWork {
         self.keeps_until.map(|until| until.since(now))
     }
 
-    /// Returns how long the place stays taken although the work has ended.
+    /// Returns the rest of the minimum hold if the work ends now.
     pub(super) fn kept_for(&self, now: BootTime) -> Option<Duration> {
         let until = self.keeps_until.filter(|until| *until > now)?;
         Some(until.since(now))

@@ -1,4 +1,4 @@
-//! Waiting in the queue: keeping the place, confirming a grant.
+//! Waiting in the queue: renewing the entry, and confirming a grant.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) struct Waiting {
     pub(super) position: usize,
     granted: bool,
     pub(super) renew_due: BootTime,
-    /// True if this contender is the head of the queue and there is a place for it.
+    /// True if this contender is the head of the queue and the lock has room for it.
     overlooked: bool,
     /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
     lacks_slot: bool,
@@ -23,7 +23,6 @@ pub(super) struct Waiting {
 pub(super) struct WaitingPlace {
     pub(super) position: usize,
     pub(super) granted: bool,
-    /// True if the write confirmed a grant, and no slot was free.
     pub(super) lacks_slot: bool,
 }
 
@@ -64,7 +63,7 @@ impl Waiting {
         self.lacks_slot |= lacks_slot && self.granted;
     }
 
-    /// Confirms a grant at once, even if another attempt hangs.
+    /// Confirms a grant at once, even while another write is unanswered.
     pub(super) fn hurry(&mut self, exchange: &Exchange) {
         self.hurry = self.is_granted(exchange);
     }
@@ -113,13 +112,13 @@ impl Waiting {
         }
         self.renew_due = renew_due;
         self.hurry = false;
-        // The renewal may acquire the lock, so it declares all of the minimum hold.
+        // The renewal may acquire the lock, so it declares the whole minimum hold.
         let min_hold = exchange.options.min_hold;
         let declares = granted && min_hold != MinHold::NONE;
         exchange.renew(declares.then_some(min_hold.get()), turn);
     }
 
-    /// Schedules the next read after the reply to `call` showed the place.
+    /// Schedules the next read after the reply to `call` showed the entry.
     pub(super) fn shown_by(&self, call: CallId, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         exchange.stream.shown(call, self.granted);
         if exchange.stream.may_postdate(call) {

@@ -1,4 +1,4 @@
-//! Documents that were edited by hand, in a way that no write leaves behind.
+//! Documents that were edited by hand into states that no write leaves.
 
 use super::harness::{Fixture, seconds, slots};
 use crate::lock::{Entry, FoundLock, LockDocument};
@@ -31,7 +31,6 @@ fn as_many_waiters_are_granted_as_there_is_room_for() {
     assert_eq!(holds, [true, true, false]);
 }
 
-/// Makes the head of the queue a holder although no slot is free.
 fn add_holder_without_slot(fixture: &mut Fixture) {
     edit(fixture, |lock| {
         let waiting = lock.queue.remove(0);

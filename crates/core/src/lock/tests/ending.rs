@@ -69,7 +69,7 @@ fn a_release_that_finds_no_entry_reports_the_loss() {
 fn a_leave_waits_for_its_own_join() {
     let (mut fixture, a) = Fixture::entering("a");
     fixture.input(a, LockInput::GiveUp);
-    // A leave now could overtake it.
+    // A leave that is sent now could overtake the join.
     assert_eq!(fixture.ones[a].sent, ["join"]);
     fixture.settle();
     assert_eq!(fixture.ones[a].sent, ["join", "leave"]);

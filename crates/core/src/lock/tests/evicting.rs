@@ -56,8 +56,8 @@ fn a_holder_evicts_an_expired_holder_without_waiters() {
     assert_eq!(fixture.token(a), Some(1));
 }
 
-/// Returns a fixture in which `a` and an expired contender hold a slot each and `a` has sent its
-/// eviction, with the index of `a`.
+/// Returns a fixture in which `a` and an expired contender hold a slot each, and the index of `a`.
+/// `a` has sent its eviction.
 fn evicting() -> (Fixture, usize) {
     let (mut fixture, [a, _expired]) = Fixture::of(["a", "expired"], slots(2));
     while fixture.ones[a].pending.is_empty() {
@@ -89,7 +89,7 @@ fn an_eviction_that_is_answered_late_is_reported_once() {
     let (call, applied) = fixture.land_next(a);
     fixture.reply(a, call, LockOutcome::Unknown);
     assert_eq!(reported(&fixture, a), 0, "nothing is known of it yet");
-    // Renewals show in between that the entry is gone.
+    // Before the late reply, renewals show that the entry is gone.
     fixture.pass_for(seconds(8), &[a]);
     fixture.reply(a, call, applied.clone());
     assert_eq!(reported(&fixture, a), 1);
@@ -128,7 +128,7 @@ fn a_late_reply_that_shows_later_revisions_evicts_nothing() {
     fixture.reply(a, call, LockOutcome::Unknown);
     fixture.input(first, LockInput::Release);
     fixture.settle_one(first);
-    // A read shows that b is granted, but not yet that b confirms.
+    // The read shows the grant to b, but not b's later confirmation.
     fixture.now = fixture.ones[a].contender.next_wakeup().expect("it reads");
     fixture.input(a, LockInput::Tick);
     assert_eq!(fixture.perform(a), "read");

@@ -12,7 +12,7 @@ use crate::lock::{
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
 const PROVISIONAL: Duration = Duration::from_millis(2_250);
 
-/// Returns the holder `a` and the waiter `b`. The test delivers their events.
+/// Returns the holder `a` and the waiter `b`. The test delivers their change events itself.
 fn contended() -> (Fixture, [usize; 2]) {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
@@ -20,7 +20,6 @@ fn contended() -> (Fixture, [usize; 2]) {
     (fixture, ones)
 }
 
-/// Returns the grant that the stored document shows.
 fn grant(fixture: &Fixture) -> Grant {
     let holders = &fixture.document().holders;
     holders[0].unconfirmed_grant().expect("a grant")
@@ -116,7 +115,7 @@ fn a_token_that_was_known_before_is_replaced_by_the_confirmation() {
 #[test]
 fn replies_that_are_older_than_the_grant_end_nothing() {
     let (mut fixture, [a, b]) = contended();
-    // A renewal of the place in the queue lands before the grant; its reply comes after the event.
+    // b's renewal is applied before the grant, and its reply arrives after the grant's event.
     fixture.pass_for(seconds(6), &[a]);
     fixture.tick_after(b, millis(2_000));
     let (call, outcome) = loop {
@@ -134,7 +133,7 @@ fn replies_that_are_older_than_the_grant_end_nothing() {
     assert_eq!(fixture.token(b), Some(2));
     fixture.reply(b, call, outcome);
     assert_eq!(fixture.token(b), Some(2));
-    // The confirmation does not wait for an earlier renewal.
+    // The confirmation does not wait for the reply to an earlier renewal.
     fixture.tick_after(b, millis(250));
     fixture.settle_one(b);
     assert!(!fixture.ones[b].contender.status().provisional);

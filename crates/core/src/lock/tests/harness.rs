@@ -1,5 +1,5 @@
-//! Contenders around one document, without a network. A call is performed, or answered by hand,
-//! when the test asks for it.
+//! Contenders around one document, without a network. The test decides when a call is performed,
+//! and may answer a call itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,13 +11,12 @@ use crate::lock::{
 };
 use crate::reference::lock::{self as reference, By};
 
-/// A counter instead of random numbers.
 struct Counter(u128);
 
 impl Randomness for Counter {
     fn bits(&mut self) -> u128 {
         self.0 += 1;
-        // Differs in the low bits, from which jitter is computed.
+        // The low bits differ too, because jitter is computed from them.
         self.0 << 80 | self.0
     }
 }
@@ -25,11 +24,9 @@ impl Randomness for Counter {
 pub(super) struct One {
     pub(super) contender: LockContender,
     identity: Identity,
-    /// Unanswered calls.
     pub(super) pending: VecDeque<(CallId, LockOperation)>,
-    /// All other requested effects.
+    /// All effects other than calls.
     pub(super) asked: Vec<LockEffect>,
-    /// Names of all calls sent so far.
     pub(super) sent: Vec<&'static str>,
 }
 
@@ -37,7 +34,7 @@ pub(super) struct Fixture {
     pub(super) stored: FoundLock,
     pub(super) now: BootTime,
     pub(super) ones: Vec<One>,
-    /// True if grants and the head of the queue are reported immediately.
+    /// True if streams report grants and the head of the queue immediately.
     pub(super) streams: bool,
     random: Counter,
 }
@@ -69,7 +66,6 @@ pub(super) fn options(name: &str, mode: LockMode) -> Options {
 }
 
 impl Fixture {
-    /// Creates a fixture without a document and without contenders.
     pub(super) fn new() -> Self {
         Self {
             stored: FoundLock::Missing,
@@ -80,7 +76,6 @@ impl Fixture {
         }
     }
 
-    /// Creates a fixture with an empty lock.
     pub(super) fn empty() -> Self {
         Self {
             stored: FoundLock::Lock(LockDocument::default()),
@@ -95,7 +90,6 @@ impl Fixture {
         (fixture, ones)
     }
 
-    /// Creates a lock that these contenders joined to hold it exclusively.
     pub(super) fn exclusive<const N: usize>(names: [&str; N]) -> (Self, [usize; N]) {
         Self::of(names, LockMode::Exclusive)
     }
@@ -123,25 +117,21 @@ impl Fixture {
         one
     }
 
-    /// Adds a contender and performs all calls.
     pub(super) fn come(&mut self, name: &str, mode: LockMode) -> usize {
         self.come_with(options(name, mode))
     }
 
-    /// Adds a contender with these options and performs all calls.
     pub(super) fn come_with(&mut self, options: Options) -> usize {
         let one = self.enter(options);
         self.settle();
         one
     }
 
-    /// Releases the lock and performs all calls.
     pub(super) fn release(&mut self, one: usize) {
         self.input(one, LockInput::Release);
         self.settle();
     }
 
-    /// Reports that the stream is open, and performs all calls.
     pub(super) fn open_stream(&mut self, one: usize) {
         let since_join = false;
         self.input(one, LockInput::Hint(Hint::Opened { since_join }));
@@ -154,7 +144,6 @@ impl Fixture {
         self.input(one, LockInput::Tick);
     }
 
-    /// Wakes one contender at the instant that it waits for.
     pub(super) fn wake(&mut self, one: usize) {
         self.now = self.ones[one].contender.next_wakeup().expect("it waits");
         self.input(one, LockInput::Tick);
@@ -180,12 +169,10 @@ impl Fixture {
         }
     }
 
-    /// Takes the oldest unanswered call without performing it.
     pub(super) fn take(&mut self, one: usize) -> (CallId, LockOperation) {
         self.ones[one].pending.pop_front().expect("a call")
     }
 
-    /// Returns the clock of the store.
     pub(super) fn store_now(&self) -> WallMillis {
         let millis = self.now.as_nanos() / 1_000_000;
         WallMillis(i64::try_from(millis).expect("small"))
@@ -225,7 +212,7 @@ impl Fixture {
         self.input(one, LockInput::Reply { call, outcome });
     }
 
-    /// Performs the oldest call. The reply is still to be delivered.
+    /// Performs the oldest call, without delivering the reply.
     pub(super) fn land_next(&mut self, one: usize) -> (CallId, LockOutcome) {
         let (call, operation) = self.take(one);
         (call, self.land(one, &operation))
@@ -252,7 +239,6 @@ impl Fixture {
         operation
     }
 
-    /// Performs all calls of one contender.
     pub(super) fn settle_one(&mut self, one: usize) {
         while !self.ones[one].pending.is_empty() {
             self.perform(one);
@@ -287,7 +273,6 @@ impl Fixture {
         self.now = until;
     }
 
-    /// Lets time pass for all contenders.
     pub(super) fn pass(&mut self, duration: Duration) {
         let all: Vec<_> = (0..self.ones.len()).collect();
         self.pass_for(duration, &all);
@@ -332,7 +317,6 @@ impl Fixture {
         self.ones[one].asked.iter().filter_map(notice).collect()
     }
 
-    /// Returns the number of streams that a contender has requested.
     pub(super) fn watches(&self, one: usize) -> usize {
         let watch = |effect: &&LockEffect| matches!(effect, LockEffect::Watch(Some(_)));
         self.ones[one].asked.iter().filter(watch).count()

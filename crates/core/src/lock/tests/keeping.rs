@@ -225,7 +225,7 @@ fn a_leave_is_repeated_for_as_long_as_a_declared_place_would_stay() {
         fixture.wake(a);
     }
     assert_eq!(fixture.now, begun + seconds(LEAST));
-    // A waiter has declared nothing, and its entry expires with its lease.
+    // A waiter has not declared a minimum hold, so its entry expires with its lease.
     let waiter = keeper(&mut fixture, "waiter");
     let begun = fixture.now;
     fixture.input(waiter, LockInput::GiveUp);

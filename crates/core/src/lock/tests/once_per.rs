@@ -15,7 +15,6 @@ fn once(name: &str, key: &str) -> Options {
     }
 }
 
-/// Ends the work of a holder with success.
 fn succeed(fixture: &mut Fixture, one: usize) {
     fixture.input(one, LockInput::Succeeded);
     fixture.settle();

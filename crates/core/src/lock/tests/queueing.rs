@@ -43,13 +43,13 @@ fn another_primary_opens_the_stream_of_a_waiter_anew() {
     let before = fixture.watches(b);
     fixture.input(b, LockInput::PrimaryChanged);
     assert_eq!(fixture.watches(b), before + 1);
-    // A stream that is still being opened finds the new primary without help.
+    // A stream that is still being opened finds the new primary without another request.
     fixture.input(b, LockInput::PrimaryChanged);
     assert_eq!(fixture.watches(b), before + 1);
     fixture.settle();
     let reads = fixture.ones[b].sent.len();
     fixture.open_stream(b);
-    // The missed changes are read.
+    // A read shows the changes that the stream missed.
     assert_eq!(fixture.ones[b].sent[reads..], ["read"]);
 }
 

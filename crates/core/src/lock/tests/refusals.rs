@@ -1,4 +1,4 @@
-//! Locks that cannot be acquired, or not now.
+//! Locks that cannot be acquired now, or never.
 
 use super::harness::{Fixture, options, seconds, slots};
 use crate::election::{Claim, Token};

@@ -1,4 +1,4 @@
-//! Unknown outcomes give no authority, and late ones none past their deadline.
+//! Calls of unknown outcome give no authority. A late reply gives none past its deadline.
 
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
@@ -34,7 +34,7 @@ fn a_join_that_landed_unseen_is_renewed_and_leads_from_that() {
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "read", "renew"]);
     let until = fixture.valid_until(a).expect("it holds");
-    // The deadline counts from the renewal, not from the join.
+    // Authority starts when the renewal was sent, not when the join was sent.
     assert!(until > sent + seconds(18));
 }
 
@@ -58,7 +58,7 @@ fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
     fixture.input(b, LockInput::Hint(Hint::Granted(None)));
     assert_eq!(fixture.token(b), None);
     fixture.settle();
-    // It renews once, because the hint was false.
+    // b renews only once, because the hint was false.
     assert_eq!(fixture.ones[b].sent, ["join", "renew"]);
     assert_eq!((fixture.token(a), fixture.token(b)), (Some(1), None));
 }
@@ -111,7 +111,7 @@ fn a_token_lowered_before_a_confirmation_neither_grants_the_lock_nor_aborts() {
         ..fixture.document().clone()
     });
     fixture.pass(seconds(2));
-    // The next contender would have this token too.
+    // The next contender would get this token too.
     assert_eq!(fixture.token(a), None);
     fixture.pass(seconds(60));
     assert_eq!(fixture.token(a), Some(2));
