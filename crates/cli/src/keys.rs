@@ -25,15 +25,15 @@ const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
-/// Returns the help of a command, below the order of the layers.
+/// Returns the help of a command with the list of configuration layers above it.
 pub fn with_layers(help: &str) -> String {
     format!("{LAYERS}\n\n{help}")
 }
 
-/// The keys that have an effect on a command. The command rejects the flags of other keys, but accepts
-/// all keys in files and in the environment, which other commands share.
+/// The keys that have an effect on a command. The command rejects the flags of other keys. In files
+/// and in the environment it accepts all keys, because other commands share these sources.
 pub trait Selection {
-    /// The sections of the keys; `None` for a daemon, which has all keys.
+    /// The sections whose keys have an effect; `None` for a daemon, which uses all keys.
     const SECTIONS: Option<&'static [&'static str]>;
 }
 
@@ -91,7 +91,8 @@ impl<S: Selection> Args for Configuration<S> {
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
-        // A build without Kubernetes accepts the keys in files, which it may share with other builds.
+        // A build without Kubernetes accepts Kubernetes keys in files, which other builds may
+        // share.
         let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
         let keys = KEYS.iter().filter(known);
         command
@@ -131,7 +132,7 @@ pub fn given(keys: &[&str], sources: &Sources) -> Option<String> {
     Some(key.flag())
 }
 
-/// Returns the error for a flag of one of these keys, which have an effect only on a supervised command.
+/// Returns the error for a flag that only affects a supervised command.
 pub fn useless_without_command(keys: &[&str], sources: &Sources) -> Option<String> {
     let flag = given(keys, sources)?;
     Some(format!(
@@ -153,8 +154,8 @@ fn heading(section: &str) -> String {
     words + " options"
 }
 
-/// Defines the flag of a key. Its value stays unparsed here, so that the errors of all values are
-/// reported together.
+/// Defines the flag of a key. The flag's value stays unparsed here, so that the errors of all
+/// values are reported together.
 fn flag(key: &'static Key, help: &str) -> Arg {
     let default = match key.default() {
         "" => String::new(),

@@ -42,7 +42,7 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes the output. A broken pipe is not an error: its reader needs no more.
+/// Writes the output. A broken pipe is not an error, because the reader has all it needs.
 pub fn answer(text: &[u8]) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {

@@ -56,7 +56,7 @@ impl UriNotices {
     }
 }
 
-/// Logs the notices of a job's connection string at a low level, because cron mails each job's output.
+/// Logs the notices of a job's connection string at a low level, because cron mails the output.
 pub fn log_for_job(uri: &str) {
     let Ok(uri) = ConnectionUri::parse(uri) else {
         return;

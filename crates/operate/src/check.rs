@@ -1,5 +1,6 @@
 //! `leasehold check`: examines an installation before or while a daemon runs there. It changes
-//! nothing, and needs only the rights of a daemon: without another right, a check is skipped.
+//! nothing, and needs only the rights of a daemon. If a right is missing, the checks that need it
+//! are skipped.
 
 mod collection;
 mod host;
@@ -40,7 +41,7 @@ the same lease may use the directory and the port.
 
 Exit codes: 0 all is well, 1 warnings, 2 a check failed, 64 usage, 78 configuration.";
 
-/// Minimum of `--timeout`: with less, checks of healthy servers would fail.
+/// Minimum of `--timeout`. With a shorter timeout, checks of healthy servers would fail.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
@@ -115,7 +116,7 @@ pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
     examined?.map(ExitCode::from)
 }
 
-/// Prints the checks in a fixed order, those that need no server first.
+/// Prints the checks in a fixed order, first the checks that need no server.
 async fn examine(
     installation: &Installation,
     sources: &Sources,

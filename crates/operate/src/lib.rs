@@ -1,5 +1,4 @@
-//! The tools of operators: they list, explain, request, repair, check and serve a page, for leases and
-//! for locks.
+//! The operators' tools for leases and locks: commands and a web page.
 //!
 //! A tool never contends for a lease or a lock, and does not run a command. It sees the daemon only
 //! through status files, HTTP and the documents in MongoDB.

@@ -1,5 +1,5 @@
-//! `leasehold locks`: lists, breaks and prunes locks, for operators. It removes only expired entries
-//! unless `--force` is given.
+//! `leasehold locks`: lists, breaks and prunes locks, for operators. It removes only expired
+//! entries unless `--force` is given.
 
 mod breaking;
 mod calls;
@@ -69,7 +69,8 @@ struct BreakArgs {
     /// Name of the lock
     #[arg(value_parser = name)]
     name: ResourceName,
-    /// Remove all holders, live ones too (unsafe: two may then hold the lock); asks for confirmation
+    /// Remove all holders, live ones too (unsafe: two may then hold the lock); asks for
+    /// confirmation
     #[arg(long)]
     force: bool,
     /// Do not ask for confirmation

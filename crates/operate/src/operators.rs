@@ -43,7 +43,6 @@ struct RequestArgs {
     force: bool,
     /// The token that the operator has seen; any if `None`.
     seen: Option<Token>,
-    /// Wait for the effect.
     wait: bool,
 }
 
@@ -164,7 +163,7 @@ struct Session {
     collection: MongoCollection,
     json: bool,
     timeout: Duration,
-    /// The command gives up then.
+    /// The command gives up at this instant.
     deadline: BootTime,
 }
 
@@ -186,7 +185,8 @@ impl Session {
                 _ => {}
             }
         }
-        // If no server is reachable, the driver still retries at the deadline, so no call has failed.
+        // If no server is reachable, the driver still retries at the deadline, so no call has
+        // failed.
         let failure = last.or_else(|| self.collection.trouble());
         let failure = failure.unwrap_or_else(|| Failure::no_answer(self.timeout));
         Err(OperatorError::Store { doing, failure })
@@ -247,7 +247,7 @@ struct CommandOutcome {
     message: String,
     /// Time since the write was sent.
     took: Option<Duration>,
-    /// The leader that the request has led to.
+    /// The leader after the request.
     leader: Option<Leader>,
 }
 

@@ -1,5 +1,6 @@
-//! `leasehold replicas`: asks every replica of a lease over HTTP, and finds out if exactly one leads.
-//! MongoDB could not show it: replicas on different stores each lead on their own store.
+//! `leasehold replicas`: asks every replica of a lease over HTTP, and finds out if exactly one
+//! leads. MongoDB could not show this, because replicas on different stores each lead on their own
+//! store.
 
 #[cfg(test)]
 mod tests;
@@ -28,11 +29,11 @@ use leasehold_host::{CommandError, exit};
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Maximum length of an answer; the answer of a daemon has about a kilobyte.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// Time limit for resolving a name: two nameservers may fail to answer, for 5 s each.
+/// Time limit for resolving a name. Two nameservers may fail to answer, for 5 s each.
 const RESOLVE_MAX: Duration = Duration::from_secs(12);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum of `--wait`: a rollout that takes longer than an hour has failed.
+/// Maximum of `--wait`. A rollout that takes longer than an hour has failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
@@ -102,8 +103,7 @@ struct ReplicaStore {
 pub(crate) struct ReplicaStatus {
     pub(crate) lease: String,
     pub(crate) identity: String,
-    /// The id of the process, which recognizes a replica with several addresses; `None` from earlier
-    /// versions.
+    /// Id of the process, equal at all addresses of a replica; `None` from earlier versions.
     session: Option<String>,
     role: String,
     leader: bool,
@@ -201,8 +201,8 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
 
 type Answered = (SocketAddr, Result<ReplicaStatus, String>);
 
-/// Groups the answers by replica. Returns the addresses of a family that no replica uses separately: a
-/// host has IPv6 addresses even if its daemon listens on IPv4 alone.
+/// Groups the answers by replica. Returns the addresses of a family that no replica uses
+/// separately, because a host has IPv6 addresses even if its daemon listens on IPv4 alone.
 fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String)>) {
     let answer = |is_ipv6| {
         let mut answers = answers.iter();
@@ -301,8 +301,8 @@ impl ReplicaStore {
 }
 
 impl Replica {
-    /// Returns true if this process gave that answer. Different answers of one session are of two
-    /// processes: the machine was copied while it ran.
+    /// Returns true if this process gave that answer. If one session gives different answers, the
+    /// VM was copied while it ran, and the session has two processes.
     fn is_of(&self, answer: &Result<ReplicaStatus, String>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer

@@ -1,6 +1,6 @@
-//! `leasehold status`: reports from the status directory who leads, without contacting the daemon or
-//! MongoDB. Trusts a file that says "leader" only before its deadline, on the deadline's clock and in
-//! its boot.
+//! `leasehold status`: reports from the status directory who leads, without contacting the daemon
+//! or MongoDB. Trusts a file that says "leader" only before its deadline, on the deadline's clock
+//! and in its boot.
 
 #[cfg(test)]
 mod any_file;
@@ -207,7 +207,7 @@ fn line(judgement: &Judgement) -> String {
         return format!("{lease}: {}, {why}", verdict.as_str());
     }
     match &document.holder {
-        // The reason would change with the first renewal, from "acquired" to "renewed".
+        // Without the reason, which the first renewal changes to "renewed".
         _ if verdict == FileVerdict::Leader => {
             let token = document.token.unwrap_or_default();
             format!("{lease}: leader, token {token}")

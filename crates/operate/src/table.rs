@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const GAP: usize = 2;
-/// Maximum width of a cell, except in the last column: one long name must not widen all rows. The name
-/// of a pod has at most 63 characters.
+/// Maximum width of a cell, except in the last column, so that one long name does not widen all
+/// rows. The name of a pod has at most 63 characters.
 const CELL_MAX: usize = 64;
 
 /// Returns true on a terminal, unless NO_COLOR is set.
@@ -63,8 +63,8 @@ impl Row {
     }
 }
 
-/// Renders rows as aligned lines. Shortens cells to [`CELL_MAX`], except in the last column, and lines
-/// to `width`.
+/// Renders rows as aligned lines. Shortens cells to [`CELL_MAX`], except in the last column, and
+/// lines to `width`.
 pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let mut rows = rows.to_vec();

@@ -1,4 +1,5 @@
-//! Tries each action that the role must have, what the protocol relies on, and how long it takes.
+//! Tries each action that the role must permit and each feature that the protocol needs, and
+//! measures their durations.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use leasehold_mongodb::store::mongo::probe::{
 };
 use leasehold_mongodb::store::{Failure, StoreKind};
 
-/// The only action that a candidate can do without.
+/// The only action without which a candidate still works.
 const CHANGE_STREAM: &str = "changeStream";
 
 /// The granted actions, or the reasons for skipping checks that need them.
@@ -23,7 +24,6 @@ struct Tried<'a> {
     change_stream: Result<(), Skip>,
 }
 
-/// Returns the checks of permissions, and the checks of reads and writes.
 pub(super) async fn checks(
     installation: &Installation,
     primary: Primary<'_>,
@@ -51,7 +51,7 @@ pub(super) async fn checks(
         Check::new("change-stream", watched),
         Check::new("hints", tried.hints().await),
     ];
-    // One after the other, because a measurement would include other calls.
+    // One check after the other, because a measurement must not include other calls.
     let reads_and_writes = vec![
         Check::new("collection", tried.collection().await),
         Check::new("lease-document", tried.lease_document().await),
@@ -167,8 +167,8 @@ impl Tried<'_> {
         })
     }
 
-    /// Checks that the collection accepts leases (a validator, a view or a unique index may not), and
-    /// that no TTL index deletes them.
+    /// Checks that the collection accepts leases (a validator, a view or a unique index may not),
+    /// and that no TTL index deletes them.
     async fn collection(&self) -> Checked {
         let description = self.primary?;
         if description.kind == StoreKind::Standalone || description.product != Product::MongoDb {
@@ -273,7 +273,7 @@ impl Tried<'_> {
         Ok(self.judged(&measured, calls))
     }
 
-    /// Compares measured durations with `operation_timeout`, after which a renewal counts as unknown.
+    /// Compares durations with `operation_timeout`, after which a renewal counts as unknown.
     fn judged(&self, measured: &Latencies, calls: &str) -> Finding {
         let limit = self.installation.config.lease.timings.operation_timeout();
         let result = match measured.p99 {

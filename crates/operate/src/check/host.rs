@@ -128,7 +128,7 @@ fn status_directory(directory: &Path) -> Checked {
             "chmod 755 that directory",
         ));
     }
-    // In a pod, the mounts decide which containers reach the directory.
+    // In a pod, the mounts decide which containers can access the directory.
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     Ok(match exposure(directory) {
         Ok(Some(why)) if !in_pod => Finding::warning(
@@ -145,7 +145,7 @@ async fn port(config: &Config) -> Checked {
     let Err(error) = probe(address) else {
         return Ok(Finding::ok(format!("{address} is free")));
     };
-    // The process that listens there may be a daemon of this lease.
+    // The process that listens at this address may be a daemon of this lease.
     if error.kind() == io::ErrorKind::AddrInUse
         && let Ok(daemon) = status_of(reachable(address)).await
         && daemon.lease == config.lease.name.as_str()
@@ -158,7 +158,7 @@ async fn port(config: &Config) -> Checked {
     Err(cannot_listen(address, HTTP_LISTEN, &error).into())
 }
 
-/// Returns an address on which a listener is reachable from this host.
+/// Returns an address at which this host reaches a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

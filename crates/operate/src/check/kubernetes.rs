@@ -57,7 +57,6 @@ fn place(config: &KubernetesConfig) -> Result<(Access, Pod), Finding> {
 
 struct TimedRequests {
     timeout: Duration,
-    /// The duration of each request.
     took: Vec<Duration>,
 }
 
@@ -143,7 +142,7 @@ impl TimedRequests {
         }
     }
 
-    /// Judges the duration of the requests. As in publishing, each request used a new connection.
+    /// Judges the duration of the requests. As in the daemon, each used a new connection.
     fn latency(mut self, label_wait: Duration) -> Finding {
         self.took.sort_unstable();
         let median = self.took.get(self.took.len() / 2).copied();

@@ -14,10 +14,10 @@ pub(super) use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_mongodb::store::Failure;
 
-/// Version of the JSON output, which changes only if the meaning of a field changes.
+/// Version of the JSON output. It changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
 
-/// In ascending order of severity.
+/// Results in ascending order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckResult {
@@ -50,7 +50,6 @@ pub(super) struct Finding {
 /// `Err` is a finding that ends the check early.
 pub(super) type Checked = Result<Finding, Finding>;
 
-/// The reason why a check is skipped.
 pub(super) type Skip = &'static str;
 
 impl Finding {
@@ -120,7 +119,7 @@ impl From<CommandError> for Finding {
     }
 }
 
-/// Prints the detail of the failure as the remedy.
+/// The remedy is the detail of the failure.
 impl From<Failure> for Finding {
     fn from(mut failure: Failure) -> Self {
         let remedy = std::mem::take(&mut failure.detail);
@@ -134,17 +133,17 @@ impl From<Checked> for Finding {
     }
 }
 
-/// Replaces control characters: a server could send escape sequences to the terminal.
+/// Replaces control characters, because a server could send escape sequences to the terminal.
 fn printable(text: String) -> String {
     text.replace(char::is_control, "?")
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Check {
-    /// Set by [`Report::add`].
+    /// The group, set by [`Report::add`].
     group: &'static str,
     name: &'static str,
-    /// The server, host or right, if the check has several.
+    /// The server, host or right, if the check has several of them.
     subject: Option<String>,
     #[serde(flatten)]
     finding: Finding,

@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_millis(250);
 const POLL: Duration = Duration::from_millis(20);
 /// The first version with the change streams that candidates open.
 const VERSION_MIN: (u32, u32) = (4, 4);
-/// A slower look-up has waited for a nameserver that does not answer.
+/// A look-up that takes longer has waited for an unresponsive nameserver.
 const SLOW_MIN: Duration = Duration::from_secs(1);
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
 /// Fewest data-bearing members for a set to survive losing one.

@@ -1,5 +1,5 @@
-//! Checks that this host's clock advances as the primary's does, and that a leader survives an election
-//! of the replica set.
+//! Checks that this host's clock advances as the primary's does, and that a leader survives an
+//! election of the replica set.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -13,15 +13,15 @@ use leasehold_mongodb::store::mongo::probe::{Description, ServerTime, StoreProbe
 use leasehold_mongodb::store::{FailoverSettings, Failure, StoreKind};
 
 const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
-/// Clock sources that are slow to read, stop or drift. The kernel falls back to them from an unstable
-/// TSC.
+/// Clock sources that are slow to read, stop or drift. Linux falls back to them if the TSC is
+/// unstable.
 const POOR_SOURCES: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"];
 /// Time between the readings of the server's clock. With round trips of 1 ms, the error is 0.07 %.
 const WATCHED: Duration = Duration::from_secs(3);
 /// Number of readings at each end. The reading with the shortest round trip counts.
 const READINGS: usize = 5;
 const SERVER_RESOLUTION: Duration = Duration::from_millis(1);
-/// Suspicious deviation of a rate: working clocks differ by less than a thousandth.
+/// Suspicious deviation of a clock rate. Working clocks differ by less than a thousandth.
 const SUSPICIOUS: f64 = 0.01;
 
 pub(super) async fn checks(installation: &Installation, primary: Primary<'_>) -> Vec<Check> {
@@ -71,8 +71,8 @@ fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> F
     .millis("renew_deadline_ms", timings.renew_deadline())
 }
 
-/// The successor of a primary that froze waits until it has caught up with all members, the frozen one
-/// included.
+/// After a primary froze, its successor waits until it has caught up with all members, including
+/// the frozen one.
 fn catch_up(timings: &Timings, settings: &Result<FailoverSettings, String>) -> Checked {
     let settings = settings.as_ref().map_err(Finding::skipped)?;
     let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn the_rate_is_known_up_to_the_round_trips() {
         let measured = deviation(&time(0, 10, 1_000_005), &time(10_000, 20, 1_010_510));
-        // 10.005 s here, 10.505 s there; 15 ms of round trips and 1 ms of resolution.
+        // This host: 10.005 s. Server: 10.505 s. Error: 15 ms of round trips, 1 ms of resolution.
         assert!((measured.by - 0.05).abs() < 1e-4, "{measured:?}");
         assert!((measured.error - 0.0016).abs() < 1e-4, "{measured:?}");
     }

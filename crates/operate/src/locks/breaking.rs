@@ -1,5 +1,4 @@
-//! `leasehold locks break`: removes expired entries, as each waiter does, or all holders with
-//! `--force`.
+//! `leasehold locks break`: removes expired entries, or all holders with `--force`.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -64,8 +63,9 @@ async fn expired(
          (--force removes them too, and voids the exclusion)",
         lock.name
     ));
-    // Entries of the first read that have not been renewed or removed since, and have not expired. Places
-    // of ended work are left out, because a minimum hold may be much longer than a lease duration.
+    // Entries of the first read that have not been renewed or removed since, and have not expired.
+    // Entries whose work has ended are left out, because a minimum hold may be much longer than a
+    // lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
     let holders = first.holders.iter().filter(|entry| !has_rest(entry));
     let mut silent: Vec<_> = holders.chain(&first.queue).map(version).collect();
@@ -93,7 +93,7 @@ async fn expired(
                 false => "a holder has expired and its place",
             };
             let why = match rests.chain(over.map(|entry| entry.min_hold)).max() {
-                // It would be shown as 0.0s.
+                // A shorter rest would be shown as 0.0s.
                 Some(rest) if rest.as_millis() < 50 => {
                     format!("{what} is kept (--force removes it)")
                 }
@@ -105,14 +105,14 @@ async fn expired(
             };
             return nothing_done(lock, &why);
         }
-        // A read just before an entry expires shows whether the entry was renewed.
+        // A read just before an entry expires shows a renewal of the entry.
         let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));
         tokio::time::sleep(next.min(INTERVAL)).await;
         found = lock.read().await?.unwrap_or_default();
     }
 }
 
-/// Removes all holders, once the operator has confirmed it.
+/// Removes all holders after the operator has confirmed it.
 async fn forced(
     lock: &LockCalls<'_>,
     found: &LockDocument,
@@ -136,7 +136,6 @@ async fn forced(
     sent(lock, operation, &broken).await
 }
 
-/// Returns the claims that an operation removes.
 fn removed(operation: &LockOperation) -> Vec<Claim> {
     match operation {
         LockOperation::Evict { entries, .. } => entries.iter().map(|it| it.claim).collect(),
@@ -145,7 +144,7 @@ fn removed(operation: &LockOperation) -> Vec<Claim> {
     }
 }
 
-/// Removes claims, or grants if the operation removes none.
+/// Sends an operation, which removes claims or only grants the lock, and prints the result.
 async fn sent(
     lock: &LockCalls<'_>,
     operation: LockOperation,
@@ -171,7 +170,7 @@ async fn sent(
             return nothing_done(lock, "it changed meanwhile, nothing removed; try again");
         }
         (WriteResult::Applied, false) => format!("broken: {what}"),
-        // The holder may have released it, or another operator may have broken it.
+        // The holder may have released the lock, or another operator may have broken it.
         (WriteResult::Shown, false) => format!("no longer {what}"),
         (WriteResult::Applied | WriteResult::Shown, true) => what.to_owned(),
     };
@@ -183,7 +182,6 @@ fn entries(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
     lock.holders.iter().chain(&lock.queue)
 }
 
-/// Returns true if one of the entries has another revision now.
 fn has_renewed(lock: &LockDocument, seen: &[EntryVersion]) -> bool {
     let is_later = |entry: &Entry, seen: &EntryVersion| {
         entry.claim == seen.claim && entry.revision != seen.revision

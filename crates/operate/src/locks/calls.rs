@@ -138,7 +138,7 @@ impl LockCalls<'_> {
         self.document(false, self.calls.deadline()).await
     }
 
-    /// Reads the lock. A `confirm`ed read is linearizable.
+    /// Reads the lock. With `confirm`, the read is linearizable.
     async fn document(
         &self,
         confirm: bool,
@@ -185,8 +185,8 @@ impl LockCalls<'_> {
             .await
     }
 
-    /// Repeats a write that was not sent. After a write whose outcome is unknown, reads the lock again and
-    /// passes it to `reread` with the deadline, to decide whether to repeat the write.
+    /// Repeats a write that was not sent. After a write whose outcome is unknown, reads the lock
+    /// again and passes it to `reread` with the deadline, to decide whether to repeat the write.
     pub(super) async fn write<F>(
         &self,
         doing: &'static str,

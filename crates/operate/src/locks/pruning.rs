@@ -39,7 +39,7 @@ pub(super) async fn run(calls: &Calls<'_>, unused_for: Duration) -> Result<u8, C
     Ok(exit)
 }
 
-/// Returns true for a lock without waiters whose holders, if any, have ended.
+/// Returns true if no entry waits, and the work and the minimum hold of all holders have ended.
 fn is_idle(document: &LockDocument) -> bool {
     let ended = |entry: &Entry| entry.work_done && entry.min_hold.is_zero();
     document.holders.iter().all(ended) && document.queue.is_empty()
@@ -72,11 +72,11 @@ async fn prune(
             Some(_) => Reread::Unchanged,
         })
     });
-    // Rejected if the lock was used again after it was listed.
+    // The write is rejected if the lock was used again after it was listed.
     Ok(written.await? != WriteResult::Rejected)
 }
 
-/// Removes the places of work that ended before its minimum hold.
+/// Removes the entries of holders whose work and minimum hold have ended.
 async fn evict(lock: &LockCalls<'_>, document: &LockDocument) -> Result<(), OperatorError> {
     let entries: Vec<_> = document.holders.iter().map(version).collect();
     let evict = LockOperation::Evict {
@@ -95,8 +95,8 @@ async fn evict(lock: &LockCalls<'_>, document: &LockDocument) -> Result<(), Oper
     written.await.map(drop)
 }
 
-/// Returns how long the lock has been unused, by the server's clock; `None` without a history, if the
-/// lock was pruned before or never held.
+/// Returns how long the lock has been unused, by the server's clock; `None` without a history, if
+/// the lock was pruned before or never held.
 async fn unused_millis(
     lock: &LockCalls<'_>,
     document: &LockDocument,

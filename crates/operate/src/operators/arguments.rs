@@ -232,7 +232,8 @@ pub struct WebArgs {
     /// Let visitors step down, transfer, pause, resume and cancel; requires the right to update
     #[arg(long)]
     allow_actions: bool,
-    /// Author of the actions on the page, recorded in the lease [default: USER@HOST], followed by " (web)"
+    /// Author of the actions on the page, recorded in the lease [default: USER@HOST], followed by "
+    /// (web)"
     #[arg(long, value_name = "WHO", value_parser = page_author, requires = "allow_actions")]
     by: Option<Identity>,
 }

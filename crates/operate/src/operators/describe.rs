@@ -36,7 +36,7 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     };
     await_renewals(session, &mut followed, &scope, args.observe.observe).await;
     let Some((seen, lease)) = followed.observed.lease() else {
-        // Deleted, or replaced by another document, since the first read.
+        // After the first read, the lease was deleted or replaced by another document.
         return Err(session.missing(name).await.into());
     };
     let description = LeaseDescription {
@@ -54,8 +54,8 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     Ok(exit::DONE.into())
 }
 
-/// Calls the roll, and returns the candidates that answer until `complete` is true of them, or within
-/// [`ANSWER_MAX`].
+/// Calls the roll. Returns the candidates that have answered when `complete` is true of them, or
+/// after [`ANSWER_MAX`].
 pub(super) async fn candidates(
     session: &Session,
     followed: &mut Followed,
@@ -79,8 +79,8 @@ pub(super) async fn candidates(
         let Some(roll_call) = lease.and_then(|(_, lease)| lease.roll_call.as_ref()) else {
             continue;
         };
-        // Another operator's roll call may replace this one. Answers to it count too, unless they are
-        // older than this one.
+        // Another operator's roll call may replace this one. Once this roll call was seen, answers
+        // to a later one count too.
         called_now |= roll_call.id == call.bytes();
         if called_now {
             let is_new = |candidate: &&Present| !present.contains(candidate);
@@ -88,7 +88,7 @@ pub(super) async fn candidates(
             present.extend(new);
         }
     }
-    // A roll call that stays does no harm: the next one replaces it.
+    // A roll call that is not removed is harmless, because the next one replaces it.
     let _ = session.collection.end_roll_call(name, call).await;
     present.sort_by(|a, b| a.identity.cmp(&b.identity));
     Ok(present)

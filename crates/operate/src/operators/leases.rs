@@ -1,5 +1,5 @@
-//! `leasehold leases`: every lease of the collection, once or with `--watch` as a live table on a
-//! terminal and otherwise as one JSON line per change.
+//! `leasehold leases`: lists every lease of the collection once. With `--watch`, it shows a live
+//! table on a terminal, and otherwise prints one JSON line per change.
 
 mod screen;
 
@@ -24,7 +24,7 @@ use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
-/// Minimum time between two frames: a busy collection must not keep the terminal busy.
+/// Minimum time between two frames, so that frequent changes do not flood the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, so that the column RENEWED advances.
 const FRAME_MAX: Duration = Duration::from_secs(1);
@@ -117,8 +117,8 @@ async fn output_closed() {
 
 fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor. The
-    // replacement is unsafe, which this crate forbids.
+    // The function is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
+    // descriptor. The replacement is unsafe, which this crate forbids.
     #[allow(deprecated)]
     AsyncFd::with_interest(output, Interest::ERROR)
 }

@@ -1,6 +1,6 @@
-//! Time since each holder last renewed, on this command's own clock: the dates in the documents are of
-//! the clocks of other machines. A revision that has not changed since this command started may have
-//! been written long before.
+//! Time since each holder last renewed, on this command's own clock, because the dates in the
+//! documents come from the clocks of other machines. If a revision has not changed since this
+//! command started, it may have been written long before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Silence {
         now.since(self.since)
     }
 
-    /// Returns when a holder with this lease duration expires without a renewal.
+    /// Returns when a holder with this lease duration expires if it does not renew.
     pub(super) fn expires(self, lease_duration: Duration) -> BootTime {
         self.since + lease_duration
     }
@@ -123,8 +123,8 @@ impl ObservedDocument {
 }
 
 impl Observed {
-    /// Applies an event. Returns the names of its documents, deleted ones too, each with true if the
-    /// document changed other than by a renewal.
+    /// Applies an event. Returns the names of the event's documents, including deleted ones. Each
+    /// name comes with true if the document changed other than by a renewal.
     pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {

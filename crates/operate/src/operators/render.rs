@@ -21,8 +21,8 @@ const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
-/// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown or
-/// in the future.
+/// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown
+/// or in the future.
 fn since(at: WallMillis) -> Option<Duration> {
     let at = Duration::from_millis(u64::try_from(at.0).ok().filter(|at| *at > 0)?);
     let now = clock::wall_now().duration_since(UNIX_EPOCH).ok()?;
@@ -89,7 +89,7 @@ fn row(seen: &ObservedDocument, now: BootTime) -> Row {
     })
 }
 
-/// Returns the candidate that goes first after the holder, with its priority if not zero.
+/// Returns the standby, with its priority if not zero.
 pub(super) fn standby(lease: &LeaseRecord) -> String {
     let priority = priority(lease).filter(|priority| *priority > 0);
     match (&lease.standby, priority) {

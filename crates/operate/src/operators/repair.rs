@@ -1,6 +1,6 @@
 //! `leasehold repair`: raises the token of a lease after a backup was restored, so that no token is
-//! used a second time. A running candidate notices the restored document and waits by itself, so the
-//! command refuses while a candidate renews.
+//! used a second time. A running candidate notices the restored document and waits by itself, so
+//! the command refuses while a candidate renews.
 
 use tracing::warn;
 

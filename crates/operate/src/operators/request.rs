@@ -1,5 +1,5 @@
-//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`: each writes one request, for the
-//! claim that it has seen, and waits for its effect.
+//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each writes one request for
+//! the claim that it has read, and waits for the effect.
 
 mod progress;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use leasehold_mongodb::store::mongo::operators::{
 };
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
-/// Minimum wait for a renewal: the default interval of renewals, and a second.
+/// Minimum wait for a renewal: the default interval of renewals, plus a second.
 const OBSERVE_MIN: Duration = Duration::from_secs(4);
 const DOING: &str = "write the request";
 
@@ -84,8 +84,8 @@ fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
 }
 
 enum Written {
-    /// The write was sent at this time and applied, as the action with this id; `None` if another
-    /// operator has made an equal request.
+    /// The write was sent at this time and recorded as the action with this id; `None` if another
+    /// operator's equal request stands already.
     At(BootTime, Option<ActionId>),
     /// The lease changed so that nothing is left to write.
     Rejected(CommandOutcome),
@@ -142,8 +142,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Answers a transfer to the candidate that holds the lease in the document. The holder may have
-    /// exited, so waits until the holder renews or its renewal is late.
+    /// Answers a transfer to the candidate that holds the lease in the document. The holder may
+    /// have exited, so this function waits until the holder renews or its renewal is late.
     async fn held_already(&self, followed: &mut Followed, to: &Identity) -> CommandOutcome {
         loop {
             let held = followed.observed.lease();
@@ -173,8 +173,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Refuses a transfer to an identity that is not a candidate, or to an unhealthy candidate: the
-    /// leader would step down, and the lease would be reserved in vain.
+    /// Refuses a transfer to an identity that is not a candidate, or to an unhealthy candidate,
+    /// because the leader would step down and the lease would be reserved in vain.
     async fn no_candidate(
         &self,
         followed: &mut Followed,

@@ -31,7 +31,7 @@ use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
 pub(super) const STREAMS_MAX: usize = 64;
 /// Interval of checks for the reason why the first read has not succeeded.
 const CHECK: Duration = Duration::from_secs(1);
-/// Maximum time of sending the last events before the exit.
+/// Maximum time to send the last events before the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {

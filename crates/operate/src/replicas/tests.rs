@@ -96,8 +96,8 @@ fn a_replica_with_two_addresses_is_one() {
 
 #[test]
 fn two_leaders_of_one_session_are_two() {
-    // A machine that was copied while it ran has two processes of one session. Daemons that report no
-    // session may be different ones.
+    // A VM that was copied while it ran has two processes of one session. Daemons that report no
+    // session may be different processes.
     let (a, mut twin) = (replica(1, true), replica(1, true));
     twin.state.as_mut().expect("a state").token = Some(8);
     let answers = vec![answered(&a, "10.0.0.1:1"), answered(&twin, "10.0.0.2:1")];

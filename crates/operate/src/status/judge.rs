@@ -13,7 +13,7 @@ pub enum FileVerdict {
     Leader,
     /// This candidate does not lead, or its file claims leadership beyond the deadline.
     NotLeader,
-    /// No file, a file of another boot or another lease, or another file.
+    /// There is no readable status file of this lease and this boot.
     CannotTell,
 }
 
@@ -60,8 +60,8 @@ impl Judgement {
         }
     }
 
-    /// Returns false for a leader beyond its deadline, for a file of another boot, and for a file that is
-    /// no longer rewritten.
+    /// Returns false for a leader beyond its deadline, for a file of another boot, and for a file
+    /// that is no longer rewritten.
     pub fn is_fresh(&self) -> bool {
         self.why.is_none()
     }

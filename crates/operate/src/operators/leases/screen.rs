@@ -7,7 +7,7 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-/// Columns and rows of a terminal that does not report them.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 /// Maximum number of keys pressed during one frame.
 const KEYS_MAX: usize = 16;
@@ -61,8 +61,8 @@ impl Drop for Screen {
     }
 }
 
-/// Turns off echo, line editing and signal keys of standard input, and reads keys. Ctrl-Z would leave
-/// the shell on the alternate screen.
+/// Turns off echo, line editing and signal keys of standard input, and reads keys. Signal keys are
+/// off, because Ctrl-Z would leave the shell on the alternate screen.
 fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
     let before = tcgetattr(io::stdin())?;
     let mut raw = before.clone();

@@ -1,5 +1,5 @@
-//! Decides on a request, and follows its progress, from states of the lease. This module has no IO
-//! and reads no clock.
+//! Decides on a request, and follows its progress, from states of the lease. It has no IO and no
+//! clock.
 
 use std::time::Duration;
 
@@ -13,16 +13,15 @@ use leasehold_mongodb::store::mongo::operators::{
 
 pub(super) enum RequestDecision {
     Write,
-    /// An equal request stands already: only wait for its effect.
+    /// An equal request stands already, so only wait for its effect.
     Await,
-    /// The candidate of a transfer holds the lease in the document: find out if the candidate renews.
+    /// The candidate of a transfer holds the lease in the document, so find out if it renews.
     Observe(Identity),
     /// Answer, without a write.
     Answer(CommandOutcome),
 }
 
-/// Decides on a request. Refuses it if the operator has `seen` a token other than the current
-/// token.
+/// Decides on a request. Refuses it if `seen` is given and is not the current token.
 pub(super) fn decide(
     kind: &ActionKind,
     seen: Option<Token>,
@@ -89,12 +88,12 @@ pub(super) struct Progress {
     sent: BootTime,
     /// The lease at the time of the request.
     before: LeaseRecord,
-    /// Time since the former holder last renewed, at most since the request.
+    /// Time since the former holder last renewed, or since the request if this time is shorter.
     silence: Silence,
-    /// The action in the document. Events that do not show it yet are older than the request.
+    /// The request's action, until an event shows it. Earlier events are older than the request.
     awaited: Option<ActionId>,
-    /// The latest action when the request was recorded: the request itself, or a later action than an
-    /// equal request.
+    /// The newest action when the request was recorded: the request itself, or, if an equal request
+    /// stood already, the newest action in `before`.
     latest: Option<[u8; 16]>,
     /// True once the former holder no longer holds the lease.
     released: bool,
@@ -103,8 +102,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `before` is the lease when the request was `sent`; `action` is `None` if the lease contained an
-    /// equal request already.
+    /// `before` is the lease when the request was `sent`. `action` is `None` if the lease already
+    /// contained an equal request.
     pub(super) fn new(
         kind: &ActionKind,
         before: &LeaseRecord,
@@ -235,7 +234,7 @@ impl Progress {
                 ("step_down" | "transfer", None) => "step-down".to_owned(),
                 _ => continue,
             };
-            // A request to the next leader does not concern this one.
+            // An action on another token does not concern this request.
             if action.token != self.before.holder_token() {
                 return None;
             }
@@ -261,7 +260,7 @@ impl Progress {
         self.silence.lose_sight(now);
     }
 
-    /// Returns when a holder that does not renew expires, if a pause waits for that.
+    /// Returns when the holder expires if it does not renew; `None` unless the request is a pause.
     pub(super) fn expires(&self) -> Option<BootTime> {
         let duration = self.before.lease_duration();
         let duration = duration.filter(|_| self.kind == ActionKind::Pause)?;
@@ -278,7 +277,7 @@ impl Progress {
         duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
     }
 
-    /// Returns the outcome of a pause whose holder has expired by now without a change.
+    /// Returns the outcome of a pause if its holder has expired by now.
     pub(super) fn tick(&mut self, now: BootTime) -> Option<CommandOutcome> {
         let former = self.former()?;
         if self.expires()? > now {
@@ -290,7 +289,7 @@ impl Progress {
         self.done(now, message, None)
     }
 
-    /// Returns the outcome of a request without an effect so far.
+    /// Returns the outcome of a request that has had no effect so far.
     pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> CommandOutcome {
         let (waited, words) = (short(waited), words(&self.kind));
         let message = match self.former() {

@@ -219,7 +219,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             vec![free(own()), b_leads()],
             "Superseded: b leads with token 8, since c did not acquire it in time",
         ),
-        // The replacement itself was not seen.
+        // The event with the replacement was not seen.
         (
             transfer("c"),
             no_change(),

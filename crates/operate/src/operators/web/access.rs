@@ -1,5 +1,6 @@
-//! Decides who may see the page: without a token file every visitor; else visitors who send the file's
-//! token as a bearer token, or log in with it and get a session cookie. A new token ends all sessions.
+//! Decides who may see the page. Without a token file, every visitor may. Otherwise a visitor sends
+//! the file's token as a bearer token, or logs in with it and gets a session cookie. A new token
+//! ends all sessions.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -30,7 +31,7 @@ const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 const SESSIONS_MAX: usize = 256;
 /// Lifetime of a session: a working day.
 const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
-/// Timeout of a read of the file, shorter than the page's timeout of an event stream.
+/// Timeout for reading the file. It is shorter than the page's timeout of an event stream.
 const READ_MAX: Duration = Duration::from_secs(3);
 const PERMISSIONS_OF_OTHERS: u32 = 0o007;
 
@@ -108,8 +109,8 @@ impl VisitorAccess {
         }
     }
 
-    /// Returns false once the token of a permitted request has been replaced, or its session has ended.
-    /// This is not a guess, so it does not wait for other visitors' wrong tokens.
+    /// Returns false once the token of a permitted request has been replaced, or its session has
+    /// ended. The check is not a guess, so it does not wait for other visitors' wrong tokens.
     pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
         match (self.token().await, bearer_token(headers)) {
             (Err(_), _) => false,
@@ -227,7 +228,7 @@ fn state(found: &fs::Metadata) -> FileState {
     (found.ino(), found.size(), changed.0, changed.1)
 }
 
-/// Returns the token of the file, which is read unless its state is the known one.
+/// Returns the file's token. Reads the file only if its state differs from the known one.
 fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<Secret, String> {
     let found = fs::metadata(path).ok();
     match known {
@@ -280,7 +281,7 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Returns true if a new request is permitted, and checks that a permitted request then still is.
+    /// Returns true if a new request is permitted, which must then stay permitted.
     async fn permits(access: &VisitorAccess, headers: &HeaderMap) -> bool {
         let permitted = access.permit(headers, PEER).await.is_ok();
         assert_eq!(access.still_permits(headers).await, permitted);

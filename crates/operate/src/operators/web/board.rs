@@ -1,7 +1,8 @@
 //! All documents of the collection, and the changes that each browser has not received.
 //!
-//! Each change has a number, and a browser has the number of the last change that it has received. It
-//! gets the newest state of all documents with later changes, so the server queues nothing for it.
+//! Each change has a number, and a browser has the number of the last change that it has received.
+//! The browser gets the newest state of all documents with later changes, so the server queues
+//! nothing for it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +17,8 @@ use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
 
-/// Maximum number of documents in one event of 30 to 200 KB. A large collection takes several events.
+/// Maximum number of documents in one event of 30 to 200 KB. A large collection takes several
+/// events.
 const DOCUMENTS_MAX: usize = 64;
 /// Maximum number of renewals in one event.
 const RENEWALS_MAX: usize = 1_000;
@@ -31,16 +33,16 @@ type Version = u64;
 pub(super) struct Position {
     /// The last change that the browser has received; 0 before the first.
     seen: Version,
-    /// The newest change when the browser began to receive all documents. It cannot show documents
-    /// that were deleted before.
+    /// The newest change when the browser began to receive all documents. The browser does not show
+    /// documents that were deleted before this change.
     begun: Version,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     observed: Observed,
-    /// The last answered roll call of each lease. The operator who called the roll removes it from the
-    /// lease.
+    /// The last answered roll call of each lease. The operator who called the roll removes it from
+    /// the lease.
     roll_calls: BTreeMap<String, AnsweredRollCall>,
     changes: BTreeMap<String, Change>,
     /// The names of the changed documents, by the number of their last change.
@@ -48,8 +50,8 @@ pub(super) struct Snapshot {
     newest: Version,
     /// Number of deleted documents in `changes`.
     removed: usize,
-    /// The newest deletion that is no longer in `changes`. A browser may lack it if it began earlier and
-    /// has not received later changes.
+    /// The newest deletion that is no longer in `changes`. A browser that began earlier may not
+    /// have received this deletion.
     forgotten: Version,
     /// True once all documents have been read.
     listed: bool,
@@ -108,7 +110,7 @@ pub(super) struct Delta {
     /// The position of a browser that has received this delta.
     #[serde(skip)]
     pub(super) at: Position,
-    /// True if no later change is left.
+    /// True if no later change remains to be sent.
     pub(super) complete: bool,
 }
 

@@ -3,7 +3,7 @@
 
 const ARMED_MS = 5000; // An action is confirmed by a second click within this time.
 const PAGE_HEADER = "x-leasehold-page";
-// Intended ends; the timeline marks the others.
+// Reasons of intended ends. The timeline marks all others.
 const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "released"]);
 const secret = document.documentElement.dataset.secret;
 const byId = (id) => document.getElementById(id);
@@ -50,7 +50,7 @@ function openDetails(name) {
   loadDetails();
 }
 
-// Loads the document that is open. Changes during the load make it load again.
+// Loads the document that is open. If the document changes during the load, it is loaded again.
 async function loadDetails() {
   if (details.loading) {
     details.again = true;
@@ -125,7 +125,7 @@ function offer(action, possible) {
   button.disabled = !possible || button.dataset.running === "true";
 }
 
-// Shows the present state, in which silences grow.
+// Shows the current state, and lets the times since the last renewals grow.
 function renderFacts() {
   const doc = details.doc;
   if (!doc || !dialog.open) return;

@@ -1,8 +1,8 @@
 //! The documents as a browser receives them: `GET /events` for all, as server-sent events, and the
 //! details of one.
 //!
-//! A stream queues nothing. It makes an event from the newest documents when the connection can take
-//! one, so a slow browser skips states.
+//! A stream queues nothing. The stream makes an event from the newest documents when the connection
+//! can take one, so a slow browser skips states.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,8 @@ use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
 const BATCH: Duration = Duration::from_millis(100);
 /// Maximum time between two events. After three missing events the page assumes a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Maximum number of holders, and of waiters, of a lock in the list. All are in its details.
+/// Maximum number of holders, and of waiters, of a lock in the list. The lock's details list all of
+/// them.
 const CLAIMS_MAX: usize = 8;
 
 /// A stream of events to one browser. It ends when the visitor's permission ends.

@@ -1,5 +1,5 @@
-//! Limits how many tokens visitors can try. Each peer address has its own limit, so wrong tokens from
-//! one address do not delay visitors from another address.
+//! Limits how many tokens visitors can try. Each peer address has its own limit, so wrong tokens
+//! from one address do not delay visitors from another address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::access::Refused;
 
-/// Maximum number of tokens that one peer can try at a time. A wrong token counts for [`WRONG_TOKEN`].
+/// Maximum number of tokens that one peer can try at a time. A wrong token uses a permit for
+/// [`WRONG_TOKEN`].
 const GUESSES_MAX: usize = 4;
 /// Delay of the answer to a wrong token.
 const WRONG_TOKEN: Duration = Duration::from_millis(500);
@@ -62,8 +63,8 @@ impl Guesses {
     }
 }
 
-/// Returns the network of an IPv6 peer, because one machine can use every address of its /64, and
-/// else the address itself.
+/// Returns the /64 network of an IPv6 peer, because one machine can use all of its addresses.
+/// Returns the address itself for an IPv4 peer.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

@@ -3,7 +3,7 @@
 
 const CONTACT_MAX_MS = 6000; // Three heartbeats.
 const RETRY_MS = 1000;
-const TICK_MS = 200; // Silences grow in these steps.
+const TICK_MS = 200; // The shown times since a renewal grow in these steps.
 const ROW_PX = 40;
 const OVERSCAN = 8; // Rows that are drawn above and below the rows in view.
 
@@ -18,7 +18,8 @@ let received = performance.now(); // The last event.
 let problem = "connecting to this server";
 const rows = new Map(); // Name to the row in the page.
 
-// The instant at which what is shown was current. Silences do not grow after it, because renewals are not observed then.
+// The instant at which the shown data was current. Times since a renewal do not grow after it,
+// because renewals are not observed then.
 function shownNow() {
   if (problem) return contact;
   if (store && store.old_ms != null) return received - store.old_ms;
@@ -206,7 +207,7 @@ function apply(event) {
       renew(details.doc, holders);
       details.at = received;
     } else {
-      loadDetails(); // They show all holders and the waiters.
+      loadDetails(); // The event may lack some holders and waiters.
     }
   }
   for (const name of event.removed) known.delete(name);

@@ -268,12 +268,12 @@ fn parsed(body: &[u8], by: &Identity) -> Result<RequestArgs, String> {
     })
 }
 
-/// Checks that a request comes from this server's page. Browsers hide the secret from other pages, and
-/// report the page's origin with each request.
+/// Checks that a request comes from this server's page. Browsers hide the secret from other pages,
+/// and report the page's origin with each request.
 fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
     same_origin(headers)?;
     let given = headers.get(PAGE_HEADER).map(HeaderValue::as_bytes);
-    // The secret is empty if there was no randomness.
+    // The secret is empty if no random bytes were available.
     if secret.is_empty() || !given.is_some_and(|given| is_same(given, secret.as_bytes())) {
         let why = "the request is not of this page: load the page again";
         return refused(StatusCode::FORBIDDEN, why);

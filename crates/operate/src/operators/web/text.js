@@ -1,5 +1,5 @@
 
-// Texts of documents. Nothing here touches the page.
+// Texts of documents. These functions do not access the page.
 
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -44,8 +44,8 @@ function renew(doc, holders) {
   });
 }
 
-// The holder whose renewal is shown in the list: of a lock, the one that is silent for longest, or,
-// if the work of all has ended, the one whose place is kept for longest.
+// The holder whose renewal the list shows. For a lock, it is the holder without a renewal for the
+// longest time. If the work of all holders has ended, it is the holder that is kept for longest.
 function principal(doc) {
   if (doc.kind !== "lock") return doc.holder || null;
   const working = doc.holders.filter((holder) => !holder.over);
