@@ -33,8 +33,8 @@ struct EventData {
     /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to relate
     /// the deadline to its own clock.
     written_boottime_ns: u64,
-    /// Number of role changes since the previous event that no event reported; null if the previous
-    /// event is unknown or from another process.
+    /// Number of role changes without an event since the previous event; null if the previous event
+    /// is unknown or from another process.
     missed: Option<u64>,
 }
 

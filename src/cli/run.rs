@@ -52,8 +52,8 @@ use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
 
-/// Maximum time that the exit waits until files and event streams say "not leader". A local disk
-/// takes well under a millisecond; on a hanging disk, readers rely on the deadline in the files.
+/// Maximum wait at exit until files and event streams say "not leader". A local disk takes well
+/// under a millisecond; on a hanging disk, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
 /// Capacity of the channel for confirmations. A workload confirms once per step-down.

@@ -117,7 +117,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Maximum number of problems shown. A file of another program can have thousands.
+/// Maximum number of problems shown. A file of another program can cause thousands.
 pub const PROBLEMS_SHOWN_MAX: usize = 20;
 
 /// A rejected configuration with all its problems.

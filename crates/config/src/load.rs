@@ -292,7 +292,7 @@ impl Loaded {
         self.put(key, value, origin, valid);
     }
 
-    /// Reports a value that is not text, already masked.
+    /// Reports a value that is not text; the caller has masked it.
     fn unusable(&mut self, key: &'static Key, value: &str, origin: Origin, expected: &str) {
         let problem = Problem::unusable(&key.path(), value, &origin, expected);
         self.problems.push(problem);

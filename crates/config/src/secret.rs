@@ -1,5 +1,5 @@
-//! Sources of the connection string, and its protection from being printed. Errors do not contain the
-//! driver's message either, because the driver quotes the parts that it cannot parse.
+//! Sources of the connection string, which is never printed. Errors do not contain the driver's
+//! message either, because the driver quotes the parts that it cannot parse.
 
 use std::fmt;
 use std::io::{self, Read};

@@ -169,7 +169,7 @@ impl Bound {
         let mut failing = false;
         loop {
             tokio::select! {
-                // Ended connections first, because they free places.
+                // Handle ended connections first, because they free places.
                 biased;
                 Some(ended) = places.ended() => {
                     if let Err(error) = ended {

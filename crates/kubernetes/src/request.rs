@@ -221,8 +221,8 @@ impl Requests {
         self.patch_status(name, uid.as_str(), metadata, option)
     }
 
-    /// Patches `pods/status` instead of `pods`, because the right to patch the status allows setting
-    /// labels but not changing images. The uid protects a later pod with an equal name.
+    /// Patches `pods/status` instead of `pods`, because the right to patch the status allows
+    /// setting labels but not changing images. The uid protects a later pod with the same name.
     fn patch_status(
         &self,
         name: &Name,

@@ -1,4 +1,4 @@
-//! Goal: verify all tasks together. Method: a function acts as API server.
+//! Goal: verify all tasks together. Method: a function acts as the API server.
 
 use std::io::Write;
 use std::panic::resume_unwind;

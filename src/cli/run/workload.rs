@@ -40,7 +40,7 @@ pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     config.lease.timings.lease_duration().max(hook)
 }
 
-/// Maximum time that the exit of the daemon waits for the standby guard. The guard exits within
+/// Maximum time that the exiting daemon waits for the standby guard. The guard exits within
 /// milliseconds; if it was stopped (SIGSTOP), it is killed after 100 ms and gone within 5 s.
 const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 

@@ -1,4 +1,4 @@
-//! Goal: verify the requests and the interpretation of answers. Method: a function acts as API
+//! Goal: verify the requests and the interpretation of answers. Method: a function acts as the API
 //! server.
 
 use std::io::{BufRead, BufReader, Read, Write};

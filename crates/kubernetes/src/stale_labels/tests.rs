@@ -1,5 +1,5 @@
-//! Goal: verify the correction of other pods' labels. Method: a function acts as API server,
-//! answers lists and patches, and may change the state in between.
+//! Goal: verify the correction of other pods' labels. Method: a function acts as the API server,
+//! answers lists and patches, and may change the state between two requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Goal: no change stream event causes a panic, every event yields either "changed" or "read", and
-//! a read corrects whatever the events made of the newest known document.
-//! Method: events of any shape, and a real history of writes whose events arrive late, twice and in
-//! any order.
+//! a read corrects the newest known document after any events. Method: events of any shape, and a
+//! real history of writes whose events arrive late, twice and in any order.
 
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;

@@ -159,7 +159,7 @@ pub(super) fn declared(entry: &Document) -> Declared {
     }
 }
 
-/// Returns the declared interval of a holder's renewals; `None` if it leaves no hints.
+/// Returns the declared interval of a holder's renewals; `None` if the holder leaves no hints.
 pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
     number(holder, "renew_interval_ms").map(Duration::from_millis)
 }

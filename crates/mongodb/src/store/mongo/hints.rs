@@ -273,7 +273,7 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
     let _ = tokio::time::timeout(SENT_MAX, left).await;
 }
 
-/// Checks that hints can be followed and left, without inserting a hint.
+/// Checks, without inserting a hint, that hints can be followed and left.
 pub(super) async fn probe(
     leases: &Collection<Document>,
     refused: Bson,

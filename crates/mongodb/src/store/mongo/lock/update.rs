@@ -311,7 +311,7 @@ fn changed(list: Bson, is_mine: Bson, fields: Document) -> Document {
     doc! { "$map": { "input": list, "as": "entry", "in": entry } }
 }
 
-/// The highest known token, as an int64 whatever the stored type is.
+/// The highest known token, converted to an int64.
 fn highest(seen: Token) -> Bson {
     doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
 }
