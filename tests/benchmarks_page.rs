@@ -1,6 +1,7 @@
-//! Goal: the comparison tables in docs/benchmarks.md and docs/benchmarks/peers.md show recorded
-//! runs. Method: generates the tables from the JSON that `make bench` wrote and compares them with
-//! the pages; `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes the pages.
+//! Goal: the comparison tables in docs/benchmarks.md and docs/benchmarks/peers.md never show
+//! numbers that differ from the recorded runs. Method: generates the tables from the JSON that
+//! `make bench` wrote and compares them with the pages; `UPDATE_DOCS=1 cargo test --test
+//! benchmarks_page` writes the pages.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +18,6 @@ const ALL: &str = "docs/benchmarks/peers.md";
 /// The page with the conclusions. It shows the figures in `ANSWERED`, from the first run only.
 const ANSWERS: &str = "docs/benchmarks.md";
 const ANSWERED: [&str; 3] = ["peers_election", "peers_rest", "peers_lock"];
-/// The published runs.
 const RUNS: [&str; 2] = [
     "docs/benchmarks/peers.json",
     "docs/benchmarks/peers-disk.json",

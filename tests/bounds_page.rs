@@ -1,4 +1,5 @@
-//! The table of bounds in `docs/architecture.md` states the values of the constants in the code.
+//! Goal: the table of bounds in `docs/architecture.md` never shows a timeout that differs from the
+//! constant in the code.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,19 +26,17 @@ fn written(constructor: &str) -> Option<String> {
     Some(format!("{} {unit}", number.replace('_', "")))
 }
 
-/// Returns the value of a constant in the text of a source file.
 fn constant(source: &str, name: &str) -> Option<String> {
     let definition = format!("const {name}: Duration = Duration::");
     let (_, rest) = source.split_once(&definition)?;
     written(rest)
 }
 
-/// Returns the text between the backquotes of a cell.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// Constants whose names end like a bound but that do not bound a wait, by file.
+/// Constants whose names end like a timeout, but which do not limit a wait.
 const OTHERS: &[(&str, &[&str])] = &[
     // Limits of settings, options and documents.
     ("crates/core/src/election/lease.rs", &["RESERVATION_MAX"]),

@@ -12,7 +12,6 @@ const RELEASE: &str = include_str!("../.github/workflows/release.yml");
 const MANIFEST: &str = include_str!("../Cargo.toml");
 const TOOLCHAIN: &str = include_str!("../rust-toolchain.toml");
 
-/// Returns the default of a build argument.
 fn default_of(argument: &str) -> &'static str {
     let start = format!("ARG {argument}=");
     DOCKERFILE
@@ -21,7 +20,7 @@ fn default_of(argument: &str) -> &'static str {
         .expect("an argument with a default")
 }
 
-/// Returns the quoted texts of the first line that begins with `start`.
+/// Finds the first line that begins with `start`. Returns its quoted texts.
 fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     let line = text
         .lines()
@@ -30,7 +29,6 @@ fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     line.split('"').skip(1).step_by(2).collect()
 }
 
-/// Returns the paths that the COPY instructions take from the build context.
 fn copied() -> Vec<&'static str> {
     let mut sources = Vec::new();
     for line in DOCKERFILE.lines() {
@@ -54,7 +52,8 @@ fn it_builds_with_the_compiler_of_the_toolchain_file() {
     assert!(RELEASE.contains(&container), "{container} in release.yml");
 }
 
-/// `make dist` installs cargo-auditable in the version that the Makefile names.
+/// `make dist` installs the cargo-auditable version from the Makefile, and the Dockerfile names
+/// its own.
 #[test]
 fn both_builds_embed_the_list_of_crates_with_the_same_tool() {
     let (_, rest) = DOCKERFILE

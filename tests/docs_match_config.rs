@@ -1,6 +1,6 @@
-//! Goal: `docs/configuration.md`, `config/default.toml` and `leasehold run --help` document the
-//! same keys with the same defaults, and `docs/mongodb.md` the options of connection strings.
-//! Method: compares each page with the table of keys or of options.
+//! Goal: no key or default differs between `docs/configuration.md`, `config/default.toml` and
+//! `leasehold run --help`, and `docs/mongodb.md` lists every supported option of a connection
+//! string. Method: compares each page with the table of keys or of options.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -136,7 +136,6 @@ fn help_has_a_flag_for_each_key_with_its_default() {
     );
 }
 
-/// Returns the name and the aliases of an option, as the page writes them.
 fn names(option: &UriOption) -> String {
     let aliases: Vec<_> = option.aliases.iter().map(|a| format!("`{a}`")).collect();
     match aliases.is_empty() {

@@ -1,5 +1,5 @@
-//! Goal: the examples behave as documented. Method: runs the built examples with a real replica set
-//! and a real daemon.
+//! Goal: a reader can run the examples as documented. Method: runs the built examples with a real
+//! replica set and a real daemon.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -33,7 +33,6 @@ fn shown(name: &str, argument: &str) -> Output {
     output.unwrap()
 }
 
-/// Runs an example against a replica set and returns its lines.
 async fn lines(name: &str) -> Vec<String> {
     let set = SET.get().await;
     let output = shown(name, &set.uri());

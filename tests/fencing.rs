@@ -1,6 +1,6 @@
-//! Goal: the recipes of docs/fencing.md refuse a stale token, even in a transaction that was in
-//! flight when the fence was raised. Method: copies the statements and the program from the page
-//! and runs them, with a real replica set.
+//! Goal: the recipes of docs/fencing.md never accept a stale token, even in a transaction that was
+//! in flight when the fence was raised. Method: copies the statements and the program from the
+//! page and runs them, with a real replica set.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -22,7 +22,8 @@ fn page() -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// Returns the arguments of the page's only call of this function, with `token` in place of TOKEN.
+/// Finds the only call of this function on the page. Returns its arguments with `token` in place
+/// of TOKEN.
 fn arguments(function: &str, token: i64) -> Vec<Document> {
     let page = page();
     let call = format!("{function}(");
@@ -95,8 +96,8 @@ async fn a_stale_token_has_no_effect_in_a_transaction() {
     }
 }
 
-/// The old holder's transaction has passed the fence and is in flight. That transaction must not
-/// commit after the new holder has raised the fence.
+/// The old holder's transaction has already passed the fence when the new holder raises it. If the
+/// transaction committed, the old holder would write after the new one.
 #[tokio::test]
 async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     let set = SET.get().await;
@@ -142,7 +143,6 @@ async fn a_single_document_refuses_a_stale_token() {
     }
 }
 
-/// The page's HTTP receiver, ended on drop.
 struct Receiver {
     program: Child,
     port: u16,
@@ -172,7 +172,6 @@ impl Receiver {
         }
     }
 
-    /// Status code of the response to a request with this header.
     fn status(&self, header: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let head = "POST /invoices/2026-17/send HTTP/1.0\r\nContent-Length: 0\r\n";

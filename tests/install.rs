@@ -1,6 +1,6 @@
-//! Goal: `leasehold install` leaves either a complete program or the previous file, and reports why
-//! it failed. Method: the real binary, with a limit on the file size in place of a full disk, with
-//! the leftover of a killed run, with a locked directory, and with a wrong path.
+//! Goal: `leasehold install` never leaves a partial program, and reports why it failed. Method:
+//! the real binary, with a limit on the file size in place of a full disk, with the leftover of a
+//! killed run, with a locked directory, and with a wrong path.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -18,7 +18,7 @@ fn install(directory: &Path) -> Output {
     output.unwrap()
 }
 
-/// Like `install`, from a shell that runs `preparation` first.
+/// Runs `install` in a shell, after `preparation`.
 fn install_after(preparation: &str, directory: &Path) -> Output {
     let script = format!("{preparation}; exec \"$0\" install \"$1\"");
     let mut shell = Command::new("sh");

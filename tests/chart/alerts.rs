@@ -1,6 +1,6 @@
-//! Goal: each alert fires for its fault, and only for its fault. Method: `promtool` evaluates the
-//! rendered rules against the series of alerts.test.yaml; another test checks that each alert has a
-//! firing and a quiet case there.
+//! Goal: no fault goes without its alert, and no alert fires for another fault. Method: `promtool`
+//! evaluates the rendered rules against the series of alerts.test.yaml; another test checks that
+//! each alert has a firing and a quiet case there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,6 @@ fn groups(changes: &[&str]) -> Value {
     objects.one("PrometheusRule")["spec"].clone()
 }
 
-/// Runs promtool's linter and these unit tests on the rules.
 fn promtool(changes: &[&str], tests: &str) {
     promtool_on(&groups(changes), tests);
 }
@@ -134,9 +133,9 @@ fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
 
 const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
 
-/// Returns a promtool unit test. `authority` is the authority that each scrape reports, in
-/// milliseconds. `left` is the remaining authority in the text of the alert, or `None` if the alert
-/// must not fire.
+/// Returns a promtool unit test. `authority` holds the remaining milliseconds that each scrape
+/// reports. `left` is the remaining time in the text of the alert; with `None`, the alert must not
+/// fire.
 fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     let values = |value: &dyn Fn(u64) -> f64| {
         let texts: Vec<_> = authority.iter().map(|ms| value(*ms).to_string()).collect();
@@ -167,7 +166,8 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// Authority that a leader which renewed until `outage` still has at `now`, in milliseconds.
+/// Returns the authority, in milliseconds, that a leader still has at `now` if its renewals have
+/// failed since `outage`.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;
     (renewed + deadline).saturating_sub(now)
@@ -348,7 +348,6 @@ fn a_runbook_is_where_the_team_reads_it_or_nowhere() {
     assert!(annotations.get("runbook_url").is_none(), "{annotations}");
 }
 
-/// Renders the alerts on injected pods, whose leases are unknown to the chart.
 fn injected(changes: &[&str]) -> Objects {
     let enabled = ["podMonitor.enabled=true", "prometheusRule.enabled=true"];
     Objects::of("injector", &[&enabled, changes].concat())

@@ -1,4 +1,4 @@
-//! The chart, installed in a namespace of a real API server, and pods created from its workload.
+//! Installs the chart in a namespace of a real API server and creates pods from its workload.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use crate::helm::{self, Objects, RELEASE};
 /// busy machine.
 pub(crate) use leasehold_testbed::wait::LONG as SOON;
 
-/// The chart, installed.
 pub(crate) struct Installed {
     pub(crate) kubernetes: Arc<Kubernetes>,
     pub(crate) namespace: String,
@@ -47,12 +46,10 @@ impl Installed {
         Api::namespaced(client, &self.namespace)
     }
 
-    /// Returns the label that the sidecar may write.
     pub(crate) fn label(&self) -> String {
         format!("leasehold.dev/{}.{RELEASE}", self.namespace)
     }
 
-    /// Creates a pod from the workload's template, on the node `node-1`.
     pub(crate) async fn pod(&self, name: &str) -> Pod {
         let created = self.try_pod(name).await;
         created.unwrap_or_else(|error| panic!("create {name}: {error}"))
@@ -68,14 +65,12 @@ impl Installed {
         pods.create(&PostParams::default(), &pod).await
     }
 
-    /// Returns a client with the token of a pod.
     pub(crate) async fn client_of(&self, pod: &Pod) -> Client {
         let credentials = self.kubernetes.credentials(pod).await;
         self.kubernetes.client_as(&credentials)
     }
 }
 
-/// Renders an installation in a namespace, as YAML.
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];

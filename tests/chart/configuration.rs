@@ -1,7 +1,7 @@
-//! Goal: the daemon accepts the flags that the chart renders, and the chart accepts exactly the
-//! keys that it does not set itself. Method: passes the rendered flags to `leasehold config`,
-//! compares which durations the chart and the daemon accept, and compares the chart's schema with
-//! the table of keys.
+//! Goal: the chart never renders a flag that the daemon refuses, and never refuses a key that the
+//! daemon accepts. Method: passes the rendered flags to `leasehold config`, compares which
+//! durations the chart and the daemon accept, and compares the chart's schema with the table of
+//! keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,14 +31,12 @@ const SET_BY_THE_CHART: [&str; 14] = [
     "kubernetes.events",
 ];
 
-/// Returns the daemon's flags, without the workload's command.
 fn flags(objects: &Objects) -> Vec<String> {
     let list = objects.daemon()["args"].as_array().unwrap().clone();
     let flags = list.iter().map(|flag| flag.as_str().unwrap().to_owned());
     flags.take_while(|flag| flag != "--").collect()
 }
 
-/// Collects the configured values by the full names of their keys.
 fn configured(config: &Value, section: &str, into: &mut BTreeMap<String, Value>) {
     for (name, value) in config.as_object().into_iter().flatten() {
         let path = format!("{section}{name}");
@@ -104,8 +102,8 @@ fn the_flags_are_a_configuration() {
     assert!(checked > 15, "{checked}");
 }
 
-/// A variable of an `envFrom` must not override these keys, because no template can read ConfigMaps
-/// and Secrets.
+/// The container's arguments must set these keys. Otherwise a variable from an `envFrom` could
+/// override them, and no template can read the ConfigMaps and Secrets that it names.
 #[test]
 fn no_variable_changes_the_lease_the_database_or_the_collection() {
     for (installation, lease, collection) in [
@@ -151,7 +149,6 @@ fn other(key: &str) -> (String, &str) {
     (format!("LEASEHOLD_{key}"), "other")
 }
 
-/// Collects the keys of a section of the schema and of its subsections.
 fn keys(section: &str, schema: &Value, into: &mut BTreeSet<String>) {
     for (name, schema) in schema["properties"].as_object().unwrap() {
         let path = format!("{section}{name}");
@@ -221,7 +218,6 @@ fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
     }
 }
 
-/// Tests the example of docs/operations.md for a StatefulSet.
 #[test]
 fn a_priority_may_come_from_a_variable_of_the_pod() {
     let documented = block("docs/operations.md", "priority.yaml");

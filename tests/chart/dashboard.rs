@@ -1,7 +1,7 @@
-//! Goal: the dashboard and the rules query only metrics that the daemon exposes, and each panel
-//! shows correct values in each documented topology. Method: looks up every metric and label of an
-//! expression in docs/metrics.md, which matches a scrape. promtool evaluates the panels on the
-//! series of dashboard.test.yaml.
+//! Goal: the dashboard and the rules never query a metric that the daemon does not expose, and
+//! each panel shows correct values in each documented topology. Method: looks up every metric and
+//! label of an expression in docs/metrics.md, which matches a scrape. promtool evaluates the
+//! panels on the series of dashboard.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -48,7 +48,6 @@ fn dashboard() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Returns each query of the dashboard, with its panel.
 fn targets() -> Vec<(Value, Value)> {
     let mut found = Vec::new();
     for panel in dashboard()["panels"].as_array().unwrap() {
@@ -59,7 +58,6 @@ fn targets() -> Vec<(Value, Value)> {
     found
 }
 
-/// Returns every expression of the dashboard and the rules, with its panel or alert.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut add = |place: &Value, of: &Value| {
@@ -97,7 +95,7 @@ fn words(expression: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the label names in the `by` clauses and selectors of an expression.
+/// Returns the label names that an expression uses in `by` clauses and selectors.
 fn labels(expression: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for list in expression.split("by (").skip(1) {
@@ -301,7 +299,6 @@ fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
     assert_eq!(one, dashboard());
 }
 
-/// Returns a variable of a dashboard.
 fn variable<'a>(dashboard: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
     let variables = dashboard["templating"]["list"].as_array_mut().unwrap();
     let mut variables = variables.iter_mut();

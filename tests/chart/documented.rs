@@ -20,7 +20,6 @@ pub(crate) fn block(page: &str, file: &str) -> String {
     rest.split_once("```").unwrap().0.to_owned()
 }
 
-/// Returns the `helm` commands of a page, each joined into one line.
 fn helm_commands(page: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let blocks = page.split("```console\n").skip(1);
@@ -146,7 +145,6 @@ fn the_mongodb_of_the_tutorial_is_accepted_by_an_api_server() {
     });
 }
 
-/// Returns the pod template of the README's hand-written Deployment.
 fn by_hand() -> Value {
     let page = fs::read_to_string(root().join("README.md")).unwrap();
     let (_, rest) = page.split_once("```yaml\n").unwrap();

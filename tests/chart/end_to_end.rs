@@ -1,7 +1,7 @@
-//! Goal: the chart grants the daemon exactly the rights that it needs. Labels, Service and Events
-//! are correct throughout a handoff, and the daemon uses each right in the Role. Method: installs
-//! the chart on a real API server and creates its pods. For each pod, runs a real daemon with the
-//! pod's bound token and the chart's flags, on a real replica set.
+//! Goal: the chart's Role grants exactly the rights that the daemon uses. Labels, Service and
+//! Events stay correct throughout a handoff. Method: installs the chart on a real API server and
+//! creates its pods. For each pod, runs a real daemon with the pod's bound token and the chart's
+//! flags, on a real replica set.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -20,13 +20,12 @@ use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A pod and the daemon that runs in it.
 struct Running {
     daemon: Daemon,
     place: Place,
 }
 
-/// Returns the value of a field of the downward API.
+/// Resolves a downward API path, as the kubelet does.
 fn downward(pod: &Pod, path: &str) -> String {
     match path {
         "metadata.name" => pod.name_any(),
@@ -73,8 +72,8 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .uri(uri)
         .timings(DaemonTimings::SHORT)
         .workload(command.iter().skip(1));
-    // The test sets these flags itself, because mounts and ports differ here. The test passes the
-    // chart's other flags unchanged.
+    // Mounts and ports differ here, so the test sets these flags itself. It passes the chart's
+    // other flags unchanged.
     let places = [
         "--lease-name=",
         "--mongodb-uri-file=",
@@ -105,7 +104,6 @@ impl Running {
     }
 }
 
-/// Returns the names of the pods whose label has this value.
 async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
     let pods = installed.pods(installed.kubernetes.client());
     let selector = ListParams::default().labels(&format!("{}={value}", installed.label()));
@@ -113,7 +111,6 @@ async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
     found.items.iter().map(ResourceExt::name_any).collect()
 }
 
-/// Returns the addresses to which the leader's Service routes.
 async fn routed(installed: &Installed) -> Vec<String> {
     let slices: Api<EndpointSlice> = installed.kubernetes.objects(&installed.namespace);
     let selector = ListParams::default().labels("kubernetes.io/service-name=orders");
@@ -194,7 +191,6 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
     });
 }
 
-/// Removes one verb from the Role.
 pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str) {
     let roles: Api<Role> = installed.kubernetes.objects(&installed.namespace);
     let mut role = roles.get("orders-leasehold").await.unwrap();
@@ -216,7 +212,7 @@ pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str)
     patched.await.unwrap();
 }
 
-/// Returns the failures that a daemon has counted on a surface.
+/// Returns how many failures the daemon's metrics count for a surface, such as labels or Events.
 async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Option<f64> {
     let lease = format!("{}.orders", installed.namespace);
     let series =

@@ -39,7 +39,6 @@ fn event(pod: &Pod, name: &str, changes: &Value) -> Event {
     serde_json::from_value(event).unwrap()
 }
 
-/// Merges maps recursively, and replaces all other values.
 fn merge(target: &mut Value, changes: &Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
@@ -70,7 +69,6 @@ async fn patch(events: &Api<Event>, name: &str, patch: Value) -> Result<Event, S
     patched.map_err(|error| error.to_string())
 }
 
-/// Returns the patch that the daemon sends for a repeated Event.
 fn again(count: i32) -> Value {
     json!({"series": {"count": count, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}})
 }

@@ -7,12 +7,11 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// Newest Kubernetes version on which a feature of the chart (injection) depends.
+/// Kubernetes version that helm assumes when it renders. Injection needs at least this version.
 pub(crate) const KUBERNETES: &str = "1.36.0";
-/// Namespace in which the tests install the chart.
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
-/// Values files, one for each kind of installation.
+/// Values files in tests/chart/values, one for each kind of installation.
 pub(crate) const INSTALLATIONS: [&str; 10] = [
     "minimal",
     "everything",
@@ -26,7 +25,6 @@ pub(crate) const INSTALLATIONS: [&str; 10] = [
     "leases",
 ];
 
-/// Kinds of workload.
 const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "Job", "CronJob"];
 
 pub(crate) fn root() -> &'static Path {
@@ -59,7 +57,6 @@ pub(crate) fn tool(name: &str) -> Command {
     command
 }
 
-/// Returns standard output and standard error as one text.
 pub(crate) fn text(output: &Output) -> String {
     format!(
         "{}{}",
@@ -68,7 +65,6 @@ pub(crate) fn text(output: &Output) -> String {
     )
 }
 
-/// Runs a command and asserts that it succeeds. Returns its output.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -82,7 +78,6 @@ pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, S
     render_by("helm", chart, arguments)
 }
 
-/// Renders with `helm` or `helm3`.
 pub(crate) fn render_by(version: &str, chart: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = tool(version)
         .args(["template", RELEASE])
@@ -98,7 +93,6 @@ pub(crate) fn render_by(version: &str, chart: &Path, arguments: &[&str]) -> Resu
     }
 }
 
-/// Renders one of the [`INSTALLATIONS`], with `--set-json` for each of `changes`.
 pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, String> {
     let file = values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap()];
@@ -125,7 +119,7 @@ pub(crate) fn refused(mistakes: &str) {
     }
 }
 
-/// Asserts that a selector matches pods with these labels.
+/// Asserts that a label selector matches these labels.
 #[track_caller]
 pub(crate) fn assert_selects(selector: &Value, labels: &Value) {
     let wanted = selector.as_object().unwrap();
@@ -135,7 +129,6 @@ pub(crate) fn assert_selects(selector: &Value, labels: &Value) {
     }
 }
 
-/// The rendered objects.
 #[derive(Debug)]
 pub(crate) struct Objects(Vec<Value>);
 
@@ -145,7 +138,6 @@ impl Objects {
         Self(objects.into_iter().filter(|o| !o.is_null()).collect())
     }
 
-    /// Renders an installation. Panics if helm fails.
     pub(crate) fn of(installation: &str, changes: &[&str]) -> Self {
         let rendered = render(installation, changes);
         Self::parse(&rendered.unwrap_or_else(|complaint| panic!("{complaint}")))
@@ -163,13 +155,13 @@ impl Objects {
         self.0.iter().find(|object| object["kind"] == kind)
     }
 
-    /// Returns the first object of a kind. Panics if there is none.
+    /// Panics if there is no object of this kind.
     pub(crate) fn one(&self, kind: &str) -> &Value {
         self.find(kind)
             .unwrap_or_else(|| panic!("no {kind} among {:?}", self.kinds()))
     }
 
-    /// Returns the object of a kind and name. Panics if there is none.
+    /// Panics if there is no object of this kind and name.
     pub(crate) fn named(&self, kind: &str, name: &str) -> &Value {
         let mut found = self.0.iter();
         let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
@@ -178,13 +170,11 @@ impl Objects {
             .unwrap_or_else(|| panic!("no {kind} {name} among {:?}", self.kinds()))
     }
 
-    /// Returns the workload's Deployment, StatefulSet, Job or CronJob.
     pub(crate) fn maker(&self) -> &Value {
         let mut found = WORKLOADS.iter().filter_map(|kind| self.find(kind));
         found.next().expect("a workload")
     }
 
-    /// Returns the pod template of the workload.
     pub(crate) fn template(&self) -> &Value {
         let spec = &self.maker()["spec"];
         match spec.get("jobTemplate") {
@@ -193,7 +183,6 @@ impl Objects {
         }
     }
 
-    /// Returns the spec of the pod template.
     pub(crate) fn pod(&self) -> &Value {
         &self.template()["spec"]
     }
@@ -203,7 +192,6 @@ impl Objects {
         self.daemon()["args"].as_array().unwrap()
     }
 
-    /// Returns true if the daemon has this argument.
     pub(crate) fn has_flag(&self, flag: &str) -> bool {
         self.flags().contains(&Value::from(flag))
     }

@@ -1,5 +1,6 @@
-//! Goal: a pod with the annotation gets the chart's sidecar, and is admitted under the Pod Security
-//! level "restricted". Method: installs the policy on a real API server, and creates various pods.
+//! Goal: no pod with the annotation runs without the chart's sidecar, and the sidecar is admitted
+//! under the Pod Security level "restricted". Method: installs the policy on a real API server,
+//! and creates various pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
@@ -42,7 +43,8 @@ async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value
     Ok(serde_json::to_value(created).unwrap())
 }
 
-/// Reduces `container` to the fields of `expected`, because the API server adds defaults.
+/// Drops the fields of `container` that `expected` does not have, because the API server adds
+/// defaults.
 fn fields_of(container: &Value, expected: &Value) -> Value {
     match (container, expected) {
         (Value::Object(found), Value::Object(wanted)) => wanted

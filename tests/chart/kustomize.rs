@@ -19,7 +19,6 @@ const MOVING: [(&str, &str); 3] = [
     ("nameSuffix: '-2'", "shop/orders-leasehold-2"),
 ];
 
-/// Installations that contend for a lease or lock with a default name.
 const CONTENDING: [&str; 6] = [
     "minimal",
     "supervisor",
@@ -29,7 +28,6 @@ const CONTENDING: [&str; 6] = [
     "leases",
 ];
 
-/// Runs kustomize on a directory with these files.
 fn kustomize(files: &[(&str, &str)], more: &[&str]) -> String {
     let place = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -39,7 +37,6 @@ fn kustomize(files: &[(&str, &str)], more: &[&str]) -> String {
     succeed(command.arg("build").arg(place.path()).args(more))
 }
 
-/// Returns the objects of an installation after this kustomization.
 fn transformed(installation: &str, transformation: &str) -> Objects {
     let rendered = render(installation, &["test.enabled=false"]).unwrap();
     let kustomization = format!("resources: [all.yaml]\n{transformation}\n");
@@ -68,7 +65,6 @@ fn inflated(helm: &str, chart_fields: &str, kustomization: &str) -> String {
     kustomize(&files, &["--enable-helm", "--helm-command", program])
 }
 
-/// Returns the container that runs `leasehold run` or `leasehold lock`.
 fn container(objects: &Objects) -> &Value {
     let contends =
         |container: &&Value| container["args"][0] == "run" || container["args"][0] == "lock";

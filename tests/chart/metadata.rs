@@ -11,7 +11,7 @@ fn metadata(chart: &str) -> Value {
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Categories of Artifact Hub.
+/// The categories that Artifact Hub accepts.
 const CATEGORIES: [&str; 9] = [
     "ai-machine-learning",
     "database",
@@ -61,7 +61,7 @@ fn the_annotations_are_of_the_form_that_artifact_hub_reads() {
     }
 }
 
-/// Cargo.toml forbids publication, so the charts must not name a place of publication yet.
+/// Cargo.toml forbids publication, so the charts must not name a registry yet.
 #[test]
 fn nothing_claims_to_be_published_before_it_is() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();

@@ -1,5 +1,5 @@
-//! Goal: helm refuses a mistake in the values before it creates any object, with a message that
-//! names the key, the value and the remedy. Method: renders each mistake, and compares the
+//! Goal: no mistake in the values gets as far as the API server. helm refuses it with a message
+//! that names the key, the value and the remedy. Method: renders each mistake, and compares the
 //! application chart's schema with the library's schema, which it repeats.
 
 use std::fs;
@@ -84,7 +84,7 @@ fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
     render("minimal", &[both]).unwrap();
 }
 
-/// The checks of an upgrade could not see values that variables set.
+/// An upgrade compares the old and the new values, and cannot see what environment variables set.
 #[test]
 fn the_configuration_is_not_set_by_variables() {
     refused(

@@ -1,5 +1,5 @@
-//! Goal: two uses of the chart in one release share no object and no lease. Method: renders a chart
-//! that depends on the chart twice.
+//! Goal: a chart that depends on ours twice never gets two uses that share an object or a lease.
+//! Method: renders such a chart.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -110,7 +110,7 @@ fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
     }
 }
 
-/// Helm 3 itself passes the library's values to the second use under this key.
+/// Helm 3 passes the library's values to the second use under this key by itself.
 #[test]
 fn values_under_the_name_of_the_library_are_refused() {
     let remedy = "leave out leasehold-sidecar: its values belong under leasehold";
@@ -143,7 +143,6 @@ fn two_uses_in_one_release_share_no_lease_by_default() {
     umbrella(&format!("{}\n{apart}", further("billing", ""))).unwrap();
 }
 
-/// Returns the names of the leases and locks that the containers contend for.
 fn contended(objects: &Objects) -> Vec<String> {
     let all: Vec<_> = objects.iter().map(Value::to_string).collect();
     let all = all.join("\n");

@@ -47,7 +47,6 @@ const ASKED_FOR: [&str; 4] = [
     "leasehold.mongodb.secretName",
 ];
 
-/// Returns the default of each value by its path.
 fn defaults() -> BTreeMap<String, Value> {
     fn walk(path: &str, values: &Value, found: &mut BTreeMap<String, Value>) {
         for (key, value) in values.as_object().unwrap() {
@@ -76,7 +75,6 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns true if the schema's error says that this value is missing.
 fn is_named(path: &str, complaint: &str) -> bool {
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let pointer = match section {
@@ -91,7 +89,7 @@ fn is_named(path: &str, complaint: &str) -> bool {
     lines.any(|line| line.contains(&at) && line.contains(&key))
 }
 
-/// Renders with null at these paths. Asserts that helm 3 and 4 agree.
+/// Sets the values at these paths to null and renders. Asserts that helm 3 and 4 agree.
 fn render_nulls(paths: &[&str]) -> Result<String, String> {
     render_nulls_in("minimal", paths)
 }
@@ -194,7 +192,6 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
     }
 }
 
-/// With null, the chart leaves the field to an autoscaler.
 #[test]
 fn replicas_that_are_null_are_those_of_an_autoscaler() {
     // An empty string must work too, because helm 4 ignores null in the values.yaml of a chart that

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::helm::{INSTALLATIONS, Objects, refused, render};
 
-/// Returns all pod templates and pods.
 fn templates(objects: &Objects) -> Vec<&Value> {
     let all = objects
         .iter()
@@ -19,7 +18,6 @@ fn templates(objects: &Objects) -> Vec<&Value> {
         .collect()
 }
 
-/// Collects all values of a field at any depth.
 fn fields<'a>(value: &'a Value, name: &str, into: &mut Vec<&'a Value>) {
     match value {
         Value::Object(map) => {
@@ -112,7 +110,6 @@ fn labels_that_the_chart_sets_are_refused() {
     );
 }
 
-/// Returns the images of all containers.
 fn images(objects: &Objects) -> Vec<String> {
     let mut found = Vec::new();
     for template in templates(objects) {
@@ -136,7 +133,6 @@ fn one_registry_serves_every_image() {
     let of = |installation: &str, more: &[&str]| {
         images(&Objects::of(installation, &[&bare[..], more].concat()))
     };
-    // The images of the sidecar, the workload, the page and the test.
     for (more, registry) in [
         (&[][..], ""),
         (

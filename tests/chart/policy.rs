@@ -1,6 +1,6 @@
 //! Goal: with the token that the chart mounts, a sidecar can write the label of its own pod and
-//! nothing else. Method: installs the chart on a real API server and sends each patch with a pod's
-//! bound token.
+//! cannot change anything else. Method: installs the chart on a real API server and sends each
+//! patch with a pod's bound token.
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};

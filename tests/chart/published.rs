@@ -1,4 +1,4 @@
-//! Goal: Kubernetes accepts every object that the chart can render, down to the last field.
+//! Goal: the chart never renders an object that Kubernetes refuses, down to the last field.
 //! Method: kubeconform in strict mode, with the schemas of the real API server (including the
 //! Prometheus operator's definitions); and a dry run on that server, where server-side apply
 //! refuses unknown fields.
@@ -35,7 +35,6 @@ fn file_name(kind: &str, api_version: &str) -> String {
     format!("{}{suffix}.json", kind.to_lowercase())
 }
 
-/// Makes a schema reject unknown fields.
 fn tighten(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

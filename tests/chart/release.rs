@@ -1,5 +1,5 @@
-//! Goal: helm installs and upgrades as documented, and needs only the documented rights. Method:
-//! runs helm on a real API server as a cluster administrator and as the administrator of a
+//! Goal: helm installs and upgrades the chart as documented, with only the documented rights.
+//! Method: runs helm on a real API server as a cluster administrator and as the administrator of a
 //! namespace.
 
 use std::fmt::Debug;
@@ -22,7 +22,6 @@ use crate::cluster::patch_status;
 use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
 
-/// The namespace of a test's releases.
 pub(crate) struct Place {
     pub(crate) kubernetes: Arc<Kubernetes>,
     pub(crate) namespace: String,
@@ -38,7 +37,6 @@ impl Place {
         }
     }
 
-    /// Returns a helm command for this namespace.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.command_of("helm", arguments)
     }
@@ -51,12 +49,11 @@ impl Place {
         helm
     }
 
-    /// Runs helm. Returns its standard output, or all of its output if it fails.
+    /// Returns helm's standard output, or all of its output if helm fails.
     fn helm(&self, arguments: &[&str]) -> Result<String, String> {
         self.helm_of("helm", arguments)
     }
 
-    /// Runs `helm` or `helm3`.
     pub(crate) fn helm_of(&self, version: &str, arguments: &[&str]) -> Result<String, String> {
         let output = self.command_of(version, arguments).output().unwrap();
         if output.status.success() {
@@ -66,7 +63,6 @@ impl Place {
         }
     }
 
-    /// Runs a helm command, such as `install`, on the chart with the minimal values.
     pub(crate) fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
         self.chart_of("helm", verb, release, more)
     }
@@ -83,7 +79,6 @@ impl Place {
         self.helm_of(version, &[&arguments[..], more].concat())
     }
 
-    /// Deletes a workload and waits until it is gone.
     pub(crate) async fn delete<K>(&self, name: &str)
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -99,7 +94,6 @@ impl Place {
         .await;
     }
 
-    /// Returns the lease that the pods of the Deployment `orders` contend for.
     async fn lease(&self) -> String {
         let deployments: Api<Deployment> = self.kubernetes.objects(&self.namespace);
         let there = json!(deployments.get("orders").await.unwrap());

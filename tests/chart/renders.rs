@@ -1,7 +1,7 @@
-//! Goal: the chart renders for every kind of installation and reports missing and wrong values
-//! clearly. A reviewer sees the effect of a change on the manifests. Method: runs helm's linter,
-//! schemas and templates, and compares the manifests with the files in tests/chart/golden, which
-//! `BLESS=1 cargo test --test chart golden` writes.
+//! Goal: the chart renders for every kind of installation, names each missing or wrong value in
+//! its error, and never changes a manifest without a reviewer seeing it. Method: runs helm's
+//! linter, schemas and templates, and compares the manifests with the files in tests/chart/golden,
+//! which `BLESS=1 cargo test --test chart golden` writes.
 
 use std::fs;
 

@@ -8,12 +8,12 @@ use leasehold_testbed::{assert_contains, run};
 
 use crate::release::Place;
 
-/// A change of a release, and the preceding upgrade that permits it.
+/// Values that an upgrade changes and a rollback restores.
 struct Change {
     values: &'static str,
-    /// Values of the preceding upgrade. `None` if the test deletes the Deployment instead.
+    /// Values of an upgrade that must come first. With `None`, the test deletes the Deployment
+    /// instead.
     before: Option<&'static str>,
-    /// True if the API server refuses the rollback.
     refused: bool,
 }
 
@@ -90,8 +90,8 @@ fn a_rollback_past_each_change_is_refused_or_accepted_as_documented() {
     });
 }
 
-/// If a key could get a second lease, a rollback would return to the first lease while pods with
-/// the second lease run.
+/// If a key could get a second lease, pods with the first and the second lease would run at once
+/// after a rollback.
 #[test]
 fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
     run(async {

@@ -1,6 +1,7 @@
-//! Goal: in supervisor mode, leasehold runs the workload in the workload's container and keeps all
-//! of its settings. The chart refuses settings that cannot be kept. Method: parses helm's output,
-//! runs the daemon with the rendered arguments, and creates pods on a real API server.
+//! Goal: in supervisor mode, leasehold runs the workload in the workload's container without
+//! losing any of its settings. The chart refuses settings that cannot be kept. Method: parses
+//! helm's output, runs the daemon with the rendered arguments, and creates pods on a real API
+//! server.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,12 +15,10 @@ use crate::helm::{Objects, render};
 const SUPERVISOR: &str = "mode=\"supervisor\"";
 const COMMAND: &str = "workload.command=[\"/orders\"]";
 
-/// Renders the minimal installation in supervisor mode, with `changes`.
 fn minimal(changes: &[&str]) -> Result<String, String> {
     render("minimal", &[&[SUPERVISOR, COMMAND], changes].concat())
 }
 
-/// Returns the item of a list with this name, or null.
 fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     let mut list = list.as_array().unwrap().iter();
     list.find(|item| item["name"] == name)

@@ -1,4 +1,4 @@
-//! Goal: each template follows its values: off, at the defaults, and with other values. Method:
+//! Goal: each value changes its template: off, at its default, and with another value. Method:
 //! parses helm's output.
 
 use serde_json::{Value, json};
@@ -33,7 +33,6 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
     );
 }
 
-/// The policy permits the given destinations, or by default all destinations.
 #[test]
 fn a_network_policy_names_the_destinations_that_it_is_given() {
     let to = r#"[{"ipBlock":{"cidr":"192.0.2.0/24"}}]"#;

@@ -15,7 +15,7 @@ use crate::helm::{root, succeed, tool};
 
 const CHARTS: [&str; 2] = ["leasehold", "leasehold-sidecar"];
 
-/// Maps that are empty by default, and whose keys are documented elsewhere.
+/// Maps that are empty by default. Their keys are documented elsewhere.
 const OPEN: [&str; 4] = [
     // A field of Kubernetes.
     "workload.lifecycle",
@@ -41,7 +41,7 @@ fn values(chart: &str) -> Value {
     serde_saphyr::from_str(&read(chart, "values.yaml")).unwrap()
 }
 
-/// Compares a file with its expected content, or writes it if `BLESS` is set.
+/// Compares a file with its expected content. With `BLESS` set, writes it.
 fn bless(chart: &str, name: &str, expected: &str) {
     if std::env::var_os("BLESS").is_some() {
         // Replaces the file atomically, because other tests may read it.
@@ -60,7 +60,6 @@ fn bless(chart: &str, name: &str, expected: &str) {
     );
 }
 
-/// A key with a comment in values.yaml.
 struct Row {
     key: String,
     description: String,
@@ -105,7 +104,6 @@ fn rows(text: &str) -> Vec<Row> {
     rows
 }
 
-/// Returns the table of a chart's README.
 fn table(chart: &str) -> String {
     let values = values(chart);
     let mut table = "| key | default | |\n| --- | --- | --- |\n".to_owned();
@@ -130,7 +128,7 @@ fn table(chart: &str) -> String {
 const BEGIN: &str = "<!-- values: BLESS=1 writes this table -->\n";
 const END: &str = "<!-- end of the values -->\n";
 
-/// With `BLESS`, the values must be written before the tables that describe them.
+/// The tables describe the values. With `BLESS`, this test therefore writes the values first.
 #[test]
 fn the_readme_of_each_chart_has_a_table_of_its_values() {
     repeat_the_library();
@@ -148,7 +146,7 @@ fn the_readme_of_each_chart_has_a_table_of_its_values() {
 
 const REPEATED: &str = "  # All values of charts/leasehold-sidecar; BLESS=1 writes them.\n";
 
-/// The value whose default differs: its text in the library chart and in the application chart.
+/// The only value whose default differs between the library chart and the application chart.
 const DIFFERENT: (&str, &str) = (
     "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
   # Service may route to the lost pod as well as to the new leader for 40 s or more. Requires permission to list pods.
@@ -161,8 +159,8 @@ const DIFFERENT: (&str, &str) = (
 ",
 );
 
-/// Compares the application chart's copy of the library chart's values, or writes the copy. Returns
-/// the library chart's values.
+/// Checks that the application chart repeats the library chart's values; with `BLESS`, copies
+/// them. Returns the library chart's values.
 fn repeat_the_library() -> String {
     let library = read("leasehold-sidecar", "values.yaml");
     // Skips the head comment, which describes the library.
@@ -198,7 +196,7 @@ fn helm_shows_the_values_of_the_library_with_those_of_the_application() {
     assert!(rows(&shown).len() > 150, "{}", rows(&shown).len());
 }
 
-/// Resolves a `$ref` to a definition.
+/// Follows a `$ref` to its definition.
 fn resolved<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     match node["$ref"].as_str() {
         Some(reference) => {

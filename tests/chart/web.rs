@@ -1,5 +1,5 @@
-//! Goal: the chart deploys the web page only on request, with its own database user and token.
-//! Objects for the workload's pods do not apply to the page's pod.
+//! Goal: the chart deploys the web page only on request, with its own database user and token, and
+//! never applies objects for the workload's pods to the page's pod.
 
 use std::fs;
 

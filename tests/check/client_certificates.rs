@@ -1,6 +1,6 @@
 //! Goal: if the driver cannot use a client certificate, a key or a CA file, the error names only
-//! that file, and the cause. Method: files with one mistake each, derived from certificates that
-//! other clients accept.
+//! that file, and the cause. Method: files with one mistake each, which other MongoDB clients
+//! accept.
 
 use std::fs;
 
@@ -12,11 +12,10 @@ use crate::scene::Scene;
 const SEC1_KEY: &str = include_str!("pem/sec1-key.pem");
 const VERSION_1: &str = include_str!("pem/version-1.pem");
 const VERSION_3: &str = include_str!("pem/version-3.pem");
-/// Its content does not matter, because no tool decrypts it.
+/// Not a real key. No tool gets as far as decrypting it.
 const ENCRYPTED_KEY: &str =
     "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
 
-/// Returns the certificate and the key of a file.
 fn parts(file: &std::path::Path) -> (String, String) {
     let text = fs::read_to_string(file).unwrap();
     let key = text.find("-----BEGIN PRIVATE KEY").unwrap();

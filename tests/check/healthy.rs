@@ -1,5 +1,5 @@
-//! Goal: a correct installation passes with only the documented role, and the command changes
-//! nothing.
+//! Goal: the command reports no failure for a correct installation with only the documented role,
+//! and never writes to MongoDB.
 
 use futures_util::TryStreamExt;
 use leasehold_testbed::Daemon;
@@ -8,7 +8,7 @@ use mongodb::bson::{Document, Uuid, doc};
 
 use crate::scene::{COLLECTION, LEASE, PROGRAM, ROLE, Scene};
 
-/// The documents of the collection, and the oplog entries of its database.
+/// Returns the documents of the collection and the oplog entries of its database.
 async fn stored(scene: &Scene) -> (Vec<Document>, Vec<Document>) {
     let client = scene.set.client();
     let leases = client.database(&scene.database).collection(COLLECTION);

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::scene::{Check, Scene};
 
-/// Prepares a run with a MongoDB address that refuses connections.
 fn alone(scene: &Scene) -> Check {
     let check = scene.check("mongodb://127.0.0.1:1/?replicaSet=rs0");
     check.flag("--timeout=1s")

@@ -1,5 +1,5 @@
-//! Goal: the command checks a pod's token, rights and policy on a real API server, and changes
-//! nothing.
+//! Goal: the command finds a missing right or policy of a pod's token on a real API server, and
+//! never changes an object there.
 
 use kube::ResourceExt;
 use leasehold_testbed::kubernetes::Place;
@@ -35,8 +35,8 @@ spec:
     )
 }
 
-/// Prepares a run as in a pod. MongoDB is unreachable, which does not affect the checks of the API
-/// server.
+/// Sets the environment of a pod, with an unreachable MongoDB, which does not affect the checks of
+/// the API server.
 fn in_pod(scene: &Scene, kubernetes: &Kubernetes, place: &Place) -> Check {
     let directory = place.credentials.directory().display();
     let check = scene

@@ -14,7 +14,6 @@ async fn without(action: &str) -> (Scene, Answer) {
     (scene, answer)
 }
 
-/// Asserts that the output names the missing action and how to grant it.
 fn names(scene: &Scene, answer: &Answer, check: &str, result: &str, action: &str) {
     let database = &scene.database;
     let detail = format!("the user may not {action} on {database}.{COLLECTION}");

@@ -1,4 +1,4 @@
-//! A guarded replica set, and one run of the command against it.
+//! Fixture: a replica set with TLS and users, and one run of `leasehold check` against it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,21 +19,19 @@ pub(crate) const LEASE: &str = "orders";
 /// Three members with TLS and users. The set exists while a test uses it.
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
 
-/// A database on the guarded set, and a temporary directory.
 pub(crate) struct Scene {
     pub(crate) set: Arc<ReplicaSet>,
     pub(crate) database: String,
     scratch: Scratch,
 }
 
-/// Builder of one run of `leasehold check`.
 pub(crate) struct Check {
     wrapper: Vec<&'static str>,
     arguments: Vec<String>,
     environment: Vec<(String, OsString)>,
 }
 
-/// The result of a run with `--output json`.
+/// Parsed from the output of `--output json`.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -51,7 +49,7 @@ impl Scene {
         }
     }
 
-    /// Creates a user that may only perform these actions on the collection.
+    /// Creates a user whose role permits only these actions on the collection.
     pub(crate) async fn user(&self, actions: &[&str]) -> User {
         let name = format!("user-of-{}", self.database);
         self.set
@@ -59,7 +57,7 @@ impl Scene {
             .await
     }
 
-    /// Grants the user of [`user`](Self::user) actions on another collection.
+    /// Adds actions on another collection to the role of [`user`](Self::user).
     pub(crate) async fn grant(&self, collection: &str, actions: &[&str]) {
         let name = format!("user-of-{}", self.database);
         self.set
@@ -71,7 +69,6 @@ impl Scene {
         self.scratch.path().join(name)
     }
 
-    /// Prepares a run with this connection string, passed in a file.
     pub(crate) fn check(&self, uri: &str) -> Check {
         let file = self.path("uri");
         std::fs::write(&file, uri).unwrap();
@@ -100,7 +97,6 @@ impl Scene {
 }
 
 impl Check {
-    /// Adds a flag, or replaces the flag of this name.
     pub(crate) fn flag(mut self, flag: &str) -> Self {
         let name = |flag: &str| flag.split_once('=').map(|(name, _)| name.to_owned());
         self.arguments
@@ -109,7 +105,7 @@ impl Check {
         self
     }
 
-    /// Drops root's capabilities to bypass permissions.
+    /// Drops the capabilities with which root bypasses file permissions.
     pub(crate) fn without_privileges(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
             let without = "--bounding-set=-dac_override,-dac_read_search,-net_bind_service";
@@ -149,7 +145,6 @@ impl Check {
 }
 
 impl Answer {
-    /// All checks.
     pub(crate) fn checks(&self) -> Vec<Value> {
         let Ok(parsed) = serde_json::from_str::<Value>(&self.stdout) else {
             panic!("no JSON: {self:?}");
@@ -158,7 +153,6 @@ impl Answer {
         parsed["checks"].as_array().unwrap().clone()
     }
 
-    /// The checks of this name.
     pub(crate) fn all(&self, name: &str) -> Vec<Value> {
         let checks = self.checks().into_iter();
         let found: Vec<_> = checks.filter(|check| check["name"] == name).collect();
@@ -166,7 +160,6 @@ impl Answer {
         found
     }
 
-    /// The only check of this name.
     pub(crate) fn one(&self, name: &str) -> Value {
         let mut all = self.all(name);
         assert_eq!(all.len(), 1, "{all:?}");
@@ -183,8 +176,8 @@ impl Answer {
         assert!(said.contains(text), "{text}: {check:#}");
     }
 
-    /// The names and results of the checks, except the results ok and skipped. Leaves out warnings
-    /// that depend only on the machine and its load.
+    /// Lists the checks that neither passed nor were skipped, except warnings that depend only on
+    /// the machine and its load.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let checks = self.checks().into_iter();
         let troubled = checks.filter(|check| {
@@ -197,7 +190,7 @@ impl Answer {
             .collect()
     }
 
-    /// Asserts the exit code, or at least 1 if the machine itself causes a warning.
+    /// Accepts a higher exit code if the machine itself causes a warning.
     #[track_caller]
     pub(crate) fn exits(&self, code: i32) {
         let warned = self
@@ -208,7 +201,6 @@ impl Answer {
         assert_eq!(self.code, expected, "{}", self.stdout);
     }
 
-    /// Asserts that the output contains no password.
     pub(crate) fn keeps_secrets(&self) {
         for secret in ["p@ss/word:%", "p%40ss%2Fword%3A%25", "wr0ng"] {
             let shown = self.stdout.contains(secret) || self.stderr.contains(secret);

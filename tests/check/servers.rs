@@ -1,5 +1,5 @@
-//! Goal: the command names unreachable servers with the cause, within the time limit, and runs all
-//! other checks. A deployment with weaker guarantees causes a warning.
+//! Goal: an unreachable server does not stop the other checks or exceed the time limit, and the
+//! command names the server with the cause. A deployment with weaker guarantees causes a warning.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,9 @@ use mongodb::bson::doc;
 
 use crate::scene::Scene;
 
-/// The time limit of each check in these tests.
 const TIMEOUT: &str = "--timeout=3s";
-/// Far above the sum of the time limits of consecutive checks: name resolution, finding a primary,
-/// the members' states, the HTTP port.
+/// Much longer than the time limits of the checks that run one after the other: name resolution,
+/// finding a primary, the members' states, the HTTP port.
 const BOUND: Duration = Duration::from_secs(30);
 
 #[tokio::test]

@@ -1,12 +1,13 @@
-//! Goal: the command compares how long an election of the set may take with the configured
-//! durations, and uses the set's settings if the user may read them.
+//! Goal: the command warns if an election of the replica set may outlast the configured durations,
+//! and uses the set's settings if the user may read them.
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::doc;
 
 use crate::scene::{Check, ROLE, Scene};
 
-/// The durations that are customary in Kubernetes; a default MongoDB election outlasts them.
+/// The usual durations in Kubernetes, which are shorter than a MongoDB election with the default
+/// settings.
 fn short(check: Check) -> Check {
     check
         .flag("--lease-duration=15s")
@@ -15,7 +16,6 @@ fn short(check: Check) -> Check {
         .flag("--mongodb-operation-timeout=3s")
 }
 
-/// The default durations.
 fn default(check: Check) -> Check {
     check
         .flag("--lease-duration=24s")

@@ -8,11 +8,11 @@ use std::path::Path;
 use leasehold_testbed::corpus;
 use leasehold_testbed::daemon::boottime_ns;
 
-/// The status of a leader, valid for an hour. `@UNTIL` is the deadline, `@BOOT` the boot and `@TIME`
-/// the time namespace.
+/// The status of a leader, valid for an hour. `@UNTIL`, `@BOOT` and `@TIME` are replaced by the
+/// deadline, the boot id and the time namespace.
 const GOOD: &str = r#"{"schema":1,"lease":"orders","identity":"{a}\" b","session":"s","role":"leader","leader":true,"token":7,"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","time_namespace":@TIME,"holder":{"identity":"a","token":7},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null}"#;
 
-/// Replacements in `GOOD`, each of which makes the status "not leader".
+/// Replacements in `GOOD`. After any one of them, a reader must not lead.
 const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),

@@ -1,6 +1,6 @@
-//! Goal: with the packages in `clients/`, a program leads only while its status file or event is
-//! valid (I4), and notices the loss of a lock. Method: runs each package's own tests as a child
-//! process, with daemons on a real replica set.
+//! Goal: a program that uses a package in `clients/` never leads after its status file or event
+//! has expired (I4), and never misses the loss of a lock. Method: runs each package's own tests as
+//! a child process, with daemons on a real replica set.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -19,7 +19,6 @@ const LONG: Duration = Duration::from_secs(400);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns the directory of a package.
 fn package(language: &str) -> PathBuf {
     let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
     clients.join(language)
@@ -75,7 +74,6 @@ async fn run(language: &str, script: &str) -> String {
     output
 }
 
-/// Returns false if a program is not installed.
 fn installed(program: &str, version: &str) -> bool {
     let found = Command::new(program).arg(version).output().is_ok();
     if !found {
@@ -89,7 +87,6 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Asserts that the output contains this summary line.
 #[track_caller]
 fn ran(output: &str, summary: &str) {
     assert!(output.contains(summary), "no {summary:?} in {output}");

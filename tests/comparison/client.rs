@@ -1,5 +1,5 @@
-//! A process that holds a hand-made lock while a command runs. The process runs this test binary
-//! (or the benchmark's), which finds an [`Order`] in an environment variable.
+//! A client process that holds a hand-made lock while a command runs. The process is this test
+//! binary (or the benchmark's), started with an [`Order`] in an environment variable.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,20 +13,16 @@ use crate::designs::{
     Counter, Design, FindAndModify, HandMade, LockedAt, Pessimistic, Terms, TtlIndex, VersionCheck,
 };
 
-/// The environment variable that contains an [`Order`].
 const VARIABLE: &str = "HANDMADE_LOCK";
 /// The test whose first call is [`act_as_client`].
 const ENTRANCE: &str = "in_calm_weather::each_design_excludes";
 /// Interval between attempts, because hand-made locks poll.
 const POLL: Duration = Duration::from_millis(100);
-/// Interval between checks of the command.
 const LOOK: Duration = Duration::from_millis(1);
-/// The exit code of a client that did not get the lock.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The exit code of a client that finds on release that it had lost the lock.
+/// The exit code if the lock no longer belonged to the client when the client released it.
 pub(crate) const NOT_OURS: u8 = 76;
 
-/// The order for a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) design: Design,
@@ -35,15 +31,13 @@ pub(crate) struct Order {
     pub(crate) name: String,
     pub(crate) owner: String,
     pub(crate) life: Duration,
-    /// True if the expiry is extended while the command runs.
+    /// If true, the client extends the expiry while the command runs.
     pub(crate) extend: bool,
-    /// Time limit for acquiring the lock.
     pub(crate) wait: Duration,
     pub(crate) command: Vec<String>,
 }
 
 impl Order {
-    /// Returns the command line of a process that carries out this order.
     pub(crate) fn launch(&self) -> Launch {
         let this: PathBuf = std::env::current_exe().expect("the path of this program can be read");
         let (name, value) = self.variable();

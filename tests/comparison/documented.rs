@@ -1,6 +1,6 @@
-//! Goal: the table of docs/locks.md names only existing tests, and names every test that breaks a
-//! hand-made lock or shows that leasehold's lock holds. Method: reads the page and the sources of
-//! this suite.
+//! Goal: the table of docs/locks.md never names a test that does not exist, and never omits a test
+//! that breaks a hand-made lock or shows that leasehold's lock holds. Method: reads the page and
+//! the sources of this suite.
 
 use std::path::Path;
 

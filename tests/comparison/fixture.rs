@@ -1,6 +1,5 @@
-//! A lock, its contenders, and a journal of their acts while they hold the lock. The locking
-//! program is a parameter, so that each scenario runs both with a hand-made lock and with
-//! leasehold.
+//! Starts contenders for one lock. Each holder appends its acts to a journal. The locking program
+//! is a parameter, so that each scenario runs both with a hand-made lock and with leasehold.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,20 +13,19 @@ use crate::client::Order;
 use crate::designs::Design;
 use crate::journal::Journal;
 
-/// Timeout of waits whose condition normally holds soon.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// Time until a hand-made lock expires: short, but several times as long as an extension may be
 /// delayed on a busy machine.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
 /// A contender counts as excluded if it has not started its work after this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// More acts than a holder performs merely because it ends late: about half a second of work.
+/// About half a second of work. A holder that merely ends late performs fewer acts than this.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// Acts until it is stopped, the scenario has ended, or some minutes have passed. $0 is the
-/// journal, $1 the owner, and $2 a file; the work ends when the file is removed.
+/// Writes acts to the journal until file $2 is removed or some minutes have passed. $0 is the
+/// journal and $1 the owner.
 const WORK: &str = r#"
 i=0
 while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
@@ -42,31 +40,24 @@ static SET: SharedSet = SharedSet::new(|| {
     ReplicaSet::builder().parameter("ttlMonitorSleepSecs=1")
 });
 
-/// The database and name of the lock, as passed to each contender.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) uri: String,
     pub(crate) database: String,
     pub(crate) lock: String,
-    /// Directory for files of the contender.
     pub(crate) directory: PathBuf,
 }
 
-/// A program that runs a command under a lock.
 pub(crate) trait Means {
-    /// Returns the command line of a process that runs `command` while `owner` holds the lock.
+    /// Returns the command line that runs `command` while `owner` holds the lock.
     fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch;
 }
 
-/// A hand-made lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByHand {
     pub(crate) design: Design,
-    /// True if the client extends the expiry while the work continues.
     pub(crate) extend: bool,
-    /// Time after which the lock expires unless it is extended.
     pub(crate) life: Duration,
-    /// Time limit for acquiring the lock.
     pub(crate) wait: Duration,
 }
 
@@ -105,7 +96,6 @@ impl Means for ByHand {
     }
 }
 
-/// One lock and its contenders.
 pub(crate) struct Fixture<M> {
     means: M,
     place: Place,
@@ -115,7 +105,6 @@ pub(crate) struct Fixture<M> {
 }
 
 impl<M: Means> Fixture<M> {
-    /// Creates a fixture on the set that the tests share.
     pub(crate) async fn new(means: M) -> Self {
         Self::on(SET.get().await, means)
     }
@@ -142,17 +131,15 @@ impl<M: Means> Fixture<M> {
         &self.set
     }
 
-    /// Starts a contender. Its work continues until [`finish`](Self::finish).
     pub(crate) fn start(&self, owner: &str) -> Process {
         self.start_as(owner, owner, None)
     }
 
-    /// Starts a contender that is `actor` in the journal and `owner` in the lock.
+    /// The journal names the contender `actor`, and the lock names it `owner`.
     pub(crate) fn start_as(&self, owner: &str, actor: &str, clock: Option<&FakeClock>) -> Process {
         self.start_by(&self.means, owner, actor, clock)
     }
 
-    /// Starts a contender that uses another locking program.
     pub(crate) fn start_by(
         &self,
         means: &impl Means,
@@ -176,7 +163,7 @@ impl<M: Means> Fixture<M> {
         launch.start().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Waits until one of these contenders acts. Returns the index of that contender.
+    /// Waits until one of these contenders acts. Returns its index.
     pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
         let end = Instant::now() + LONG;
         loop {
@@ -189,38 +176,34 @@ impl<M: Means> Fixture<M> {
         }
     }
 
-    /// Ends the work of a contender.
     pub(crate) fn finish(&self, actor: &str) {
         std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
     }
 
-    /// Waits until `actor` has acted `more` further times.
+    /// Waits until `actor` has acted `more` times from now on.
     pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
         let count = self.journal.count(actor) + more;
         let reached = self.journal.reaches(actor, count, LONG).await;
         assert!(reached, "{actor} does not act: {}", self.describe());
     }
 
-    /// Starts a contender and waits until it is at work.
     pub(crate) async fn at_work(&self, owner: &str) -> Process {
         let process = self.start(owner);
         self.acts_more(owner, AT_WORK).await;
         process
     }
 
-    /// Kills a contender together with its work.
     pub(crate) fn kill(&self, process: &Process, actor: &str) {
         process.kill();
         self.finish(actor);
     }
 
-    /// Ends the work of a contender. Returns the exit code of its client.
     pub(crate) async fn end(&self, process: &Process, actor: &str) -> i32 {
         self.finish(actor);
         exit_code(process.wait(LONG).await.expect("its work is over"))
     }
 
-    /// Returns true if a contender starts its work within `time` while the other contender works.
+    /// Returns true if the contender starts its work within `time`, while `other` works.
     async fn acts_alongside(&self, contender: &str, other: &str, time: Duration) -> bool {
         let came = self.journal.reaches(contender, AT_WORK, time).await;
         if came {
@@ -229,7 +212,6 @@ impl<M: Means> Fixture<M> {
         came
     }
 
-    /// Asserts that a contender does not start its work.
     pub(crate) async fn assert_kept_out(&self, contender: &str) {
         let came = self.journal.reaches(contender, 1, KEPT_OUT).await;
         assert!(!came, "{contender} came to work: {}", self.describe());
@@ -249,8 +231,8 @@ impl<M: Means> Fixture<M> {
         assert_eq!(beside, 0, "{}", self.describe());
     }
 
-    /// Returns a summary of the journal, in which each entry is a change of actor, and the
-    /// contenders' error output.
+    /// Returns the contenders' error output and a summary of the journal: one entry for each
+    /// change of actor.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for act in self.journal.acts() {

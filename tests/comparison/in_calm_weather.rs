@@ -1,8 +1,8 @@
-//! Goal: the designs are not straw men, because each keeps other owners out as long as no fault
-//! occurs. The scenario that breaks a hand-made lock also recognizes a correct lock. Method: three
-//! contenders for each design work briefly, one after the other; no contender acts again after
-//! another contender has acted. In a second test, an owner works for longer than the lock's expiry
-//! time and keeps extending the lock.
+//! Goal: the comparison is fair: each hand-made design excludes other owners as long as no fault
+//! occurs, and the scenario that breaks a hand-made lock does not break a correct one. Method:
+//! three contenders for each design work briefly, one after the other. No contender may act again
+//! after another contender has acted. In a second test, work takes longer than the expiry of a
+//! lock, and the owner extends the lock.
 
 use futures_util::future::join_all;
 use leasehold_testbed::run;

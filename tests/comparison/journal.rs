@@ -1,22 +1,20 @@
-//! The acts of the holders of a lock, in the order in which they happened: each act is one line
-//! appended to a file.
+//! A file of the holders' acts. Each act appends one line, so the order of the lines is the order
+//! of the acts.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// A file of acts, each with its time since boot and its owner.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
 }
 
-/// One act.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Act {
-    /// CLOCK_BOOTTIME with a resolution of 10 ms. Only informational, because the order of the
-    /// lines decides.
+    /// CLOCK_BOOTTIME with a resolution of 10 ms, for humans. The order of acts is the order of
+    /// the lines.
     pub(crate) at: f64,
     pub(crate) owner: String,
 }
@@ -45,18 +43,17 @@ impl Journal {
             .collect()
     }
 
-    /// Returns the number of acts of this owner.
     pub(crate) fn count(&self, owner: &str) -> usize {
         let acts = self.acts();
         acts.iter().filter(|act| act.owner == owner).count()
     }
 
-    /// Returns how often `owner` acted after `next` had begun.
+    /// Counts the acts of `owner` after the first act of `next`.
     pub(crate) fn after_the_next_began(&self, owner: &str, next: &str) -> usize {
         acts_after(&self.acts(), owner, next)
     }
 
-    /// Waits until this owner has acted `count` times. Returns false after the time limit.
+    /// Waits until this owner has acted `count` times. Returns false after `limit`.
     pub(crate) async fn reaches(&self, owner: &str, count: usize, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while self.count(owner) < count {

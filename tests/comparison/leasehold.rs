@@ -1,7 +1,7 @@
-//! Goal: in the scenarios that break hand-made locks, commands run by leasehold never act
-//! concurrently, and the locks of killed holders become free again. Method: the scenarios with
-//! `leasehold run -- CMD` and `leasehold lock NAME -- CMD`. As with the hand-made locks, the
-//! command does not check its lock; only a signal stops it.
+//! Goal: in the scenarios that break hand-made locks, two commands under leasehold never act at
+//! once, and a killed holder never keeps a lock. Method: runs the scenarios with `leasehold run --
+//! CMD` and `leasehold lock NAME -- CMD`. As with the hand-made locks, the command does not check
+//! its lock; only a signal stops it.
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;
@@ -11,7 +11,6 @@ use rustix::process::Signal;
 use crate::fixture::{AT_WORK, Fixture, KEPT_OUT, LIFE, LONG, Means, Place};
 use crate::fixture::{kill_one_while_another_holds, outlast, pause, skew};
 
-/// Runs a command while this replica leads.
 struct Run;
 
 impl Means for Run {
@@ -73,7 +72,8 @@ fn at_work_to_the_end<M: Means>(fixture: &Fixture<M>) -> bool {
     instants.is_some_and(|(first, last)| last.at - first.at > (2 * LIFE).as_secs_f64())
 }
 
-/// Asserts that the lock holds although the wall clocks have these offsets.
+/// Asserts that the holders never act at once, although their wall clocks are off by these
+/// offsets.
 async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
     let fixture = Fixture::new(means).await;
     let came = skew(&fixture, clock_of_a, clock_of_b, KEPT_OUT).await;

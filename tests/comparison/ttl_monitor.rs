@@ -41,8 +41,8 @@ async fn the_document_of_a_killed_holder_stays_until_the_ttl_monitor_runs() {
     assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
     let _b = fixture.start("b");
     fixture.acts_more("b", 1).await;
-    // The lock is freed by the next pass of the monitor, not when it expires. The tolerance is
-    // needed because the test notices a pass slightly after its end.
+    // The monitor's next pass frees the lock, not the expiry. The tolerance is needed because the
+    // test notices a pass slightly after its end.
     let freed = passed.elapsed();
     assert!(
         freed > PAUSE - LIFE / 2,

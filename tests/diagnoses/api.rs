@@ -1,4 +1,4 @@
-//! API servers that are unreachable or refuse a daemon's label and Events. Leadership does not
+//! The API server is unreachable, or refuses a daemon's label and Events. Leadership does not
 //! depend on the API server.
 
 use std::sync::Arc;

@@ -1,5 +1,3 @@
-//! Authentication and authorization failures.
-
 use mongodb::bson::doc;
 
 use crate::parts::{Parts, SET};

@@ -1,12 +1,10 @@
-//! Locks that cannot be acquired.
-
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Bson, DateTime, Document, doc, spec::BinarySubtype};
 
 use crate::parts::Parts;
 use crate::situation::Situation;
 
-/// Maximum number of waiters.
+/// The number of waiters that a lock accepts.
 const QUEUE_MAX: usize = 512;
 
 pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {

@@ -1,4 +1,4 @@
-//! Ports and directories that are unavailable on this machine.
+//! A port or a directory of this machine is unavailable.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -34,7 +34,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     table
 }
 
-/// Kinds of file to which the program must not append a trace.
+/// The program must not append a trace to files of these kinds.
 fn traces(parts: &Parts) -> [Situation; 2] {
     let uri = parts.open.uri();
     let run = |name: &'static str, make: &dyn Fn(&Path)| {
@@ -60,7 +60,7 @@ fn traces(parts: &Parts) -> [Situation; 2] {
     ]
 }
 
-/// Held for as long as the test runs.
+/// Keeps the pipes' read ends open until the test exits.
 static READERS: Mutex<Vec<rustix::fd::OwnedFd>> = Mutex::new(Vec::new());
 
 fn addresses(parts: &Parts) -> Vec<Situation> {
@@ -69,7 +69,7 @@ fn addresses(parts: &Parts) -> Vec<Situation> {
         let situation = Situation::run(name, &uri, "a").exits(78);
         situation.flag(&format!("--http-listen={address}"))
     };
-    // Held for as long as the test runs.
+    // Keeps the port taken until the test exits.
     static TAKEN: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = listener.local_addr().unwrap().to_string();

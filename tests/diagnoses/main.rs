@@ -1,6 +1,7 @@
-//! Goal: when a server, a port, a directory, a lock or an API server refuses a request, the error
-//! names the request, the component and the remedy, and never a password (I12). Method: a table of
-//! situations with real servers, each with a command, its exit code and its expected output.
+//! Goal: when a server, a port, a directory, a lock or an API server refuses a request, an on-call
+//! engineer can tell from the error what failed and what to do, and no error contains a password
+//! (I12). Method: a table of situations with real servers, each with a command, its exit code and
+//! its expected output.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
@@ -41,7 +42,6 @@ async fn each_refusal_names_the_object_the_component_and_the_remedy() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Runs all situations. Returns descriptions of the failed situations.
 async fn tried(table: Vec<Situation>) -> Vec<String> {
     let names: Vec<_> = table.iter().map(|situation| situation.name).collect();
     eprintln!("{} situations: {}", names.len(), names.join(", "));

@@ -1,4 +1,4 @@
-//! The servers, shared by all situations.
+//! Starts the servers that all situations share.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,34 +9,31 @@ use std::time::Duration;
 use leasehold_testbed::{Certificates, Kubernetes, Proxy, ReplicaSet, ReservedPort};
 use mongodb::bson::doc;
 
-/// Name that the testbed gives its sets.
+/// Replica set name that the testbed assigns.
 pub(crate) const SET: &str = "testbed";
 
 pub(crate) struct Parts {
-    /// A set with users that requires TLS client certificates.
+    /// Requires users and TLS client certificates.
     pub(crate) guarded: ReplicaSet,
-    /// A set without authentication.
     pub(crate) open: ReplicaSet,
-    /// A standalone server at its limit of connections.
+    /// A standalone server whose connections are all in use.
     pub(crate) full: ReplicaSet,
-    /// The connections that exhaust the limit of `full`.
+    /// Connections that exhaust the limit of `full`.
     _filling: Vec<TcpStream>,
-    /// A standalone server.
     pub(crate) standalone: ReplicaSet,
     /// Two standalone servers with unsuitable certificates: a CA certificate, and a client
     /// certificate.
     pub(crate) mistaken: [ReplicaSet; 2],
-    /// The CA of both certificates.
+    /// The CA that signed both certificates.
     pub(crate) issuer: Certificates,
-    /// A set whose only member stepped down.
+    /// A set whose only member has stepped down, so that the set has no primary.
     pub(crate) deposed: ReplicaSet,
     pub(crate) kubernetes: Kubernetes,
-    /// A proxy in front of the open set that forwards nothing.
+    /// A proxy in front of `open` that accepts connections but forwards nothing.
     pub(crate) holding: Proxy,
-    /// A proxy in front of the open set that closes connections.
+    /// A proxy in front of `open` that closes connections.
     pub(crate) cutting: Proxy,
     pub(crate) closed: ReservedPort,
-    /// A web server.
     pub(crate) web: SocketAddr,
     /// Forwards to the guarded set. The set's certificate does not name this address.
     pub(crate) alias: SocketAddr,
@@ -99,8 +96,7 @@ impl Parts {
     }
 }
 
-/// Opens connections to a server until the server closes a new connection. Returns the open
-/// connections.
+/// Opens connections until the server closes a new one at once. Returns the open connections.
 fn fill(port: u16) -> Vec<TcpStream> {
     use std::io::Read;
     /// Longer than a server needs to close a refused connection. If a busy server takes longer, the
@@ -121,7 +117,6 @@ fn fill(port: u16) -> Vec<TcpStream> {
     }
 }
 
-/// Starts a server that answers like a web server.
 fn web() -> SocketAddr {
     use std::io::{Read, Write};
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

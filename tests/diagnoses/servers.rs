@@ -1,4 +1,4 @@
-//! Servers that are unreachable, or that contradict the URI.
+//! A server is unreachable, or contradicts the URI.
 
 use leasehold_testbed::FakeClock;
 
@@ -152,7 +152,6 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// Situations in which the deposed server is frozen.
 pub(crate) fn frozen(parts: &Parts) -> Vec<Situation> {
     let uri = parts.deposed.uri();
     let address = parts.deposed.node(0).address();

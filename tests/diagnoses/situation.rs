@@ -17,7 +17,6 @@ const POLL: Duration = Duration::from_millis(10);
 /// Passwords that must not appear in any output.
 const SECRETS: [&str; 4] = ["p@ss/word:%", "p%40ss", "wr0ng", "hunter2"];
 
-/// A command that must fail.
 pub(crate) struct Situation {
     pub(crate) name: &'static str,
     wrapper: Vec<String>,
@@ -36,7 +35,6 @@ pub(crate) struct Situation {
     kept: Vec<Box<dyn Send>>,
 }
 
-/// A process that is killed on drop.
 pub(crate) struct Ending(pub(crate) std::process::Child);
 
 impl Drop for Ending {
@@ -64,7 +62,6 @@ impl Situation {
         }
     }
 
-    /// `leasehold locks`, which reports its last failure after its timeout.
     pub(crate) fn locks(name: &'static str, uri: &str) -> Self {
         let asked = Self::new(
             name,
@@ -73,7 +70,7 @@ impl Situation {
         asked.uri(uri).exits(69).says("cannot list the locks: ")
     }
 
-    /// `leasehold lock NAME --no-wait -- true`, whose error is final.
+    /// With `--no-wait`, the command must not retry, so it must fail within [`FINAL_MAX`].
     pub(crate) fn lock(name: &'static str, uri: &str, lock: &str) -> Self {
         let mut asked = Self::new(name, &["lock", lock, "--no-wait"]).uri(uri);
         asked.command = &["true"];
@@ -81,7 +78,6 @@ impl Situation {
         asked
     }
 
-    /// `leasehold run`.
     pub(crate) fn run(name: &'static str, uri: &str, lease: &str) -> Self {
         let asked = Self::new(name, &["run", "--http-listen="]).uri(uri);
         let directory = asked.path("status").display().to_string();
@@ -90,7 +86,7 @@ impl Situation {
             .flag(&format!("--status-directory={directory}"))
     }
 
-    /// A path in the situation's own directory, which is removed on drop.
+    /// Returns a path in the situation's own directory, which is removed on drop.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
@@ -105,26 +101,23 @@ impl Situation {
         self
     }
 
-    /// Removes `--no-wait`.
     pub(crate) fn patient(mut self) -> Self {
         self.arguments.retain(|known| known != "--no-wait");
         self.within = LONG;
         self
     }
 
-    /// Sets the connection string, which is passed in a file.
     pub(crate) fn uri(mut self, uri: &str) -> Self {
         self.uri = Some(uri.to_owned());
         self
     }
 
-    /// Passes only the connection string that the flags contain, if any.
+    /// Removes the connection string, unless it is in the flags.
     pub(crate) fn without_uri(mut self) -> Self {
         self.uri = None;
         self
     }
 
-    /// Runs the command through another program.
     pub(crate) fn by(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|a| (*a).to_owned()).collect();
         self
@@ -135,7 +128,6 @@ impl Situation {
         self
     }
 
-    /// Keeps a value until the command exits.
     pub(crate) fn keeps(mut self, what: impl Send + 'static) -> Self {
         self.kept.push(Box::new(what));
         self
@@ -146,7 +138,7 @@ impl Situation {
         self
     }
 
-    /// Adds a text that the output must contain. The order of texts does not matter.
+    /// Adds a text that the output must contain, in any order.
     pub(crate) fn says(mut self, text: &str) -> Self {
         self.says.push(text.to_owned());
         self
@@ -157,7 +149,7 @@ impl Situation {
         self
     }
 
-    /// Runs the command. Returns a description of the differences from the expected result, if any.
+    /// Runs the command. Returns how its result differs from the expected one, if it does.
     pub(crate) async fn verdict(self) -> Option<String> {
         let log = self.path("said");
         let mut child = self.start(&log);

@@ -44,7 +44,7 @@ fn line(input: &[u8]) -> Vec<u8> {
     replaced(&replaced(input, "@UNTIL", &until), "@BOOT", boot_id.trim())
 }
 
-/// The event of a leader, as a daemon sends it.
+/// Returns a leader's event as a daemon sends it.
 fn event(token: i64) -> Vec<u8> {
     let data = format!(
         r#"data: {{"schema":1,"lease":"o","identity":"{{a}}\" b","session":"s","role":"leader","leader":true,"token":{token},"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","holder":{{"identity":"a","token":{token}}},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null,"valid_for_ms":3600000,"written_boottime_ns":1,"missed":null}}"#
@@ -52,7 +52,7 @@ fn event(token: i64) -> Vec<u8> {
     [b"id: s:1\n", &line(data.as_bytes())[..]].concat()
 }
 
-/// A program that follows the streams of the test's server.
+/// A program from the page and the test's server that it connects to.
 struct Reader {
     listener: TcpListener,
     stream: Option<TcpStream>,
@@ -89,7 +89,6 @@ impl Reader {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// Accepts a connection, and answers the request according to its path.
     async fn accept(&mut self, answer: impl Fn(&str) -> Vec<u8>) {
         let (mut stream, _) = self.listener.accept().await.unwrap();
         let mut request = Vec::new();
@@ -104,7 +103,6 @@ impl Reader {
         self.stream = Some(stream);
     }
 
-    /// Sends bytes on the open stream, if the reader has not closed it.
     async fn send(&mut self, bytes: &[u8]) {
         if let Some(stream) = &mut self.stream {
             let _ = stream.write_all(bytes).await;
@@ -137,7 +135,7 @@ impl Reader {
     }
 }
 
-/// Waits until the last line that a program has printed is one of these lines.
+/// Waits until the program's last printed line is one of these.
 async fn said(printed: &Path, expected: &[&str]) {
     let text = || fs::read_to_string(printed).unwrap_or_default();
     eventually(&format!("the program prints {expected:?}"), async || {
@@ -185,7 +183,7 @@ async fn survives_line(program: &[String], input: &[u8]) {
 }
 
 /// Sends a response that is not an event stream, but whose body looks like one. The program must
-/// not lead, not even if the response redirects to a valid stream.
+/// not lead, even if the response redirects it to a valid stream.
 async fn survives_answer(program: &[String], answer: &str) {
     let mut reader = Reader::start(program).await;
     let body = String::from_utf8(event(HOSTILE)).unwrap() + "\n\n";
@@ -253,7 +251,7 @@ async fn survives(program: Vec<String>) {
     }
 }
 
-/// Returns the page's code block in this language, from the section about events.
+/// Returns the code block in this language from the page's section about events.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();

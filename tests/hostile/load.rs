@@ -1,5 +1,5 @@
-//! Slow clients, endless bodies and many connections use a bounded amount of the daemon's memory
-//! and descriptors. Under this load, the daemon renews its lease and answers other clients.
+//! Slow clients, endless bodies and many connections must not exhaust the daemon's memory or
+//! descriptors, delay its renewals, or starve its other clients.
 
 use std::sync::atomic::Ordering;
 
@@ -17,18 +17,17 @@ const MEMORY_MAX: u64 = 9 * 1024 * 1024;
 /// Limit of the descriptors that clients use: one for each connection and stream, and as many again
 /// for evicted connections that are still being closed.
 const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
-/// Limit of the bytes that a client can send of its body of 1 GiB. The daemon never reads the body,
-/// but the socket buffers of both sides take some of it.
+/// A client sends a body of 1 GiB, which the daemon never reads. The socket buffers of both sides
+/// take less than this.
 const BODY_MAX: u64 = 32 * 1024 * 1024;
-/// Number of renewals to wait for during an attack.
+/// An attack lasts at least this many renewals.
 const RENEWALS: f64 = 8.0;
 
 async fn renewals(daemon: &Daemon) -> f64 {
     daemon.operations("renew", "applied").await
 }
 
-/// Attacks a leader until the attack is at full strength and the leader has then renewed several
-/// times.
+/// Attacks a leader at full strength until it has renewed its lease [`RENEWALS`] times.
 async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) {
     let stage = stage().await;
     let daemon = stage.candidate("a").leading(LONG).await;

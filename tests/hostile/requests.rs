@@ -1,5 +1,5 @@
-//! Sends arbitrary bytes as HTTP requests. The server answers or refuses each request and leaks no
-//! descriptor.
+//! Sends arbitrary bytes as HTTP requests. The server must answer or refuse each request without
+//! leaking a descriptor.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ const TARGETS: usize = 150;
 const MUTATED: usize = 400;
 const OTHERS: usize = RANDOM + TARGETS;
 const BYTES_MAX: usize = 400;
-/// Inputs that are sent concurrently.
+/// Number of inputs that are sent at once.
 const CLIENTS: usize = 16;
 /// How long a client waits for an answer before it ends its input. Answers that take longer, such
 /// as event streams, are cut off.
@@ -29,7 +29,7 @@ const ANSWERED_IN: Duration = Duration::from_millis(200);
 /// The server may keep answering a request that contains one of these texts for a long time. If
 /// further bytes follow the request, the server notices the closed connection only when it writes.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
-/// Status codes that no request may cause, except 503.
+/// Server errors, which no request may cause. Only 503 is permitted.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
 
 const TOKENS: &[&[u8]] = &[
@@ -107,10 +107,9 @@ fn target(mutator: &mut Mutator) -> Vec<u8> {
     format!("{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
 }
 
-/// Sends an input in parts, and returns the answers until the server closes the connection. With
-/// `end`, the client shuts down its sending side, but only after the first answer or a timeout. A
-/// server need
-/// not answer a client that has already ended its input.
+/// Sends an input in parts, and returns the answers until the server closes the connection. If
+/// `end` is true, the client closes its sending side after the first answer or a timeout, because
+/// a server need not answer a client that has closed it earlier.
 async fn answers(server: SocketAddr, parts: &[&[u8]], end: bool) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
@@ -140,7 +139,6 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// An input, its name, and the offsets at which it is cut.
 struct Input {
     bytes: Vec<u8>,
     name: String,
@@ -154,9 +152,8 @@ impl Input {
         Self { bytes, name, cuts }
     }
 
-    /// Sends the input whole and in parts. Asserts that the server closes the connection each time,
-    /// without an answer that reports a server error. Returns the status code of the first answer
-    /// in both cases.
+    /// Sends the input whole and in parts. Asserts that the server closes each connection and
+    /// never reports a server error. Returns the status codes of both first answers.
     async fn survived(&self, server: SocketAddr) -> [u16; 2] {
         let Self { bytes, name, cuts } = self;
         let (start, end) = (cuts[0], cuts[1]);
@@ -275,7 +272,7 @@ async fn codes_of(server: SocketAddr, request: &[u8]) -> Vec<u16> {
     codes(&answers(server, &[request], false).await.unwrap())
 }
 
-/// A body is never answered as a request.
+/// Otherwise a client could smuggle a request in the body of another request.
 #[test]
 fn bodies_are_not_requests() {
     const INNER: &str = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -310,7 +307,7 @@ fn bodies_are_not_requests() {
                 );
             }
         }
-        // Without a length, the bytes of the body are a request.
+        // Without a declared length, the server must treat the bytes as the next request.
         let two = format!("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n{INNER}{LAST}");
         assert_eq!(codes_of(server, two.as_bytes()).await, [404, 200, 405]);
     });

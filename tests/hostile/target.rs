@@ -1,4 +1,4 @@
-//! The processes under attack, and their resources.
+//! The daemons under attack, and the memory and descriptors that they use.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +14,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a database of the shared set, for daemons that renew twice a second.
+/// Returns a database of the shared set. Daemons on it renew twice a second.
 pub(crate) async fn stage() -> Stage {
     let set: Arc<ReplicaSet> = SET.get().await;
     Stage::new(PROGRAM, set).timings(DaemonTimings::DEMO)
@@ -42,17 +42,16 @@ pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
     open.iter().filter(|one| !to_others.contains(*one)).count()
 }
 
-/// Returns the resident memory of a process in bytes.
+/// In bytes.
 pub(crate) fn resident(pid: u32) -> u64 {
     kilobytes(pid, "VmRSS:") * 1024
 }
 
-/// Returns the peak resident memory of a process, in bytes, since [`forget_peak`].
+/// In bytes, since [`forget_peak`].
 pub(crate) fn peak(pid: u32) -> u64 {
     kilobytes(pid, "VmHWM:") * 1024
 }
 
-/// Resets the peak of the resident memory to its current value.
 pub(crate) fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
 }

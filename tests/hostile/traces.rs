@@ -1,11 +1,10 @@
-//! Feeds the trace checker with mutated traces. The checker accepts each trace or reports a
-//! violation, and never panics.
+//! Feeds the trace checker with mutated traces. The checker must accept each trace or report a
+//! violation, and must not panic.
 
 use leasehold_testbed::{Mutator, corpus};
 use leasehold_trace_check::{Checked, Checker, Violation};
 use serde_json::{Value, json};
 
-/// Number of mutated traces.
 const TRACES: usize = 4_000;
 /// Maximum number of bytes of a random trace.
 const BYTES_MAX: usize = 300;
@@ -55,7 +54,6 @@ fn other_value(mutator: &mut Mutator) -> Value {
     mutator.pick(&values).clone()
 }
 
-/// Collects the JSON pointers of a value and of all values within it.
 fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
     into.push(path.to_owned());
     match value {
@@ -93,7 +91,6 @@ fn other_field(line: &[u8], others: &[Vec<u8>], mutator: &mut Mutator) -> Vec<u8
     value.to_string().into_bytes()
 }
 
-/// Changes a trace in one place.
 fn changed(lines: &[Vec<u8>], mutator: &mut Mutator) -> Vec<u8> {
     let mut changed = lines.to_vec();
     let at = mutator.below(lines.len());
@@ -142,6 +139,6 @@ fn any_trace_is_accepted_or_a_violation() {
         });
         refused += usize::from(found.is_err());
     }
-    // Most changes matter.
+    // If the checker accepted most of these traces, it would overlook mutations.
     assert!(refused > TRACES / 2, "{refused} of {TRACES} are refused");
 }

@@ -34,7 +34,6 @@ var (
 	retryPeriod   = flag.Duration("retry-period", 2*time.Second, "RetryPeriod")
 )
 
-// pace is the time between two journal lines.
 const pace = 20 * time.Millisecond
 
 const module = "k8s.io/client-go"
@@ -75,7 +74,8 @@ func main() {
 	}
 }
 
-// contend runs until the context is done or the Lease is lost, and works while it leads.
+// contend runs until the context is done or the Lease is lost. While it leads, it writes to the
+// journal.
 func contend(
 	ctx context.Context, config *rest.Config, namespace, lease, identity string, status *status,
 	work func(context.Context),

@@ -36,7 +36,7 @@ pub(crate) enum Design {
     VersionCheck,
 }
 
-/// The parameters that all designs share.
+/// The database handle and parameters that every design needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) collection: Collection<Document>,
@@ -47,7 +47,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Postpones the expiry if the caller owns the lock.
+    /// Postpones the expiry, but only of a lock that the caller owns.
     async fn postpone_mine(&self) -> Result<()> {
         let mine = doc! { "_id": &self.name, "owner": &self.owner };
         let later = doc! { "$set": { "expireAt": from_now(self.life) } };
@@ -55,24 +55,21 @@ impl Terms {
         Ok(())
     }
 
-    /// Deletes the lock if the caller owns it. Returns false otherwise.
+    /// Deletes only a lock that the caller owns. Returns false if there is none.
     async fn delete_mine(&self) -> Result<bool> {
         let mine = doc! { "_id": &self.name, "owner": &self.owner };
         Ok(self.collection.delete_one(mine).await?.deleted_count == 1)
     }
 }
 
-/// A hand-made lock.
 pub(crate) trait HandMade {
     /// Makes one attempt; returns true if the lock is ours now.
     async fn acquire(&mut self) -> Result<bool>;
-    /// Postpones the expiry while the work continues.
     async fn extend(&self) -> Result<()>;
-    /// Frees the lock; returns true if it was still ours, as far as the design can tell.
+    /// Returns true if the lock was still ours, as far as the design can tell.
     async fn release(&self) -> Result<bool>;
 }
 
-/// Returns the client's wall-clock time plus a span.
 fn from_now(span: Duration) -> DateTime {
     DateTime::from_system_time(std::time::SystemTime::now() + span)
 }
