@@ -8,8 +8,8 @@ use leasehold_core::election::{
     Standby, Token, WallMillis,
 };
 
-/// Applies a write that was sent at `at` by the sender's wall clock. Returns true if its filter
-/// matched; a read never matches.
+/// Applies a write that was sent when the sender's wall clock showed `at`. Returns true if the
+/// filter of the write matched; a read never matches.
 pub fn write(
     stored: &mut Option<Lease>,
     by: &Identity,
@@ -76,7 +76,7 @@ pub fn write(
     }
 }
 
-/// Returns the history entry that a write adds if it matches.
+/// Returns the history entry that a write adds to the lease if its filter matches.
 pub fn ends(operation: &Operation) -> Option<&HistoryEntry> {
     match operation {
         Operation::TakeOver { ended, .. } | Operation::Release { ended, .. } => Some(ended),

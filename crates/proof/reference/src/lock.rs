@@ -12,36 +12,36 @@ use leasehold_core::lock::{
     Writer,
 };
 
-/// Sender of an operation.
+/// The sender of an operation, and the clocks that the operation uses.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a> {
-    /// Name of the sender, written into its entry.
+    /// The sender's name, which the operation writes into the sender's entry.
     pub identity: &'a Identity,
-    /// Wall clock of the sender when it sent the operation.
+    /// The sender's wall clock when it sent the operation.
     pub at: WallMillis,
-    /// Clock of the store when it performs the operation.
+    /// The store's clock when it performs the operation.
     pub store_now: WallMillis,
 }
 
-/// Effect of an operation.
+/// The changes and the outcome of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Performed {
-    /// Outcome returned to the sender.
+    /// The outcome that the sender receives.
     pub outcome: LockOutcome,
-    /// Claims that the operation granted, except the sender's, in order. If there are any, they
-    /// replace the document's `granted`. The grant is absent if the tokens are exhausted, or if an
-    /// older version granted the claim.
+    /// The claims of other contenders that the operation granted, in order. If there are any, they
+    /// replace the document's `granted`. The grant is `None` if the tokens are exhausted, or if an
+    /// older version of leasehold granted the claim.
     pub granted: Vec<(Claim, Option<Grant>)>,
-    /// Entries added to the history, oldest first.
+    /// The entries that the operation added to the history, oldest first.
     pub ended: Vec<Ended>,
 }
 
-/// An entry of the history: a claim that had a token.
+/// An entry of the history, for a claim that had a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// A copy of the document's entry.
+    /// A copy of the claim's entry in the document.
     pub entry: Entry,
-    /// Reason for its end.
+    /// The reason why the claim ended.
     pub ending: Ending,
 }
 
@@ -77,12 +77,12 @@ pub fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> P
     }
 }
 
-/// Returns `next` of the document: the claim at the head of the queue.
+/// Returns the value of the document's field `next`, which is the claim at the head of the queue.
 pub fn next(lock: &LockDocument) -> Option<Claim> {
     lock.queue.first().map(|entry| entry.claim)
 }
 
-/// Returns the number of entries at the head of the queue that may hold now.
+/// Returns how many entries at the head of the queue may be granted now.
 pub fn grantable(lock: &LockDocument) -> usize {
     let places = |most: usize| most.saturating_sub(lock.holders.len());
     if lock.slots > 0 {
@@ -124,7 +124,6 @@ struct Written {
 }
 
 impl Written {
-    /// Applies a write to a lock. Returns true if its filter matched.
     fn write(&mut self, lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> bool {
         match operation {
             LockOperation::Read { .. } | LockOperation::Create { .. } => false,
@@ -252,7 +251,6 @@ impl Written {
         true
     }
 
-    /// Removes the entries that `goes` selects. Returns true if it removed any.
     fn take_out(
         &mut self,
         lock: &mut LockDocument,
@@ -267,7 +265,7 @@ impl Written {
         }
         let held = gone.into_iter().filter(|entry| entry.token.is_some());
         self.ended.extend(held.map(|entry| {
-            // The work ended normally, and its minimum hold has passed.
+            // The work had ended normally, so the entry only waited for its minimum hold.
             let ended_before = ending == Ending::Expired && entry.work_done;
             let ending = if ended_before {
                 Ending::Released
@@ -280,8 +278,8 @@ impl Written {
         true
     }
 
-    /// Moves the entries that may hold from the queue to the holders, in order. Each gets a token,
-    /// and a slot if `gives_slots` and the lock has slots.
+    /// Moves the entries that may hold from the queue to the holders, in order. Each entry gets a
+    /// token, and also a slot if `gives_slots` and the lock has slots.
     fn grant(
         &mut self,
         lock: &mut LockDocument,
@@ -314,7 +312,7 @@ impl Written {
     }
 }
 
-/// Returns, in order, the numbers of the slots that are free both in the holders and in `granted`.
+/// Returns in order the slots that neither the holders nor the entries in `granted` have.
 fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator<Item = u32> {
     let taken = move |slot: &u32| {
         let mut entries = lock.holders.iter().chain(granted);
@@ -323,8 +321,8 @@ fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator
     (0..lock.slots).filter(move |slot| !taken(slot))
 }
 
-/// Assigns a slot of the lock to an entry that is granted after `granted`: the lowest free slot
-/// that its owner had last, otherwise the lowest free slot.
+/// Assigns a slot to an entry. An entry gets the lowest free slot that its owner had last, or
+/// otherwise the lowest free slot. The entries in `granted` already have their slots.
 fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
     if lock.slots == 0 {
         return;
@@ -339,7 +337,6 @@ fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
     }
 }
 
-/// Assigns the next token to an entry.
 fn raise(token: &mut Token, entry: &mut Entry, seen: Token) {
     entry.token = next_token(*token, seen);
     *token = entry.token.unwrap_or((*token).max(seen));
@@ -373,7 +370,7 @@ fn renew(
     true
 }
 
-/// Records a success, dated by the store's clock, in place of the key's previous success.
+/// Replaces the key's previous success with one at this time of the store's clock.
 fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
     lock.successes.retain(|success| success.key != *key);
     lock.successes.push(Success {

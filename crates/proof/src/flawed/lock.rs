@@ -9,7 +9,6 @@ use crate::lock::{
     LockOutcome, Observations, Options, Standing,
 };
 
-/// Creates a contender.
 pub(crate) fn contender(
     mut options: Options,
     now: BootTime,
@@ -21,7 +20,6 @@ pub(crate) fn contender(
     LockContender::new(options, now, random)
 }
 
-/// Passes an input to a contender. Without a planted bug the input is unchanged.
 pub(crate) fn handle(
     contender: &mut LockContender,
     now: BootTime,
@@ -51,8 +49,6 @@ pub(crate) fn handle(
     }
 }
 
-/// Returns the next effect of a contender with these options. Without a planted bug the effect is
-/// unchanged.
 pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Option<LockEffect> {
     Some(match contender.next_effect()? {
         LockEffect::Exit(End::Unconfirmed) if planted!(ReleaseAssumed) => {
@@ -81,7 +77,6 @@ pub(crate) fn next_effect(contender: &mut LockContender, mode: LockMode) -> Opti
     })
 }
 
-/// Changes the holders that a document shows.
 fn misread(lock: &mut LockDocument, contender: &LockContender) {
     for entry in &mut lock.holders {
         if entry.claim == contender.claim() {

@@ -1,51 +1,45 @@
-//! Calls in flight between one process and the store, including calls of processes that have
-//! exited. The world decides when each call advances.
+//! Calls in flight between one process and the store. Calls of a process that has exited stay in
+//! flight and may still reach the store.
 
 use std::hash::{Hash, Hasher};
 
 use crate::election::{BootTime, CallId};
 use crate::proof::model::canonical::Canonical;
 
-/// An operation of a protocol.
 pub(crate) trait Payload: Clone + Hash {
-    /// Outcome of the operation.
     type Outcome: Clone + Hash;
 
     /// Returns true if a process uses the answer even after the call timed out.
     fn may_be_late(&self) -> bool;
 
-    /// Returns true if the operation can change the document.
     fn writes(&self) -> bool;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call<O, R> {
-    /// Id of the call in the waiting process; `None` once that process has exited.
+    /// Identifies the call in the process that waits for it, and is `None` once that process has
+    /// exited.
     pub(crate) id: Option<CallId>,
-    /// Requested operation.
     pub(crate) operation: O,
-    /// Time of sending, by the sender's clock.
+    /// The sender's clock when it sent the call.
     pub(crate) sent: BootTime,
-    /// True if the process has not received an answer.
+    /// False once the process has received an answer or has exited.
     pub(crate) waiting: bool,
-    /// Progress of the call.
     pub(crate) place: Place<R>,
-    /// Number that identifies the call in actions, unique across the processes of a machine.
+    /// Identifies the call in actions. It is unique across all processes of a machine.
     pub(crate) number: u64,
 }
 
-/// Progress of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place<R> {
-    /// The call is on its way and must be served promptly.
+    /// The call must reach the store before time passes.
     Sent,
-    /// The call is on its way, and may arrive late or never.
     Delayed,
-    /// Applied only on the primary. The outcome becomes valid when a majority has the write.
+    /// The primary has applied the write, but a majority does not have it yet, so the outcome is
+    /// not acknowledged.
     Lagging(R),
-    /// The answer is on its way, and may arrive late or never.
+    /// The store has answered. The answer may arrive late or never.
     Answered(R),
-    /// No answer will come.
     Lost,
 }
 
@@ -64,13 +58,11 @@ impl<O: Payload> Calls<O> {
         self.0.iter()
     }
 
-    /// Returns the call that an action names.
     pub(crate) fn get(&self, number: u64) -> &Call<O, O::Outcome> {
         let call = self.0.iter().find(|call| call.number == number);
         call.expect("the action names a call")
     }
 
-    /// Adds a call that the process sends now.
     pub(crate) fn send(&mut self, id: CallId, operation: O, now: BootTime, number: u64) {
         self.0.push(Call {
             id: Some(id),
@@ -90,15 +82,14 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Adds a copy of a call that lands later, if at all.
     pub(crate) fn duplicate(&mut self, number: u64, as_number: u64) {
         let mut copy = self.get(number).clone();
         (copy.number, copy.waiting, copy.place) = (as_number, false, Place::Delayed);
         self.0.push(copy);
     }
 
-    /// Removes a call whose answer the process receives. The process does not wait for copies of
-    /// the call.
+    /// Removes a call whose answer the process receives. The process then no longer waits for
+    /// copies of the call.
     pub(crate) fn take(&mut self, number: u64) -> Call<O, O::Outcome> {
         let call = self.get(number).clone();
         self.0.retain(|c| c.number != number);
@@ -111,12 +102,11 @@ impl<O: Payload> Calls<O> {
         call
     }
 
-    /// Returns true if a call was applied on the primary only.
     pub(crate) fn lag(&self) -> bool {
         self.0.iter().any(|c| matches!(c.place, Place::Lagging(_)))
     }
 
-    /// Acknowledges the lagging writes, because a majority has them.
+    /// Acknowledges the lagging writes, because a majority has them now.
     pub(crate) fn acknowledge(&mut self) {
         for call in &mut self.0 {
             if let Place::Lagging(outcome) = &call.place {
@@ -126,7 +116,7 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Leaves the lagging writes without an answer, because they were rolled back.
+    /// Drops the answers to lagging writes, because a failover rolled the writes back.
     pub(crate) fn roll_back(&mut self) {
         for call in &mut self.0 {
             if matches!(call.place, Place::Lagging(_)) {
@@ -136,7 +126,7 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Detaches the calls from their process, which has exited. The calls may still land.
+    /// Detaches the calls from their process, which has exited. The store may still apply them.
     pub(crate) fn abandon(&mut self) {
         for call in &mut self.0 {
             call.id = None;
@@ -149,13 +139,13 @@ impl<O: Payload> Calls<O> {
         self.tidy();
     }
 
-    /// Removes the calls that `is_over` selects, because they have no further effect.
+    /// Removes the calls that `is_over` selects, because they can have no further effect.
     pub(crate) fn forget(&mut self, is_over: impl Fn(&Call<O, O::Outcome>) -> bool) {
         self.0.retain(|call| !is_over(call));
     }
 
-    /// Returns true if a call must be served, answered or given up before time passes. The process
-    /// must act on a call that it waits for once the call is `due`, unless the process is `frozen`.
+    /// Returns true if a call must advance before time passes. If a call is `due`, the process
+    /// that waits for it must act, unless the process is `frozen`.
     pub(crate) fn are_prompt(&self, frozen: bool, due: impl Fn(BootTime) -> bool) -> bool {
         let prompt = |call: &Call<O, O::Outcome>| {
             matches!(call.place, Place::Sent) || (call.waiting && !frozen && due(call.sent))
@@ -177,7 +167,6 @@ impl<O: Payload> Calls<O> {
         });
     }
 
-    /// Writes the canonical form of the calls. `operation` writes the form of an operation.
     pub(crate) fn canonicalise<H: Hasher>(
         &self,
         to: &mut Canonical<'_, H>,

@@ -25,7 +25,6 @@ pub(crate) const EPOCH: u64 = 1 << 60;
 /// reaches without another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
-/// Canonical form of call numbers and counters.
 #[derive(Debug)]
 enum Numbers {
     /// Numbers are only compared for equality, so they are written by order of first appearance. A
@@ -40,7 +39,6 @@ enum Numbers {
 /// Hasher that writes the canonical form of its input to another hasher.
 pub(crate) struct Canonical<'a, H> {
     inner: &'a mut H,
-    /// The candidate's current time, to which written instants are relative.
     now: u64,
     ids: Vec<[u8; 16]>,
     numbers: Numbers,
@@ -50,7 +48,6 @@ pub(crate) struct Canonical<'a, H> {
 }
 
 impl<'a, H: Hasher> Canonical<'a, H> {
-    /// Creates a hasher that writes to `inner`.
     pub(crate) fn new(inner: &'a mut H) -> Self {
         Self {
             inner,
@@ -61,15 +58,14 @@ impl<'a, H: Hasher> Canonical<'a, H> {
         }
     }
 
-    /// Begins the part of a candidate whose clock shows `now`.
     pub(crate) fn candidate(&mut self, now: u64) {
         self.flush();
         self.now = now;
         self.numbers = Numbers::Appearing(Vec::new());
     }
 
-    /// Begins the part of a contender for a lock whose clock shows `now`. Replies to these calls
-    /// are still possible.
+    /// Begins the part of a contender for a lock whose clock shows `now`. The store may still
+    /// reply to the calls in `pending`.
     pub(crate) fn contender(&mut self, now: u64, mut pending: Vec<u64>) {
         self.flush();
         self.now = now;
@@ -78,7 +74,6 @@ impl<'a, H: Hasher> Canonical<'a, H> {
         self.numbers = Numbers::Ranked(pending);
     }
 
-    /// Returns the index of an id in the order of first appearance.
     pub(crate) fn place(&mut self, id: [u8; 16]) -> usize {
         place(&mut self.ids, id)
     }
@@ -131,8 +126,8 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
             self.flush();
             self.held = Some(number);
         } else {
-            // A number before an instant is a counter, and the instant is the time of the counter's
-            // last increase.
+            // A number before an instant is a counter, and the instant is the time at which the
+            // counter last increased.
             match self.numbers {
                 Numbers::Appearing(_) if self.held.take().is_some() => return,
                 Numbers::Appearing(_) | Numbers::Ranked(_) => self.flush(),
@@ -145,7 +140,7 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // The nanoseconds of a duration; the number before them is its seconds.
+        // These are the nanoseconds of a duration, and the number before them is its seconds.
         if let Some(seconds) = self.held.take() {
             self.inner.write_u64(seconds);
         }

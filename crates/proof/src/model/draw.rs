@@ -1,16 +1,14 @@
-//! Random numbers of the models: ids are sequential, and the jitter is constant.
+//! Random numbers of the models. Ids are sequential, and the jitter is constant.
 
 use crate::election::Randomness;
 
-/// Source of sequential ids. A protocol draws jitter as a remainder; all draws leave equal
-/// remainders.
+/// Draws sequential ids. The protocols take the jitter as a remainder of a draw, and all draws
+/// have equal remainders.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
-    /// Number of draws so far.
     pub(crate) drawn: &'a mut u64,
-    /// The first number.
     pub(crate) first: u128,
-    /// A multiple of all these moduli.
+    /// This is a multiple of every modulus that a protocol uses, so it changes no remainder.
     pub(crate) step: u128,
 }
 

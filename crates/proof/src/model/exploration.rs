@@ -1,23 +1,18 @@
-//! Runs an exploration and collects its figures.
-
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-/// A named exploration.
 pub(crate) trait Case {
-    /// Returns the description of the exploration.
     fn name(&self) -> &'static str;
 
-    /// Returns the number of states when the case was last changed. A lower number shows that the
+    /// Number of states when the case was last changed. If an exploration finds fewer states, the
     /// model covers less than before.
     fn states_min(&self) -> usize;
 
-    /// Explores the whole case.
     fn explore(&self) -> Figures;
 
-    /// Returns the requirement that these figures do not meet, if any.
+    /// Returns what is wrong with these figures, if anything.
     fn complaint(&self, figures: &Figures) -> Option<String> {
         let good = figures.complete && figures.missed.is_empty();
         (!good || figures.unique < self.states_min()).then(|| format!("{}: {figures}", self.name()))
@@ -26,22 +21,20 @@ pub(crate) trait Case {
 
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Number of states reached, including repetitions.
+    /// Counts a state each time a step reaches it.
     pub(crate) reached: usize,
-    /// Number of distinct states.
     pub(crate) unique: usize,
-    /// Maximum depth, in steps.
+    /// The number of steps in the longest run.
     pub(crate) depth: usize,
-    /// The violated property, if any, and the steps that lead to the violation.
+    /// The violated property, if any, with the steps that lead to the violation.
     pub(crate) broken: Option<(&'static str, Vec<String>)>,
-    /// Milestones that no run reached.
+    /// The milestones that no run reached.
     pub(crate) missed: Vec<String>,
     pub(crate) complete: bool,
 }
 
-/// Explores everything within the bounds, until a property is violated.
-///
-/// An exploration that reaches more than `reached_max` states is aborted and fails.
+/// Explores everything within the bounds, but stops once a property is violated. An exploration
+/// that reaches more than `reached_max` states fails.
 pub(crate) fn explore<M>(exploration: M, reached_max: usize) -> Figures
 where
     M: Model + Send + Sync + 'static,

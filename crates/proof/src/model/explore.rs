@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::exploration::Case;
 use super::{election, lock};
 
-/// Returns the CPU time in seconds, which differs from wall-clock time on a busy machine.
+/// Returns CPU time, because wall-clock time depends on the load of the machine.
 fn processor_seconds() -> i64 {
     clock_gettime(ClockId::ProcessCPUTime).tv_sec
 }

@@ -1,24 +1,22 @@
-//! Clock rates and durations, short and in the shipped proportions.
+//! Clock rates, and durations that are short but have the proportions of the shipped defaults.
 
 use std::time::Duration;
 
 use crate::election::{TimingSettings, Timings};
 
-/// Clock rate and durations of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
-    /// Advance of its clock per tick.
     pub(crate) milliseconds_per_tick: u64,
-    /// Declared lease duration. The process's own authority ends one second earlier.
+    /// The declared lease duration. The process's own authority ends one second earlier.
     pub(crate) lease_seconds: u64,
-    /// Time after which the outcome of a call is unknown.
+    /// A call times out after this time, and its outcome is then unknown.
     pub(crate) operation_milliseconds: u64,
 }
 
 impl Pace {
-    /// Returns a pace with short durations in the proportions of the defaults. Authority lasts 3 s
-    /// and others wait 4 s, so the bound on the ratio of the clock rates is 4/3, as with the
-    /// defaults. A tick is at most a second, so a renewal has one retry before the deadline.
+    /// Authority lasts 3 s and others wait 4 s, so clock rates may differ by a factor of 4/3, as
+    /// with the shipped defaults. A tick is at most a second, so a renewal can be retried once
+    /// before the deadline.
     pub(crate) const fn of(milliseconds_per_tick: u64) -> Self {
         Self {
             milliseconds_per_tick,
@@ -27,8 +25,8 @@ impl Pace {
         }
     }
 
-    /// Returns a pace whose calls time out within an eighth of the lease duration, which is how
-    /// long other contenders wait for a grantee.
+    /// Calls time out within an eighth of the lease duration, because other contenders wait that
+    /// long for a grantee.
     pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
         Self {
             operation_milliseconds: 300,

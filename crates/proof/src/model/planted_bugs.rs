@@ -1,22 +1,19 @@
-//! The tables of planted bugs that the models find, in `docs/verification/planted-bugs.md`.
+//! The tables in `docs/verification/planted-bugs.md` of the planted bugs that the models find.
 
 use std::fmt::Write as _;
 
 use super::exploration::Figures;
 use crate::proof::sim::planted::write_or_compare;
 
-/// Result of the search for one planted bug.
 #[derive(Debug)]
 pub(super) struct Searched {
-    /// Name of the planted bug.
     pub(super) name: String,
-    /// Name of the bounds of the search.
     pub(super) among: &'static str,
     pub(super) figures: Figures,
 }
 
-/// Fails if a planted bug was not found, or if the page's table `name` differs from the result;
-/// `BLESS=1` writes the table. The output of the test shows the steps: `cargo test -- --nocapture`.
+/// Fails if the search missed a planted bug, or if the page's table `name` differs from the
+/// result. `BLESS=1` writes the table. To see the steps, run `cargo test -- --nocapture`.
 #[expect(
     clippy::print_stdout,
     reason = "the steps to each bug are worth reading"

@@ -1,67 +1,52 @@
-//! The actions: everything that can happen between two states.
-//!
-//! A call is identified by `(candidate, number)`.
+//! The steps from one state to the next. A call is identified by `(candidate, number)`.
 
-/// One step. Each step marked as a fault counts against the run's fault budget.
+/// One step of a run. The steps `Delay`, `DelayAnswer`, `Duplicate`, `Lag`, `ReadStale`, `Refuse`,
+/// `DelayEvent`, `Crash`, `Freeze` and `Delete` are faults, and the bounds limit how many faults a
+/// run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Time advances by a tick. Possible only once no prompt action remains.
+    /// Time advances by a tick. This is possible only once nothing else must happen first.
     Tick,
-    /// The candidate's timer fires.
     Wake(usize),
-    /// The call lands, a majority receives it, and its answer returns, all in this tick.
+    /// The call reaches the store, a majority applies it, and its answer returns, all in this
+    /// tick.
     Serve(usize, u64),
-    /// Fault: the call is delayed for any time, possibly indefinitely.
+    /// The network delays the call for any time, possibly forever.
     Delay(usize, u64),
-    /// Fault: the call lands now, and its answer is delayed for any time.
+    /// The store applies the call now, and the network delays the answer for any time.
     DelayAnswer(usize, u64),
-    /// Fault: the call lands now, and possibly once more later.
+    /// The store applies the call now, and possibly once more later.
     Duplicate(usize, u64),
-    /// Fault: the primary has the write, but a majority does not.
+    /// The primary applies the write, but a majority does not have it yet.
     Lag(usize, u64),
-    /// Fault: a deposed primary answers the read.
+    /// A deposed primary answers the read.
     ReadStale(usize, u64),
-    /// Fault: the call is provably never sent.
+    /// The driver reports that it never sent the call.
     Refuse(usize, u64),
-    /// A delayed call lands. The answer, if any, returns some time later.
     Land(usize, u64),
-    /// A delayed answer returns, before or after the candidate gave up the call.
+    /// A delayed answer returns. The candidate may already have given up the call.
     Answer(usize, u64),
-    /// The call times out, so its outcome is unknown to the candidate.
     GiveUp(usize, u64),
-    /// A majority receives the writes that only the primary had.
     Commit,
-    /// The primary fails over. Writes that had not reached a majority are rolled back.
+    /// The primary fails over, which rolls back the writes that no majority has.
     RollBack,
-    /// The next event of the change stream arrives, in order.
     Event(usize),
-    /// Fault: the event is delayed for any time.
+    /// The network delays the event for any time.
     DelayEvent(usize),
     /// A delayed event arrives, possibly after later events.
     LateEvent(usize),
-    /// Fault: the process crashes.
     Crash(usize),
-    /// A new process starts.
     Restart {
-        /// Index of the candidate.
         candidate: usize,
-        /// True if the status directory survives.
+        /// The status directory survives the crash.
         remembers: bool,
     },
-    /// Fault: the process is paused for any time.
     Freeze(usize),
-    /// The process runs again.
     Thaw(usize),
-    /// The candidate is asked to step down.
     StepDown(usize),
-    /// The process is asked to exit.
     Shutdown(usize),
-    /// An operator pauses the lease.
     Pause,
-    /// An operator resumes the lease.
     Resume,
-    /// An operator requests a transfer to this candidate.
     Transfer(usize),
-    /// Fault: the document is deleted.
     Delete,
 }

@@ -5,34 +5,29 @@ use std::time::Duration;
 use crate::election::Tunables;
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time is unbounded, because states are compared by times relative to
-/// now. One exploration therefore covers runs of any length.
+/// Bounds of one exploration. Time has no bound: states are compared by times relative to now, so
+/// one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Clock rate and lease duration of each candidate.
     pub(crate) candidates: Vec<Pace>,
-    /// Maximum number of faults in one run, of any kind.
     pub(crate) faults: u8,
-    /// Enabled kinds of faults.
     pub(crate) kinds: &'static [Kind],
-    /// Maximum number of requests in one run.
     pub(crate) requests: u8,
-    /// Enabled kinds of requests.
     pub(crate) requested: &'static [Requested],
-    /// True if candidates follow a change stream instead of polling.
+    /// Candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
-    /// True if candidates register as standby.
+    /// Candidates register as standby.
     pub(crate) standby: bool,
-    /// True if candidates register as standby, later candidates have higher priorities, and leaders
-    /// hand over to higher priorities.
+    /// Candidates register as standby, later candidates have higher priorities, and leaders hand
+    /// over to higher priorities.
     pub(crate) prefer: bool,
-    /// Maximum number of ticks without a fault until a candidate leads (I10), or until no candidate
-    /// leads if the lease is paused.
+    /// After this number of ticks without a fault, some candidate must lead (I10). If the lease is
+    /// paused, no candidate may lead then.
     pub(crate) quiet_ticks_max: u8,
 }
 
 impl Bounds {
-    /// Returns these bounds with change streams.
     pub(crate) fn on_streams(self) -> Self {
         Self {
             streams: true,
@@ -40,7 +35,6 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with candidates that register as standby.
     pub(crate) fn with_standby(self) -> Self {
         Self {
             standby: true,
@@ -48,7 +42,6 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with priorities, and leaders that prefer higher priorities.
     pub(crate) fn with_preference(self) -> Self {
         Self {
             prefer: true,
@@ -56,13 +49,12 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with these requests instead of signals.
     pub(crate) fn with(self, requested: &'static [Requested]) -> Self {
         Self { requested, ..self }
     }
 
-    /// Returns these bounds with deletions, after which every candidate waits, and with the faults
-    /// that are combined with deletions.
+    /// Returns these bounds with deletions and with the faults that are combined with deletions.
+    /// After a deletion every candidate waits.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],
@@ -72,36 +64,25 @@ impl Bounds {
     }
 }
 
-/// Kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requested {
-    /// Step down, shut down.
     Signals,
-    /// An operator pauses the lease, and may resume it at any time.
     Pauses,
-    /// An operator transfers the lease to another candidate.
     Transfers,
 }
 
-/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Calls, replies and events are delayed, reordered and lost.
     Delays,
-    /// A call lands twice.
     Duplicates,
-    /// A call is provably never sent.
     Refusals,
-    /// A write is applied before a majority has it, and may be rolled back.
     Rollbacks,
-    /// A deposed primary answers a majority read.
     StaleReads,
-    /// Processes crash, and start again with or without their status directory.
+    /// A process crashes and starts again, with or without its status directory.
     Crashes,
-    /// Processes are paused for a while.
     Freezes,
-    /// The document is deleted, but only once every candidate has seen it, because a candidate that
-    /// never saw it cannot notice the deletion.
+    /// An operator deletes the document, but only once every candidate has seen it. A candidate
+    /// that never saw the document cannot notice that it is gone.
     Deletions,
 }
 
@@ -117,13 +98,12 @@ impl Kind {
     ];
 }
 
-/// How long a transferred lease is reserved for its candidate.
+/// A transfer reserves the lease for its candidate for this long.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
-/// Minimum time that a leader leads before it hands over to a preferred standby.
+/// A leader leads at least this long before it hands over to a standby of higher priority.
 const PREFER_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Returns the settings of a candidate.
 pub(crate) fn tunables(pace: Pace, prefers: bool) -> Tunables {
     Tunables {
         timings: pace.timings(),

@@ -1,6 +1,6 @@
-//! Goal: merging states with the same canonical form loses no behavior. Method: explore without
-//! merging; the successors of states with equal forms must have equal forms. A difference reveals
-//! relevant state that the form omits.
+//! Goal: the model explores a state only once if an earlier state had the same canonical form. If
+//! the form omits a part of the state that matters, the model misses behavior. Method: explore
+//! without merging, and require that the successors of states with equal forms have equal forms.
 
 use crate::proof::model::election::bounds::{Bounds, Requested};
 use crate::proof::model::election::cases::{APART, bounds};
@@ -8,10 +8,10 @@ use crate::proof::model::election::properties::Exploration;
 use crate::proof::model::election::world::World;
 use crate::proof::model::merging;
 
-/// Number of states to explore, enough for thousands of forms that are reached several times.
+/// With this number of states, thousands of forms are reached several times.
 const STATES: usize = 150_000;
 
-/// Returns the number of states whose form was reached before.
+/// Returns how many states had a form that an earlier state had.
 fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize {
     let exploration = Exploration {
         bounds: Bounds {

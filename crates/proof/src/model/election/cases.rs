@@ -1,4 +1,4 @@
-//! Explorations of `make test`, and the larger ones of `make model`.
+//! Explorations of `make test`, and the larger explorations of `make model`.
 
 use crate::proof::model::election::bounds::{Bounds, Kind, Requested};
 use crate::proof::model::election::monitor::Milestone::{self, *};
@@ -6,24 +6,22 @@ use crate::proof::model::election::properties::Exploration;
 use crate::proof::model::exploration::{self, Figures, explore};
 use crate::proof::model::pace::Pace;
 
-/// A named exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Description of the exploration.
     pub(crate) name: &'static str,
     pub(crate) bounds: Bounds,
-    /// Milestones that some run must reach.
+    /// Some run must reach each of these milestones.
     pub(crate) milestones: &'static [Milestone],
-    /// Number of states when the case was last changed. A lower number shows that the model covers
-    /// less than before.
+    /// Number of states when the case was last changed. If an exploration finds fewer states, the
+    /// model covers less than before.
     pub(crate) states_min: usize,
 }
 
-/// Clocks at the permitted ratio: the holder's is the slowest, the contender's the fastest.
+/// The clock rates are at the limit of the permitted ratio: the leader's clock is the slowest, and
+/// the other candidate's clock the fastest.
 pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
-/// One clock is slower than the others.
 pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
-/// Limit on the states reached. Explorations that are expected to complete stay below this number.
+/// An exploration stops at this number of states. Every case completes with fewer.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 const UNKNOWN: &[Milestone] = &[
@@ -36,9 +34,9 @@ const UNKNOWN: &[Milestone] = &[
     LateExtension,
 ];
 
-/// The candidates declare different durations, and the clock rates are as far apart as these
-/// durations permit. Candidate `a` has authority for 4 seconds of its own clock; `b` waits 5 of its
-/// own.
+/// The candidates declare different lease durations, and their clock rates are as far apart as
+/// these durations permit. Candidate `a` has authority for 4 seconds of its own clock, and `b`
+/// waits for 5 seconds of its own clock.
 pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace {
         milliseconds_per_tick: 800,
@@ -48,8 +46,6 @@ pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace::of(1000),
 ];
 
-/// Returns bounds with faults of every kind except deletions, with signals, and without change
-/// streams.
 pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     Bounds {
         candidates: candidates.to_vec(),
@@ -64,7 +60,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     }
 }
 
-/// Returns the explorations of `make test`, two to three minutes on one core.
+/// Returns the explorations of `make test`, which take two to three minutes on one core.
 pub(crate) fn short() -> Vec<Case> {
     vec![
         Case {
@@ -142,7 +138,6 @@ pub(crate) fn short() -> Vec<Case> {
     ]
 }
 
-/// Returns the explorations that `make model` adds.
 pub(crate) fn long() -> Vec<Case> {
     vec![
         Case {
@@ -187,8 +182,8 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with clocks at these rates. Beyond the permitted ratio, the exploration must find two
-/// leaders.
+/// Explores with clocks at these rates. If their ratio is not permitted, the exploration must find
+/// two leaders.
 pub(crate) fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
     let exploration = Exploration {
         bounds: bounds(&rates.map(Pace::of), 1, 0),

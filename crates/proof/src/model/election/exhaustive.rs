@@ -1,11 +1,11 @@
-//! Goal: I1, I3, I7, I8 and I10 hold in every run within the bounds. The tests also show that the
-//! model is effective: it reaches its milestones, and finds two leaders if the clocks are further
-//! apart than the protocol allows.
+//! Goal: no order of events within the bounds violates I1, I3, I7, I8 or I10. To show that the
+//! model would notice a violation, every case must reach its milestones, and the model must find
+//! two leaders if the clock rates are further apart than the protocol allows.
 
 use crate::proof::model::election::cases::{beyond_the_ratio, short};
 use crate::proof::model::exploration::Case as _;
 
-/// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
+/// To see the figures, run `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "prints figures")]
 fn every_run_holds(index: usize) {
     let case = short().swap_remove(index);
@@ -14,7 +14,7 @@ fn every_run_holds(index: usize) {
     assert_eq!(case.complaint(&figures), None);
 }
 
-/// Defines one test per case, so that the cases run in parallel.
+/// Defines one test for each case, so that the cases run in parallel.
 macro_rules! tests {
     ($($index:literal $name:ident)+) => {
         $(#[test]
@@ -46,8 +46,8 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn i1_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The bound on the ratio of the clock rates is 4/3. The tests above pass at 750 to 1000, and
-    // this test must fail at 740 to 1000.
+    // The clock rates may differ by a factor of 4/3. The tests above pass at 750 to 1000, and this
+    // test must find two leaders at 740 to 1000.
     let figures = beyond_the_ratio([740, 1000]);
     let (broken, steps) = figures.broken.expect("two leaders");
     assert!(broken.starts_with("I1"), "{broken}");

@@ -14,43 +14,34 @@ use crate::proof::model::election::bounds::tunables;
 use crate::proof::model::election::monitor::Monitor;
 use crate::proof::model::pace::Pace;
 
-/// A machine that runs one candidate.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// Name of the candidate, unchanged by a restart.
+    /// The identity stays the same after a restart.
     pub(crate) identity: Identity,
-    /// Clock rate and lease duration.
     pub(crate) pace: Pace,
-    /// The process, if one runs.
     pub(crate) election: Option<Election>,
-    /// True if the process is paused.
     pub(crate) frozen: bool,
-    /// Contents of the status directory.
+    /// The status directory, which a restarted process reads.
     pub(crate) directory: RecoveredState,
-    /// Claim of the previous process, proven to have exited when this process started.
+    /// The claim of the previous process. This process has proof that the previous process has
+    /// exited.
     pub(crate) proven_dead: Option<Claim>,
-    /// Calls in flight, oldest first, including calls of processes that have exited.
+    /// The calls in flight, oldest first, including the calls of processes that have exited.
     pub(crate) calls: Calls,
-    /// Events that have not arrived yet, in order.
+    /// The undelivered events in their order.
     pub(crate) events: Vec<Lease>,
-    /// Delayed events.
     pub(crate) late_events: Vec<Lease>,
-    /// Notes of the observer.
     pub(crate) monitor: Monitor,
-    /// True if the candidate registers as standby.
     stands_by: bool,
-    /// Its priority, if leaders prefer candidates of higher priority.
+    /// The priority, if leaders hand over to candidates of higher priority.
     priority: Option<u32>,
 }
 
-/// Contents of a status directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct RecoveredState {
-    /// Newest claim sent.
+    /// The newest claim that a process has sent.
     pub(crate) claim: Option<Claim>,
-    /// Highest token seen.
     pub(crate) token: Token,
-    /// Longest lease duration seen.
     pub(crate) lease_longest: Option<Duration>,
 }
 
@@ -70,11 +61,11 @@ impl Payload for Operation {
     }
 }
 
-/// Moduli of the election's draws: per mille of jitter, and the maximum random delays of 5, 10, 20
-/// and 40 ms in nanoseconds.
+/// The election takes the jitter in per mille, and random delays of at most 5, 10, 20 and 40 ms in
+/// nanoseconds, as remainders of a draw by these numbers.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
-/// Factor that makes `SPREADS * MIDDLE` yield the middle of the jitter.
+/// `SPREADS * MIDDLE` is the middle of the jitter modulo `JITTER`.
 const MIDDLE: u128 = {
     let mut factor = 0;
     while factor * (SPREADS % JITTER) % JITTER != JITTER / 2 {
@@ -83,7 +74,7 @@ const MIDDLE: u128 = {
     factor
 };
 
-/// Returns a source whose every draw gives the middle of the jitter and no random delay.
+/// Returns a source of draws that all yield the middle of the jitter and no random delay.
 pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
     Draw {
         drawn,
@@ -93,7 +84,6 @@ pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
 }
 
 impl Machine {
-    /// Creates a machine whose process has not started.
     pub(crate) fn new(
         identity: Identity,
         pace: Pace,
@@ -116,12 +106,11 @@ impl Machine {
         }
     }
 
-    /// Returns the machine's clock after `ticks`.
     pub(crate) fn clock(&self, ticks: u64) -> BootTime {
         BootTime::from_nanos(EPOCH + ticks * self.pace.milliseconds_per_tick * 1_000_000)
     }
 
-    /// Starts a process, with the previous status directory if it `remembers`.
+    /// Starts a process. If it `remembers`, it finds the status directory of its predecessor.
     pub(crate) fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         if !remembers {
@@ -141,7 +130,7 @@ impl Machine {
         self.election = Some(Election::new(candidate, now, &mut draw(drawn)));
     }
 
-    /// Ends the process. The process's calls in flight may still land.
+    /// Ends the process. The store may still apply the calls in flight.
     pub(crate) fn die(&mut self) {
         self.election = None;
         self.frozen = false;
@@ -155,7 +144,6 @@ impl Machine {
         self.election.is_some() && !self.frozen
     }
 
-    /// Returns true if the timer of the process is due.
     pub(crate) fn due(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let wakeup = self.election.as_ref().and_then(Election::next_wakeup);
@@ -170,7 +158,6 @@ impl Machine {
             .is_some_and(|election| election.status().leads_at(now))
     }
 
-    /// Writes the canonical form.
     pub(crate) fn canonicalise<H: Hasher>(&self, ticks: u64, to: &mut Canonical<'_, H>) {
         to.candidate(self.clock(ticks).as_nanos());
         let Self {

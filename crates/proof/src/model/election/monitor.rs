@@ -1,81 +1,73 @@
-//! Notes of an observer about the candidates. The invariants are checked against these notes, not
-//! against the election's own state.
+//! An observer's notes about each candidate. The invariants are checked against these notes and
+//! not against the state of the election, which may be wrong.
 
 use crate::election::{
     BootTime, Claim, Found, Identity, Operation, Outcome, Revision, Session, Token,
 };
 use crate::proof::model::election::store::Store;
 
-/// A violated invariant, except I1, which needs all candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
     /// A candidate led with a token that was not above all earlier tokens, or led again with an
     /// ended claim.
     I3,
-    /// Authority without an acknowledged write that was sent early enough (I2, I7).
+    /// A candidate had authority although no acknowledged write was sent early enough (I2, I7).
     I7,
-    /// Acquisition of a lease that was paused or reserved for another candidate, or takeover of a
-    /// lease that could not be taken over.
+    /// A candidate acquired a lease that was paused or reserved for another candidate, or took
+    /// over a lease too early.
     I8,
 }
 
-/// Milestone: an event that some run must reach, because an exploration without it proves little.
+/// An event that some run must reach. An exploration in which it never happens proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
-    /// A free lease that had a leader before was acquired.
+    /// A candidate acquired a free lease that had a leader before.
     HandOver,
-    /// A lease was taken over.
     TakeOver,
-    /// A claim whose acquisition was never answered leads.
+    /// A candidate led with a claim whose acquisition was never answered.
     Adoption,
-    /// An applied write was rolled back.
     RollBack,
     DeadlinePassed,
-    /// The store rejected a renewal of a leader.
     RenewalRejected,
-    /// A candidate noticed that the document is older than before.
+    /// A candidate noticed that the stored document is older than a document that it had seen.
     StoreRolledBack,
-    /// A new process took over immediately from its predecessor, which has exited.
+    /// A new process took over at once from its predecessor on the same machine, which has exited.
     Succession,
-    /// A late acknowledgement of a timed-out renewal extended authority.
+    /// An acknowledgement arrived after its renewal had timed out, and extended authority.
     LateExtension,
-    /// The lease was reserved for a candidate, and this candidate acquired it.
+    /// A candidate acquired the lease that was reserved for it.
     Transferred,
     /// A leader stepped down because the lease was paused.
     Paused,
 }
 
-/// Sender of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender<'a> {
-    /// Name of the candidate.
     pub(crate) identity: &'a Identity,
     pub(crate) session: Session,
-    /// Claim of the previous process, proven to have exited when this process started.
+    /// The claim of the previous process. This process has proof that the previous process has
+    /// exited.
     pub(crate) proven_dead: Option<Claim>,
 }
 
-/// Notes about one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// Token of the candidate's current leadership.
+    /// The token of the claim that leads now.
     pub(crate) leading: Option<Token>,
-    /// A token, and the end of its authority according to the acknowledged writes of its claim.
+    /// A token, and the time at which its authority ends according to the acknowledged writes.
     granted: Option<(Token, BootTime)>,
-    /// Stored revisions, and when the candidate first saw each.
+    /// The stored revisions, each with the time at which the candidate first saw it.
     shown: Vec<(Revision, BootTime)>,
 }
 
-/// One candidate at one instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment<'a> {
-    /// The candidate's clock.
     pub(crate) now: BootTime,
     pub(crate) store: &'a Store,
 }
 
 impl Monitor {
-    /// Records the outcome of a call that the candidate receives.
+    /// Records an outcome before the candidate receives it.
     pub(crate) fn answered(
         &mut self,
         operation: &Operation,
@@ -100,13 +92,12 @@ impl Monitor {
             | Operation::Read { .. } => return,
         };
         if lease.holder.as_ref().is_some_and(|h| h.claim == mine) {
-            // A late answer about an earlier claim proves nothing about the current claim.
+            // A late answer about an earlier claim does not extend the current claim.
             let granted = (lease.token, deadline);
             self.granted = self.granted.max(Some(granted));
         }
     }
 
-    /// Records a document that the candidate sees.
     pub(crate) fn saw(&mut self, found: &Found, at: Moment<'_>) {
         if let Found::Lease(lease) = found
             && !self.shown.iter().any(|(seen, _)| *seen == lease.revision)
@@ -116,13 +107,13 @@ impl Monitor {
         self.forget(at.store);
     }
 
-    /// Returns true if some notes can be dropped.
+    /// Returns true if `forget` would drop some notes.
     pub(crate) fn is_stale(&self, store: &Store) -> bool {
         let mut shown = self.shown.iter();
         shown.any(|(revision, _)| store.with_revision(*revision).is_none())
     }
 
-    /// Drops notes about revisions that are no longer stored, because no write can match them.
+    /// Drops the notes about revisions that are no longer stored, because no write can match them.
     pub(crate) fn forget(&mut self, store: &Store) {
         self.shown
             .retain(|(revision, _)| store.with_revision(*revision).is_some());
@@ -137,16 +128,16 @@ impl Monitor {
     ) -> Option<Broken> {
         let (Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. }) = operation
         else {
-            // A create matches only if there is no document, and the other writes match only the
+            // A create matches only if there is no document. The other writes match only the
             // candidate's own claim.
             return None;
         };
-        // The write cannot succeed with any other expected revision.
+        // The filter of the write matches only the revision that it expects.
         let lease = at.store.with_revision(acquisition.expected)?;
         let shown = self.shown.iter().find(|(r, _)| *r == lease.revision);
         let waited = |time| shown.is_some_and(|(_, since)| *since + time <= at.now);
         let may = match (operation, &lease.holder, &lease.reserved_for) {
-            // An acquire of a held lease is harmless, because the filter rejects it.
+            // The filter rejects an acquire while the lease is held.
             (Operation::Acquire(_), Some(_), _) | (Operation::Acquire(_), None, None) => true,
             (Operation::Acquire(_), None, Some(kept)) => {
                 kept.identity == *by.identity || waited(kept.duration)

@@ -1,4 +1,4 @@
-//! Planted bugs, each with an exploration that finds it.
+//! The planted bugs that the model finds, and the exploration that finds each.
 
 use crate::election::mutation::Mutation;
 use crate::proof::model::election::bounds::Bounds;
@@ -6,18 +6,14 @@ use crate::proof::model::election::cases::{APART, DECLARED_APART, REACHED_MAX, b
 use crate::proof::model::election::properties::Exploration;
 use crate::proof::model::exploration::{Figures, explore};
 
-/// A planted bug, and the bounds of the search for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Planted {
-    /// The planted bug.
     pub(crate) mutation: Mutation,
-    /// Name of the bounds.
     pub(crate) among: &'static str,
     bounds: Bounds,
 }
 
 impl Planted {
-    /// Explores until a property is violated.
     pub(crate) fn explore(&self) -> Figures {
         let exploration = Exploration {
             bounds: self.bounds.clone(),
@@ -28,8 +24,8 @@ impl Planted {
     }
 }
 
-/// Returns every planted bug that is visible in the model, each with an exploration. Without the
-/// bug the exploration succeeds; it is one of the cases, or a case with fewer faults or requests.
+/// Returns every planted bug that the model can see. Each exploration is one of the cases, or a
+/// case with fewer faults or requests, and therefore passes without the bug.
 pub(crate) fn planted() -> Vec<Planted> {
     let streams = bounds(&APART, 1, 0).on_streams();
     let polls = bounds(&APART, 1, 0);

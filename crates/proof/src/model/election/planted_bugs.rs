@@ -1,6 +1,6 @@
-//! Goal: the model notices when a rule is broken. Method: explore with each planted bug until an
-//! invariant breaks. The result must match the table in `docs/verification/planted-bugs.md`;
-//! `BLESS=1` writes the table.
+//! Goal: if a rule of the election is missing, the model finds a violation. Method: explore with
+//! each planted bug until an invariant breaks. The results must match the table in
+//! `docs/verification/planted-bugs.md`; `BLESS=1` writes the table.
 
 use crate::proof::model::election::planted::planted;
 use crate::proof::model::planted_bugs::{Searched, each_is_found};

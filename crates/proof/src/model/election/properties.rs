@@ -1,4 +1,4 @@
-//! The model for the checker: the possible steps, and the properties that must hold.
+//! The model for the checker, which lists the possible steps and the properties that must hold.
 
 use stateright::{Model, Property};
 
@@ -13,9 +13,7 @@ use crate::proof::model::election::world::World;
 #[derive(Debug, Clone)]
 pub(crate) struct Exploration {
     pub(crate) bounds: Bounds,
-    /// Milestones that some run must reach.
     pub(crate) milestones: Vec<Milestone>,
-    /// The planted bug, if any.
     pub(crate) planted: Option<Mutation>,
 }
 
@@ -118,7 +116,7 @@ impl Exploration {
                 ),
                 (machine.frozen, Action::Thaw(index)),
                 (gone, restart(true)),
-                // A process without memory cannot know that the document was deleted.
+                // A process that remembers nothing cannot know that the document was deleted.
                 (gone && !self.has(Kind::Deletions), restart(false)),
                 (
                     !gone && fault && self.has(Kind::Crashes),
@@ -128,7 +126,7 @@ impl Exploration {
         );
     }
 
-    /// Adds the writes of operators, which happen only while no write lags.
+    /// Adds the writes of operators. They happen only while a majority has every write.
     fn of_operators(&self, world: &World, into: &mut Vec<Action>) {
         let Some(lease) = &world.store.primary else {
             return;
@@ -196,13 +194,12 @@ impl Exploration {
     }
 }
 
-/// Adds each action whose condition holds.
 fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N]) {
     let possible = actions.into_iter().filter(|(holds, _)| *holds);
     into.extend(possible.map(|(_, action)| action));
 }
 
-/// Returns true if every candidate, or its status directory, has seen the stored token.
+/// Returns true if every candidate or its status directory has seen the stored token.
 fn all_know(world: &World) -> bool {
     let Some(lease) = &world.store.committed else {
         return false;

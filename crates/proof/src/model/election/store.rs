@@ -1,23 +1,21 @@
-//! The store as the protocol assumes it: one primary, and the majority-committed state, which is
-//! never lost.
+//! The store as the protocol assumes it. It has one primary, and never loses what a majority has.
 
 use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis};
 use crate::proof::sim::election::broken;
 use crate::reference::election as reference;
 
-/// One lease, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
-    /// State of the primary. The filters of writes are evaluated on this state.
+    /// The document on the primary. The store compares the filters of writes with it.
     pub(crate) primary: Option<Lease>,
-    /// Majority-committed state: reads return it, and a new primary starts from it.
+    /// The document that a majority has. Reads return it, and a new primary starts with it.
     pub(crate) committed: Option<Lease>,
-    /// Previous majority-committed state, which a deposed primary may still return.
+    /// The document that a majority had before. A deposed primary may still return it.
     pub(crate) previous: Option<Lease>,
 }
 
 impl Store {
-    /// Replicates the primary's state to a majority. The previous state is kept if `remember`.
+    /// Replicates the primary's document to a majority. Keeps the previous document if `remember`.
     pub(crate) fn commit(&mut self, remember: bool) {
         if self.committed != self.primary {
             let before = std::mem::replace(&mut self.committed, self.primary.clone());
@@ -25,12 +23,10 @@ impl Store {
         }
     }
 
-    /// Returns true if a write has not reached a majority.
     pub(crate) fn lags(&self) -> bool {
         self.primary != self.committed
     }
 
-    /// Returns the stored lease with this revision, if any.
     pub(crate) fn with_revision(&self, revision: Revision) -> Option<&Lease> {
         let stored = [&self.committed, &self.primary];
         stored
@@ -39,7 +35,7 @@ impl Store {
             .find(|lease| lease.revision == revision)
     }
 
-    /// Performs `operation` on the primary. A write does not reach a majority yet.
+    /// Performs `operation` on the primary. Only `commit` replicates the write to a majority.
     pub(crate) fn perform(&mut self, by: &Identity, operation: &Operation) -> Outcome {
         if let Operation::Read { .. } = operation {
             return Outcome::Applied(reference::found(self.committed.as_ref()));
@@ -48,14 +44,13 @@ impl Store {
         reference::outcome(matched, self.primary.as_ref())
     }
 
-    /// Sets fields like an operator, without changing the revision.
+    /// Changes the document like an operator, who does not change the revision.
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Lease)) {
         if let Some(lease) = &mut self.primary {
             change(lease);
         }
     }
 
-    /// Returns true if the majority-committed lease is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.committed.as_ref().is_some_and(|lease| lease.paused)
     }

@@ -1,5 +1,3 @@
-//! All machines, the store, and the effect of one step on them.
-
 mod replication;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,29 +15,23 @@ use crate::proof::model::election::monitor::{Broken, Milestone, Moment, Sender};
 use crate::proof::model::election::store::Store;
 use crate::reference::election as reference;
 
-/// The complete state at one instant of true time.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// Ticks since the start. Not part of the canonical form.
+    /// The ticks since the start. The canonical form omits them.
     pub(crate) ticks: u64,
-    /// Number of random ids drawn so far, which also numbers the calls. Not part of the canonical
-    /// form.
+    /// The number of random ids drawn so far, which also numbers the calls. The canonical form
+    /// omits it.
     pub(crate) drawn: u64,
-    /// The machines, shared with other states while unchanged.
+    /// States share the machines until a step changes them.
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) store: Store,
-    /// Number of faults that may still happen.
     pub(crate) faults_left: u8,
-    /// Number of requests that may still be made.
     pub(crate) requests_left: u8,
-    /// Consecutive undisturbed ticks in which no candidate led, or in which a candidate led a
-    /// paused lease.
+    /// Consecutive undisturbed ticks in which no candidate led, or in which a candidate led
+    /// although the lease was paused.
     pub(crate) quiet_ticks: u8,
-    /// Highest token that had authority.
     pub(crate) token_led: Token,
-    /// First violation, if any.
     pub(crate) broken: Option<Broken>,
-    /// Milestone of the last step, if any.
     pub(crate) milestone: Option<Milestone>,
 }
 
@@ -74,7 +66,6 @@ impl Hash for World {
 }
 
 impl World {
-    /// Starts all processes simultaneously on an empty store.
     pub(crate) fn start(bounds: &Bounds) -> Self {
         let names = ["a", "b", "c"];
         let mut world = Self {
@@ -105,14 +96,13 @@ impl World {
         world
     }
 
-    /// Returns a fingerprint of the canonical form.
     pub(crate) fn canonical(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Returns true if time can pass, because no prompt action is possible.
+    /// Returns true if time can pass, because nothing must happen first.
     pub(crate) fn settled(&self) -> bool {
         self.machines.iter().all(|machine| {
             let now = machine.clock(self.ticks);
@@ -122,7 +112,7 @@ impl World {
         })
     }
 
-    /// Returns the state after `action`, or `None` if the action does not apply.
+    /// Returns the state after `action`, or `None` if the action is not possible.
     pub(crate) fn after(&self, action: Action, bounds: &Bounds) -> Option<Self> {
         let mut next = self.clone();
         next.milestone = None;
@@ -275,7 +265,6 @@ impl World {
         self.input(candidate, input);
     }
 
-    /// Applies an operator's write, which reaches a majority immediately.
     fn edit(&mut self, bounds: &Bounds, change: impl FnOnce(&mut Lease)) {
         self.disturb();
         self.store.edit(change);
@@ -306,7 +295,7 @@ impl World {
     }
 
     /// Delivers an answer, unless the process that sent the call has exited. A frozen process
-    /// receives the answer later.
+    /// receives the answer after it thaws.
     fn arrive(&mut self, candidate: usize, number: u64, outcome: Outcome) {
         if self.machines[candidate].frozen {
             self.place(candidate, number, Place::Answered(outcome));
@@ -361,7 +350,7 @@ impl World {
         self.input(candidate, Input::Watch(Watch::Changed(lease)));
     }
 
-    /// Passes an input to the candidate and carries out the requested effects.
+    /// Passes an input to the candidate, and carries out the effects that the candidate requests.
     fn input(&mut self, candidate: usize, input: Input) {
         let (ticks, mut drawn, mut token_led) = (self.ticks, self.drawn, self.token_led);
         let store = self.store.clone();
@@ -388,7 +377,8 @@ impl World {
                         drawn += 1;
                         machine.calls.send(id, operation, now, drawn);
                     }
-                    // In the model an event may be late, but is never lost.
+                    // The model delays events but never loses them, so a stream can reopen without
+                    // a gap.
                     Effect::ReopenStream => inputs.push(Input::Watch(Watch::Opened)),
                     Effect::Demote => inputs.push(Input::Demoted {
                         shown: true,
@@ -408,7 +398,7 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // Keeps the milestone that was recorded first, because it is rarer.
+                            // The first milestone of a step is kept, because it is the rarer one.
                             _ if matches!(
                                 self.milestone,
                                 Some(Milestone::Succession | Milestone::Transferred)
@@ -448,7 +438,6 @@ impl World {
         (self.drawn, self.token_led) = (drawn, token_led);
     }
 
-    /// Drops notes about revisions that are no longer stored.
     fn settle_notes(&mut self) {
         for index in 0..self.machines.len() {
             let store = &self.store;

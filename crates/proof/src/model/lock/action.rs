@@ -1,62 +1,52 @@
-//! The actions: everything that can happen between two states.
-//!
-//! A call is identified by `(machine, number)`.
+//! The steps from one state to the next. A call is identified by `(machine, number)`.
 
-/// One step. Each step marked as a fault counts against the run's fault budget.
+/// One step of a run. The steps `Delay`, `DelayAnswer`, `Duplicate`, `Lag`, `ReadStale`, `Refuse`,
+/// `DelayEvent`, `DuplicateEvent`, `EndStream`, `ChangePrimary`, `Kill` and `Freeze` are faults,
+/// and the bounds limit how many faults a run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Time advances by a tick. Possible only once no prompt action remains.
+    /// Time advances by a tick. This is possible only once nothing else must happen first.
     Tick,
-    /// The contender's timer fires.
     Wake(usize),
-    /// The call lands, a majority receives it, and its answer returns, all in this tick.
+    /// The call reaches the store, a majority applies it, and its answer returns, all in this
+    /// tick.
     Serve(usize, u64),
-    /// Fault: the call is delayed for any time, possibly indefinitely.
+    /// The network delays the call for any time, possibly forever.
     Delay(usize, u64),
-    /// Fault: the call lands now, and its answer is delayed for any time.
+    /// The store applies the call now, and the network delays the answer for any time.
     DelayAnswer(usize, u64),
-    /// Fault: the call lands now, and possibly once more later.
+    /// The store applies the call now, and possibly once more later.
     Duplicate(usize, u64),
-    /// Fault: the primary has the write, but a majority does not.
+    /// The primary applies the write, but a majority does not have it yet.
     Lag(usize, u64),
-    /// Fault: a deposed primary answers the read.
+    /// A deposed primary answers the read.
     ReadStale(usize, u64),
-    /// Fault: the call is provably never sent.
+    /// The driver reports that it never sent the call.
     Refuse(usize, u64),
-    /// A delayed call lands. The answer, if any, returns some time later.
     Land(usize, u64),
-    /// A delayed answer returns, before or after the contender stopped waiting.
+    /// A delayed answer returns. The contender may already have stopped waiting.
     Answer(usize, u64),
-    /// The call times out, so its outcome is unknown to the contender.
     TimeOut(usize, u64),
-    /// A majority receives the writes that only the primary had.
     Commit,
-    /// The primary fails over. Writes that had not reached a majority are rolled back.
+    /// The primary fails over, which rolls back the writes that no majority has.
     RollBack,
-    /// The next event of the change stream arrives, in order.
     Event(usize),
-    /// Fault: the event is delayed for any time.
+    /// The network delays the event for any time.
     DelayEvent(usize),
-    /// Fault: the event arrives now, and possibly once more later.
+    /// The event arrives now, and possibly once more later.
     DuplicateEvent(usize),
     /// A delayed event arrives, possibly after later events.
     LateEvent(usize),
-    /// Fault: the change stream ends.
     EndStream(usize),
-    /// The change stream is opened again.
     OpenStream(usize),
-    /// Fault: the driver discovers a new primary.
+    /// The driver of the machine discovers a new primary.
     ChangePrimary(usize),
-    /// Fault: the process is killed.
     Kill(usize),
-    /// The next process of the machine starts.
     Start(usize),
-    /// Fault: the process is paused for any time.
     Freeze(usize),
-    /// The process runs again.
     Thaw(usize),
-    /// The work under the lock ends, after any time.
+    /// The work under the lock ends. It may have lasted for any time.
     Finish(usize),
-    /// The contender is asked to give up, and starts no work afterwards.
+    /// The user asks the contender to give up. The contender starts no work afterwards.
     GiveUp(usize),
 }

@@ -1,67 +1,50 @@
-//! Bounds of an exploration.
-
 use std::time::Duration;
 
 use crate::lock::{LockMode, MinHold, Slots};
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time is unbounded, because states are compared by times relative to
-/// now. One exploration therefore covers runs of any length.
+/// Bounds of one exploration. Time has no bound: states are compared by times relative to now, so
+/// one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// The machines, each with a process that contends from the start.
+    /// The machines. On each, a process contends for the lock from the start.
     pub(crate) seats: Vec<Seat>,
-    /// Maximum number of faults in one run, of any kind.
     pub(crate) faults: u8,
-    /// Enabled kinds of faults.
     pub(crate) kinds: &'static [Kind],
-    /// Maximum number of processes in one run that start later, each on a machine whose process has
-    /// exited.
+    /// At most this number of further processes start in one run, each on a machine whose process
+    /// has exited.
     pub(crate) starts: u8,
-    /// Maximum number of contenders that are asked to give up.
+    /// At most this number of contenders are asked to give up.
     pub(crate) give_ups: u8,
-    /// True if contenders follow a change stream instead of polling.
     pub(crate) streams: bool,
-    /// True if the document does not exist at the start.
     pub(crate) missing: bool,
-    /// Maximum number of undisturbed ticks in which a running contender waits although it is
-    /// compatible with every process that has authority.
+    /// A waiting contender may be compatible with every process that has authority for at most
+    /// this number of undisturbed ticks. Then it must have been granted the lock.
     pub(crate) idle_ticks_max: u8,
 }
 
-/// A machine and the requests of its processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {
-    /// Clock rate and durations.
     pub(crate) pace: Pace,
-    /// Requested mode.
     pub(crate) mode: LockMode,
-    /// True if the processes try the lock once and do not wait for it.
+    /// The processes try the lock once and do not wait for it.
     pub(crate) non_blocking: bool,
     pub(crate) min_hold: MinHold,
-    /// True if work must succeed only once and is skipped afterwards.
+    /// The work must succeed once and is skipped afterwards.
     pub(crate) once: bool,
 }
 
-/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Calls, replies and events are delayed, reordered and lost.
     Delays,
-    /// Writes land twice, and events arrive twice.
+    /// Writes reach the store twice, and events reach the process twice.
     Duplicates,
-    /// A call is provably never sent.
     Refusals,
-    /// A write is applied before a majority has it, and may be rolled back.
     Rollbacks,
-    /// A deposed primary answers a majority read.
     StaleReads,
     Kills,
-    /// Processes are paused for a while.
     Freezes,
-    /// Change streams end, and are opened again after a while.
     LostStreams,
-    /// A driver discovers a new primary.
     NewPrimaries,
 }
 
@@ -80,7 +63,6 @@ impl Kind {
 }
 
 impl Seat {
-    /// Returns a machine whose clock advances by this many milliseconds in each tick.
     pub(crate) const fn of(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::of(milliseconds_per_tick),
@@ -91,12 +73,10 @@ impl Seat {
         }
     }
 
-    /// Returns this seat with work that must succeed only once.
     pub(crate) const fn once(self) -> Self {
         Self { once: true, ..self }
     }
 
-    /// Returns this seat with a minimum hold.
     pub(crate) fn keeping(self, min_hold: Duration) -> Self {
         Self {
             min_hold: MinHold::new(min_hold).expect("short"),
@@ -106,7 +86,7 @@ impl Seat {
 }
 
 impl Seat {
-    /// Returns a machine whose ticks are short enough to observe the end of provisional authority.
+    /// Returns a machine with ticks so short that provisional authority lasts several ticks.
     pub(crate) const fn of_grants(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::with_short_calls(milliseconds_per_tick),
@@ -115,13 +95,11 @@ impl Seat {
     }
 }
 
-/// Returns a request for one of these slots.
 pub(crate) fn slot(slots: u32) -> LockMode {
     LockMode::Slot(Slots::new(slots).expect("a legal number"))
 }
 
 impl Bounds {
-    /// Returns bounds with faults of every kind, without change streams.
     pub(crate) fn of(seats: &[Seat], faults: u8, starts: u8) -> Self {
         Self {
             seats: seats.to_vec(),
@@ -135,7 +113,6 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with change streams.
     pub(crate) fn on_streams(self) -> Self {
         Self {
             streams: true,
@@ -143,7 +120,6 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with this number of idle ticks.
     pub(crate) fn idle(self, idle_ticks_max: u8) -> Self {
         Self {
             idle_ticks_max,
@@ -151,12 +127,10 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with contenders that are asked to give up.
     pub(crate) fn with_give_ups(self, give_ups: u8) -> Self {
         Self { give_ups, ..self }
     }
 
-    /// Returns these bounds without a document at the start.
     pub(crate) fn without_a_document(self) -> Self {
         Self {
             missing: true,
@@ -164,7 +138,6 @@ impl Bounds {
         }
     }
 
-    /// Returns these bounds with faults of these kinds.
     pub(crate) fn with(self, kinds: &'static [Kind]) -> Self {
         Self { kinds, ..self }
     }

@@ -1,4 +1,4 @@
-//! Canonical form of a lock's state: it omits revisions that cannot be stored again, and the order
+//! Canonical form of a lock's state. It omits revisions that cannot be stored again, and the order
 //! in which claims were drawn.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,8 @@ use crate::proof::model::lock::machine::{Call, Machine};
 use crate::proof::model::lock::store::{Store, lock_of};
 use crate::proof::sim::lock::entries::all;
 
-/// Revisions that are stored, shown to a process, or carried by a write that may still be applied.
+/// The revisions that are stored, shown to a process, or carried by a write that the store may
+/// still apply.
 #[derive(Debug, Default)]
 pub(crate) struct Live(BTreeSet<Revision>);
 
@@ -27,7 +28,8 @@ impl Live {
         live
     }
 
-    /// Returns the revisions that are stored, or carried by a write that may still be applied.
+    /// Returns the revisions that are stored, or carried by a write that the store may still
+    /// apply.
     pub(crate) fn storable<'a>(store: &Store, machines: impl Iterator<Item = &'a Machine>) -> Self {
         let mut live = Self::default();
         for lock in [&store.primary, &store.committed]
@@ -64,8 +66,7 @@ impl Live {
     }
 }
 
-/// Returns the claim of a write's sender, and the revision that the write would leave in the
-/// sender's entry.
+/// Returns the sender's claim, and the revision that the write would leave in the sender's entry.
 pub(crate) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)> {
     match operation {
         LockOperation::Join { entry, .. } => Some((entry.claim, entry.revision)),
@@ -83,7 +84,6 @@ pub(crate) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)
     }
 }
 
-/// Writes states with the help of [`Live`].
 pub(crate) struct LockForm<'a, 'b, H> {
     pub(crate) to: &'a mut Canonical<'b, H>,
     pub(crate) live: &'a Live,
@@ -103,7 +103,7 @@ impl<H: Hasher> Form for LockForm<'_, '_, H> {
     }
 }
 
-/// Writes an operation in flight, without revisions that its filter cannot match.
+/// Writes an operation in flight, but omits revisions that its filter cannot match.
 pub(crate) fn put_operation<H: Hasher>(
     operation: &LockOperation,
     live: &Live,

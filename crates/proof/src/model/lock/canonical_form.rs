@@ -1,5 +1,6 @@
-//! Goal: merging states with the same canonical form loses no behavior. Method: explore without
-//! merging, as for the election.
+//! Goal: the model explores a state only once if an earlier state had the same canonical form. If
+//! the form omits a part of the state that matters, the model misses behavior. Method: explore
+//! without merging, and require that the successors of states with equal forms have equal forms.
 
 use crate::lock::LockMode::{Exclusive, Shared};
 use crate::proof::model::lock::bounds::{Bounds, slot};
@@ -8,7 +9,7 @@ use crate::proof::model::lock::properties::Exploration;
 use crate::proof::model::lock::world::World;
 use crate::proof::model::merging;
 
-/// Number of states to explore, enough for thousands of forms that are reached several times.
+/// With this number of states, thousands of forms are reached several times.
 const STATES: usize = 12_000;
 
 #[test]

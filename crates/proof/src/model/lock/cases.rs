@@ -1,4 +1,4 @@
-//! Explorations of `make test`, and the larger ones of `make model`.
+//! Explorations of `make test`, and the larger explorations of `make model`.
 
 use std::time::Duration;
 
@@ -8,29 +8,28 @@ use crate::proof::model::lock::bounds::{Bounds, Kind, Seat, slot};
 use crate::proof::model::lock::properties::Exploration;
 use crate::proof::model::lock::properties::Milestone::{self, *};
 
-/// A named exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Description of the exploration.
     pub(crate) name: &'static str,
     pub(crate) bounds: Bounds,
-    /// Milestones that some run must reach.
+    /// Some run must reach each of these milestones.
     pub(crate) milestones: &'static [Milestone],
-    /// Number of states when the case was last changed. A lower number shows that the model covers
-    /// less than before.
+    /// Number of states when the case was last changed. If an exploration finds fewer states, the
+    /// model covers less than before.
     pub(crate) states_min: usize,
 }
 
-/// Limit on the states reached. Explorations that are expected to complete stay below this number.
+/// An exploration stops at this number of states. Every case completes with fewer.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
-/// The first clock is at the slow end of the permitted ratio, the second at the fast end. Authority
-/// lasts two ticks of the first clock; other contenders wait two ticks of the second.
+/// The clock rates are at the limit of the permitted ratio, and the first clock is slower. The
+/// first contender has authority for two ticks of its clock, and the second waits for two ticks of
+/// its own clock.
 pub(crate) const fn apart(wants: [LockMode; 2]) -> [Seat; 2] {
     [Seat::of(1500, wants[0]), Seat::of(2000, wants[1])]
 }
 
-/// One clock is slower than the others.
+/// The first clock is slower than the others.
 pub(crate) const fn three(wants: [LockMode; 3]) -> [Seat; 3] {
     [
         Seat::of(1500, wants[0]),
@@ -41,14 +40,13 @@ pub(crate) const fn three(wants: [LockMode; 3]) -> [Seat; 3] {
 
 pub(crate) const TWO: [Seat; 2] = apart([Exclusive; 2]);
 pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
-/// Two contenders in ticks of half the length.
+/// Two contenders whose ticks have half the usual length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
 
-/// Two contenders. One of them has a minimum hold of twice the lease duration.
+/// Two contenders. The first has a minimum hold of twice the lease duration.
 pub(crate) fn keeping() -> [Seat; 2] {
     [TWO[0].keeping(LEAST_TIME), TWO[1]]
 }
-/// A minimum hold that is longer than a lease.
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(8);
 
 /// Two contenders whose provisional authority lasts five ticks.
@@ -56,7 +54,8 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Idle ticks of these contenders. They take as much time as in the other cases.
+/// Ticks are short in these explorations, so these idle ticks take as much time as in the other
+/// cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 
 const FAULTY: &[Milestone] = &[
@@ -91,14 +90,13 @@ const ON_STREAMS: &[Milestone] = &[
 ];
 const POLITE: &[Milestone] = &[Joined, Confirmed, GranteeSwept, PlaceLost];
 
-/// Returns the bounds for explorations of grants.
 pub(crate) fn grants(faults: u8) -> Bounds {
     Bounds::of(&GRANTS, faults, 0)
         .idle(GRANTS_IDLE_MAX)
         .on_streams()
 }
 
-/// Returns the explorations of `make test`, less than 20 s on one core.
+/// Returns the explorations of `make test`, which take less than 20 s on one core.
 pub(crate) fn short() -> Vec<Case> {
     vec![
         Case {
@@ -172,7 +170,6 @@ pub(crate) fn short() -> Vec<Case> {
     ]
 }
 
-/// Returns the explorations that `make model` adds.
 pub(crate) fn long() -> Vec<Case> {
     vec![
         Case {
@@ -245,7 +242,7 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with clocks beyond the permitted ratio: the exploration must find two holders.
+/// Explores with clocks beyond the permitted ratio, which must find two holders.
 pub(crate) fn beyond_the_ratio(seats: [Seat; 2]) -> Figures {
     let bounds = Bounds::of(&seats, 1, 0).with(&[Kind::Freezes]);
     explore(

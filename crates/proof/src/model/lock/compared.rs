@@ -1,7 +1,7 @@
 //! The part of a contender's state that can affect a later decision, for the exhaustive model.
 //!
 //! It omits settings, values that are only reported, and writes whose revision cannot be stored
-//! again. `canonical_form.rs` tests that this loses no behavior.
+//! again. `canonical_form.rs` tests that the model misses no behavior for this reason.
 //! `crates/core/src/lock/contender.rs` includes this file, which uses its private items.
 
 use std::hash::Hash;
@@ -11,20 +11,19 @@ use super::exchange::Exchange;
 use crate::election::{BootTime, Claim, Revision};
 use crate::lock::observations::Observations;
 
-/// Collects the canonical form of a state.
 pub(crate) trait Form {
     fn put(&mut self, value: &impl Hash);
 
-    /// Returns true if the revision is stored or shown anywhere, or carried by a write that may
-    /// still be applied.
+    /// Returns true if the revision is stored or shown anywhere, or carried by a write that the
+    /// store may still apply.
     fn is_live(&self, revision: Revision) -> bool;
 
-    /// Returns the position of the claim in an order that does not depend on its value.
+    /// Returns the position of the claim in an order that does not depend on the claim's random
+    /// value.
     fn order(&mut self, claim: Claim) -> usize;
 }
 
 impl LockContender {
-    /// Writes the state at `now` to `form`.
     pub(crate) fn compare(&self, now: BootTime, form: &mut impl Form) {
         let Self {
             state,
@@ -33,7 +32,8 @@ impl LockContender {
             since: _,
             now: _,
             wakeup,
-            // The contender's call number is above the numbers of all awaited calls.
+            // The contender's next call number is above the numbers of all calls for which it
+            // waits.
             outbox: _,
         } = self;
         let Exchange {
@@ -61,7 +61,6 @@ impl LockContender {
 }
 
 impl Observations {
-    /// Writes the observations.
     pub(crate) fn compare(&self, form: &mut impl Form) {
         let ordered = self.iter().map(|(claim, seen)| (form.order(claim), seen));
         let mut ordered: Vec<_> = ordered.collect();

@@ -1,13 +1,14 @@
-//! Goal: exclusion, the order of tokens, complete grants, the order of the queue and liveness hold
-//! in every run within the bounds. The tests also show that the model is effective: it reaches its
-//! milestones, and finds two holders if the clocks are further apart than the protocol allows.
+//! Goal: no order of events within the bounds violates exclusion, the order of tokens, the
+//! completeness of grants, the order of the queue, or liveness. To show that the model would
+//! notice a violation, every case must reach its milestones, and the model must find two holders
+//! if the clock rates are further apart than the protocol allows.
 
 use crate::lock::LockMode::Exclusive;
 use crate::proof::model::exploration::Case as _;
 use crate::proof::model::lock::bounds::Seat;
 use crate::proof::model::lock::cases::{beyond_the_ratio, short};
 
-/// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
+/// To see the figures, run `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "prints figures")]
 fn every_run_holds(index: usize) {
     let case = short().swap_remove(index);
@@ -16,7 +17,7 @@ fn every_run_holds(index: usize) {
     assert_eq!(case.complaint(&figures), None);
 }
 
-/// Defines one test per case, so that the cases run in parallel.
+/// Defines one test for each case, so that the cases run in parallel.
 macro_rules! tests {
     ($($index:literal $name:ident)+) => {
         $(#[test]
@@ -47,8 +48,8 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The bound on the ratio of the clock rates is 4/3. The tests above pass at 1500 to 2000, and
-    // this test must fail at 1490 to 2000.
+    // The clock rates may differ by a factor of 4/3. The tests above pass at 1500 to 2000, and
+    // this test must find two holders at 1490 to 2000.
     let figures = beyond_the_ratio([1490, 2000].map(|rate| Seat::of(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");
@@ -57,7 +58,7 @@ fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
 
 #[test]
 fn a_grant_excludes_others_up_to_the_same_ratio() {
-    // `make model` passes at 75 to 100, and must fail at 74 to 100.
+    // `make model` passes at 75 to 100, and this test must find two holders at 74 to 100.
     let figures = beyond_the_ratio([74, 100].map(|rate| Seat::of_grants(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");

@@ -20,7 +20,6 @@ use crate::proof::sim::lock::invariants::exclusion::Held;
 
 pub(crate) type Calls = calls::Calls<LockOperation>;
 pub(crate) type Call = calls::Call<LockOperation, LockOutcome>;
-/// Progress of a call.
 pub(crate) type Place = calls::Place<LockOutcome>;
 
 impl Payload for LockOperation {
@@ -35,50 +34,37 @@ impl Payload for LockOperation {
     }
 }
 
-/// A machine that runs contenders one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// Name of its contenders.
     pub(crate) identity: Identity,
-    /// Clock rate, durations and requests.
     pub(crate) seat: Seat,
-    /// The process, if one runs.
     pub(crate) contender: Option<LockContender>,
-    /// True if the process is paused.
     pub(crate) frozen: bool,
-    /// True if work runs under the lock.
     pub(crate) works: bool,
-    /// Memory for the next process.
     pub(crate) memory: Memory,
-    /// Calls in flight, including calls of processes that have exited.
     pub(crate) calls: Calls,
     pub(crate) stream: Stream,
-    /// Notes of the observer.
     pub(crate) monitor: Monitor,
 }
 
-/// Memory that a process leaves to its successor on the machine.
+/// The memory that a process leaves to its successor on the machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
     pub(crate) token: Token,
     pub(crate) observations: Observations,
 }
 
-/// Change stream of one claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Stream {
-    /// The claim to follow, if the process requested a stream.
     pub(crate) claim: Option<Claim>,
-    /// True if the stream reports events.
     pub(crate) open: bool,
-    /// Events that have not arrived yet, in order.
+    /// The undelivered events in their order.
     pub(crate) events: Vec<Hint>,
-    /// Delayed events.
     pub(crate) late_events: Vec<Hint>,
 }
 
 impl Stream {
-    /// Returns the revisions in grant events that have not arrived.
+    /// Returns the revisions that undelivered grant events name.
     pub(crate) fn granted_revisions(&self) -> impl Iterator<Item = Revision> {
         let events = self.events.iter().chain(&self.late_events);
         events.filter_map(|event| match event {
@@ -88,10 +74,11 @@ impl Stream {
     }
 }
 
-/// Moduli of a contender's draws: per mille of jitter, and per mille that a delay is shortened.
+/// A contender takes the jitter in per mille, and the reduction of a delay in per mille, as
+/// remainders of a draw by these numbers.
 const JITTER: u128 = 401;
 const SHORTENED: u128 = 201;
-/// The number that yields the middle of both ranges.
+/// The remainders of this number are the middles of both ranges.
 const MIDDLE: u128 = {
     let mut number = 0;
     while number % JITTER != JITTER / 2 || number % SHORTENED != SHORTENED / 2 {
@@ -100,7 +87,6 @@ const MIDDLE: u128 = {
     number
 };
 
-/// Returns a source in which every draw gives the middle of the jitter.
 pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
     Draw {
         drawn,
@@ -110,7 +96,6 @@ pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
 }
 
 impl Machine {
-    /// Creates a machine whose process has not started.
     pub(crate) fn new(identity: Identity, seat: Seat) -> Self {
         Self {
             identity,
@@ -125,13 +110,12 @@ impl Machine {
         }
     }
 
-    /// Returns the machine's clock after `ticks`.
     pub(crate) fn clock(&self, ticks: u64) -> BootTime {
         let milliseconds = ticks * self.seat.pace.milliseconds_per_tick;
         BootTime::from_nanos(EPOCH + milliseconds * 1_000_000)
     }
 
-    /// Starts a process with the memory of its predecessor.
+    /// Starts a process, which gets the memory of its predecessor.
     pub(crate) fn start(&mut self, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         let Memory {
@@ -156,8 +140,8 @@ impl Machine {
         self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));
     }
 
-    /// Ends the process normally. The process's memory passes to its successor, if another process
-    /// can start.
+    /// Ends the process normally. If another process can start, it gets the memory of this
+    /// process.
     pub(crate) fn exit(&mut self, remember: bool) {
         if let Some(contender) = self.contender.as_ref().filter(|_| remember) {
             self.memory = Memory {
@@ -168,7 +152,7 @@ impl Machine {
         self.die();
     }
 
-    /// Ends the process. The process's calls in flight may still land.
+    /// Ends the process. The store may still apply the calls in flight.
     pub(crate) fn die(&mut self) {
         self.contender = None;
         self.frozen = false;
@@ -182,14 +166,13 @@ impl Machine {
         self.contender.is_some() && !self.frozen
     }
 
-    /// Returns true if the timer of the process is due.
     pub(crate) fn due(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let wakeup = self.contender.as_ref().and_then(|c| c.next_wakeup());
         self.runs() && wakeup.is_some_and(|at| at <= now)
     }
 
-    /// Returns true if an action must happen before time passes.
+    /// Returns true if something must happen on this machine before time passes.
     pub(crate) fn is_prompt(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let late = |sent| sent < now;
@@ -198,7 +181,7 @@ impl Machine {
             || (!self.frozen && !self.stream.events.is_empty())
     }
 
-    /// Returns the lock that the process holds if the process has authority by its own clock.
+    /// Returns the lock that the process holds, if the process has authority by its own clock.
     pub(crate) fn held(&self, ticks: u64) -> Option<Held> {
         let contender = self.contender.as_ref()?;
         let authority = contender.authority_at(self.clock(ticks));
@@ -208,8 +191,8 @@ impl Machine {
         })
     }
 
-    /// Returns true if the call can be forgotten. Either its answer would be too late, or it can no
-    /// longer change the document and its sender would ignore the rejection.
+    /// Returns true if the call can have no further effect. Either its answer would be too late,
+    /// or the call can no longer change the document and its sender would ignore the rejection.
     pub(crate) fn is_over(&self, call: &Call, ticks: u64, storable: &Live) -> bool {
         if call.waiting {
             return false;
@@ -237,15 +220,15 @@ impl Machine {
         }
     }
 
-    /// Returns true if a call in flight carries this revision, or an event names it.
+    /// Returns true if a call in flight carries this revision, or an undelivered event names it.
     pub(crate) fn carries(&self, revision: Revision) -> bool {
         let mut carried = self.calls.iter().filter_map(|c| revision_of(&c.operation));
         carried.any(|(_, carried)| carried == revision)
             || self.stream.granted_revisions().any(|it| it == revision)
     }
 
-    /// Returns the notes without irrelevant parts, or `None` if nothing remains. `carried` is true
-    /// for revisions of calls in flight.
+    /// Returns the notes without the parts that no longer matter, or `None` if nothing remains.
+    /// `carried` returns true for the revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         store: &Store,
@@ -256,7 +239,6 @@ impl Machine {
         (settled != self.monitor).then_some(settled)
     }
 
-    /// Writes the canonical form.
     pub(crate) fn canonicalise<H: Hasher>(
         &self,
         ticks: u64,

@@ -1,5 +1,6 @@
-//! Notes of an observer about one process. The invariants, which the simulation shares, are checked
-//! against these notes, not against the contender's own state.
+//! An observer's notes about one process. The invariants are checked against these notes and not
+//! against the state of the contender, which may be wrong. The simulation checks the same
+//! invariants.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,41 +17,36 @@ use crate::proof::sim::lock::invariants::{
     authority_from_acknowledged_writes as authority_rule, evictions_are_due, own_writes,
 };
 
-/// Notes about one process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// The process's own revisions that may be stored, now or later, each with its send time.
+    /// The process's revisions that are stored or may be stored later, each with the time when the
+    /// process sent it.
     sends: Vec<(Revision, BootTime)>,
-    /// Authority according to the messages: the claim, its token, and the end of its authority.
+    /// A claim, its token, and the time at which its authority ends according to the messages.
     backed: Option<(Claim, Token, BootTime)>,
-    /// The process's own claim that ended last.
     ended: Option<Claim>,
-    /// The process's own claim that the document last showed.
     present: Option<Claim>,
-    /// Joins with an unknown outcome whose claims no document has shown.
+    /// The joins with an unknown outcome, while no document has shown their claims.
     open_joins: Vec<(CallId, Claim)>,
     newest_write: Option<CallId>,
-    /// The newest write, if the store rejected it. The process must then receive the answer to a
-    /// read before it writes again.
+    /// The newest write, if the store rejected it. The process must receive the answer to a read
+    /// before it writes again.
     must_read: Option<CallId>,
-    /// Newest call whose document was received.
     newest: Option<CallId>,
-    /// Stored entries of other processes, each with the time when it was first shown.
+    /// The stored entries of other processes, each with the time at which this process first saw
+    /// it.
     shown: Vec<Sighting>,
     place: Place,
-    /// The process was asked to give up before its work ended.
     gave_up: bool,
-    /// Its work succeeded, and the success must be recorded.
     succeeded: bool,
 }
 
-/// The stored entry of the current claim.
+/// The observations of the stored entry of the current claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Place {
     claim: Option<Claim>,
-    /// A majority had the entry.
     there: bool,
-    /// The entry was removed after a majority had it.
+    /// A majority had the entry, and then it was removed.
     gone: bool,
 }
 
@@ -65,19 +61,17 @@ struct Sighting {
     kept_until: Option<BootTime>,
 }
 
-/// A reply that the process receives.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reply<'a> {
     pub(crate) call: CallId,
     pub(crate) operation: &'a LockOperation,
     pub(crate) outcome: &'a LockOutcome,
-    /// Claim of the process before the reply.
+    /// The claim of the process before the reply.
     pub(crate) claim: Claim,
     pub(crate) now: BootTime,
     pub(crate) renew_deadline: Duration,
 }
 
-/// A call that the process sends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending<'a> {
     pub(crate) call: CallId,
@@ -85,9 +79,7 @@ pub(crate) struct Sending<'a> {
     pub(crate) now: BootTime,
     pub(crate) store: &'a Store,
     pub(crate) operation_timeout: Duration,
-    /// The process has authority.
     pub(crate) holds: bool,
-    /// Work runs under its claim.
     pub(crate) works: bool,
 }
 
@@ -122,7 +114,7 @@ impl Sighting {
 }
 
 impl Monitor {
-    /// Creates the notes about a process that starts with its predecessor's observations.
+    /// Returns the notes about a process that starts with the observations of its predecessor.
     pub(crate) fn remembering(observations: &Observations) -> Self {
         let shown = observations.iter().map(|(claim, observation)| Sighting {
             seen: EntryVersion {
@@ -142,7 +134,7 @@ impl Monitor {
         }
     }
 
-    /// Records that a claim has ended because its deadline passed before this input.
+    /// Records that a claim ended if its deadline passed before this input.
     pub(crate) fn before(&mut self, now: BootTime, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
@@ -151,22 +143,22 @@ impl Monitor {
         }
     }
 
-    /// Records that the process is asked to give up. `standing` is its state at that time.
+    /// Records that the user asks the process to give up. `standing` is the state of the process
+    /// at that time.
     pub(crate) fn gives_up(&mut self, standing: &Standing) {
         self.gave_up |= *standing != Standing::Leaving;
     }
 
-    /// Records that the work of the process succeeded, if a success must be recorded.
+    /// Records that the work succeeded, if a success must be recorded.
     pub(crate) fn succeeds(&mut self, is_recorded: bool) {
         self.succeeded |= is_recorded;
     }
 
-    /// Returns true if the process may report a release with this document.
+    /// Returns true if the process may report a release while a majority has this document.
     pub(crate) fn may_have_released(&self, committed: Option<&LockDocument>) -> bool {
         !self.succeeded || committed.is_some_and(|lock| !lock.successes.is_empty())
     }
 
-    /// Records a reply before the process receives it.
     pub(crate) fn receives(&mut self, reply: Reply<'_>) {
         let Reply {
             call,
@@ -195,7 +187,8 @@ impl Monitor {
             }
             LockOutcome::Rejected => {
                 let reads = match operation {
-                    // The rejection of a join whose claim is present shows nothing new.
+                    // If the document already shows the claim, the rejection of its join shows
+                    // nothing new.
                     LockOperation::Join { entry, .. } => self.present != Some(entry.claim),
                     LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,
                     LockOperation::Create { .. }
@@ -213,10 +206,10 @@ impl Monitor {
         }
     }
 
-    /// Credits the authority of an acknowledged write that left its own revision and a token in the
-    /// entry. The authority counts from before the write was sent.
+    /// Credits the authority of an acknowledged write that left its own revision and a token in
+    /// the entry. Authority lasts from the time when the write was sent.
     fn back(&mut self, reply: Reply<'_>, lock: &LockDocument) {
-        // All earlier claims have ended.
+        // Earlier claims have ended, so their writes give no authority.
         let wrote = revision_of(reply.operation).filter(|(claim, _)| *claim == reply.claim);
         let Some(wrote) = wrote else { return };
         let mut holders = lock.holders.iter();
@@ -226,8 +219,6 @@ impl Monitor {
         }
     }
 
-    /// Credits the provisional authority of a majority-committed grant. It counts from the time at
-    /// which the granted revision was sent.
     pub(crate) fn granted(&mut self, claim: Claim, grant: Option<Grant>, renew_deadline: Duration) {
         if let Some(Grant {
             token, revision, ..
@@ -237,8 +228,8 @@ impl Monitor {
         }
     }
 
-    /// Credits authority to a claim for a duration, from the time at which one of the claim's
-    /// revisions was sent.
+    /// Credits a claim with authority for a duration, which begins when the process sent this
+    /// revision of the claim.
     fn back_from(&mut self, (claim, revision): (Claim, Revision), token: Token, lasts: Duration) {
         let sent = self.sends.iter().find(|(sent, _)| *sent == revision);
         let Some((_, sent)) = sent.filter(|_| self.ended != Some(claim)) else {
@@ -247,8 +238,7 @@ impl Monitor {
         let until = *sent + lasts;
         let before = self.backed.filter(|backed| backed.0 == claim);
         let until = match before {
-            // A late answer about an earlier grant of the claim proves nothing about the current
-            // grant.
+            // A late answer about an earlier grant of the claim does not extend the current grant.
             Some((_, newer, _)) if newer > token => return,
             Some((_, same, before)) if same == token => before.max(until),
             Some(_) | None => until,
@@ -283,7 +273,6 @@ impl Monitor {
         }
     }
 
-    /// Records and checks a call that the process sends.
     pub(crate) fn sends(&mut self, sending: Sending<'_>) -> Option<&'static str> {
         let violation = self.judge(sending);
         let Sending {
@@ -344,7 +333,7 @@ impl Monitor {
         violation.map(|violation| violation.invariant)
     }
 
-    /// Returns true if the entry's eviction is due, or if the eviction cannot match.
+    /// Returns true if the process may evict the entry, or if the eviction cannot match.
     fn is_due(&self, pair: EntryVersion, sending: Sending<'_>) -> bool {
         let due = |sighting: &Sighting| {
             let eviction = evictions_are_due::Eviction {
@@ -380,12 +369,12 @@ impl Monitor {
         violation.map(|violation| violation.invariant)
     }
 
-    /// Returns true if the process sent no later write.
+    /// Returns true if the process has sent no later write.
     pub(crate) fn is_newest(&self, call: CallId) -> bool {
         self.newest_write == Some(call)
     }
 
-    /// Returns true if the process has seen a stored entry unchanged until the entry expired.
+    /// Returns true if the process saw a stored entry stay unchanged until the entry expired.
     pub(crate) fn knows_expired(
         &self,
         store: &Store,
@@ -410,8 +399,8 @@ impl Monitor {
         self.place.claim == Some(claim) && self.place.gone
     }
 
-    /// Returns the notes about the process with this claim, without the parts that no longer matter
-    /// in the current state of the store. `carried` is true for revisions of calls in flight.
+    /// Returns the notes without the parts that no longer matter in the current state of the
+    /// store. `carried` returns true for the revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         claim: Claim,
@@ -433,7 +422,8 @@ impl Monitor {
         next.present = next.present.filter(|present| *present == claim);
         next.sends
             .retain(|(revision, _)| store.has_revision(*revision) || carried(*revision));
-        // A join that lands twice restores an entry unchanged.
+        // A duplicate of a join can restore the identical entry, so the notes about it are
+        // kept while the join is in flight.
         next.shown.retain(|Sighting { seen, .. }| {
             store.has(seen.claim, seen.revision) || carried(seen.revision)
         });

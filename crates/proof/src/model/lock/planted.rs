@@ -1,4 +1,4 @@
-//! Planted bugs, each with an exploration that finds it.
+//! The planted bugs that the model finds, and the exploration that finds each.
 
 use std::time::Duration;
 
@@ -9,26 +9,22 @@ use crate::proof::model::lock::bounds::{Bounds, Kind, Seat, slot};
 use crate::proof::model::lock::cases::{FINE, REACHED_MAX, THREE, TWO, apart, three};
 use crate::proof::model::lock::properties::Exploration;
 
-/// A planted bug, and the bounds of the search for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Planted {
-    /// The planted bug.
     pub(crate) mutation: Mutation,
-    /// Name of the bounds.
     pub(crate) among: &'static str,
     bounds: Bounds,
 }
 
 impl Planted {
-    /// Explores until a property is violated.
     pub(crate) fn explore(&self) -> Figures {
         let exploration = Exploration::new(self.bounds.clone(), Some(self.mutation));
         explore(exploration, REACHED_MAX)
     }
 }
 
-/// Returns every planted bug of the locks with an exploration: a part of a case, which succeeds
-/// without the bug, or a small exploration of its own.
+/// Returns every planted bug of the locks that the model can see. Each exploration is a part of a
+/// case, or a small exploration of its own, and passes without the bug.
 pub(crate) fn planted() -> Vec<Planted> {
     let none = Bounds::of(&TWO, 0, 0);
     let one = |kinds| Bounds::of(&TWO, 1, 0).with(kinds);

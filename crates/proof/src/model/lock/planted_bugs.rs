@@ -1,6 +1,6 @@
-//! Goal: the model notices when a rule is broken. Method: explore with each planted bug until an
-//! invariant breaks. The result must match the table in `docs/verification/planted-bugs.md`;
-//! `BLESS=1` writes the table.
+//! Goal: if a rule of the locks is missing, the model finds a violation. Method: explore with each
+//! planted bug until an invariant breaks. The results must match the table in
+//! `docs/verification/planted-bugs.md`; `BLESS=1` writes the table.
 
 use crate::lock::mutation::Mutation;
 use crate::proof::model::lock::planted::planted;
@@ -16,8 +16,8 @@ fn every_planted_bug_is_found_as_the_table_says() {
     each_is_found("bugs planted in the model of the locks", searched);
 }
 
-/// Bugs that only the simulation finds, because the model has no manual edits and no forked
-/// machines, and its store's clock is always right.
+/// Only the simulation finds these bugs. The model has no manual edits and no forked machines, and
+/// the clock of its store is always right.
 const ONLY_SIMULATED: &[Mutation] = &[
     Mutation::OverlookedWaits,
     Mutation::ConfirmedWithoutPause,

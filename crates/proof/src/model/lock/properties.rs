@@ -1,5 +1,5 @@
-//! The model for the checker: the possible steps, the properties that must hold, and the milestones
-//! that some run must reach.
+//! The model for the checker, which lists the possible steps, the properties that must hold, and
+//! the milestones that some run must reach.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,35 +13,33 @@ use crate::proof::model::lock::bounds::{Bounds, Kind};
 use crate::proof::model::lock::machine::{Call, Machine, Place};
 use crate::proof::model::lock::world::World;
 
-/// Milestone: an event that some run must reach, because an exploration without it proves little.
+/// An event that some run must reach. An exploration in which it never happens proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
     /// A join granted the lock to its own sender.
     Joined,
     /// A renewal confirmed a grant.
     Confirmed,
-    /// A grant gave authority before it was confirmed.
+    /// A grant gave authority before its confirmation.
     HeldByGrant,
     /// An eviction granted the lock to its own sender.
     TakenOver,
-    /// A late reply to a timed-out call gave authority.
+    /// A call timed out, and its late reply gave authority.
     LateAcquisition,
-    /// Several contenders had authority together.
+    /// Several contenders had authority at one time.
     Together,
     HolderSwept,
-    /// An entry was removed after its minimum hold.
+    /// A contender evicted an entry whose minimum hold had passed.
     KeptPlaceSwept,
     GranteeSwept,
     WaiterSwept,
-    /// Work was skipped because it had succeeded.
+    /// A contender skipped work that had already succeeded.
     Skipped,
     PlaceLost,
     DeadlinePassed,
-    /// A renewal of a holder was rejected.
     RenewalRejected,
-    /// A write was rolled back.
     RollBack,
-    /// A join was applied after its contender had left or exited.
+    /// The store applied a join after its contender had left or exited.
     JoinWithoutOwner,
     LateEvent,
     StreamEnded,
@@ -50,12 +48,11 @@ pub(crate) enum Milestone {
 #[derive(Debug, Clone)]
 pub(crate) struct Exploration {
     pub(crate) bounds: Bounds,
-    /// The planted bug, if any.
     pub(crate) planted: Option<Mutation>,
-    /// Milestones that some run reached, one bit each. They are not part of any state.
+    /// The milestones that some run reached, one bit each. All states share them.
     reached: Arc<AtomicU32>,
-    /// True once a property was violated. The checker reports the latest violation, but the first
-    /// violation has the fewest steps.
+    /// True once a property was violated. The checker reports the last violation that it finds,
+    /// and the first has the fewest steps.
     ended: Arc<AtomicBool>,
 }
 
@@ -80,13 +77,12 @@ impl Exploration {
         self.reached.fetch_or(bits, Ordering::Relaxed);
     }
 
-    /// Returns true if some run reached the milestone.
     pub(crate) fn has_reached(&self, milestone: Milestone) -> bool {
         self.reached.load(Ordering::Relaxed) & (1 << milestone as u32) != 0
     }
 }
 
-/// Defines a property for each invariant that is checked at a step.
+/// Defines a property for each invariant that the steps check.
 macro_rules! unbroken {
     ($($name:literal),+ $(,)?) => {
         [$(Property::always($name, |model: &Self, world: &World| {
@@ -282,7 +278,6 @@ impl Exploration {
     }
 }
 
-/// Adds each action whose condition holds.
 fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N]) {
     let possible = actions.into_iter().filter(|(holds, _)| *holds);
     into.extend(possible.map(|(_, action)| action));

@@ -1,5 +1,5 @@
-//! The store as the protocol assumes it: one primary, and the majority-committed state, which is
-//! never lost. Every write on the primary is checked.
+//! The store as the protocol assumes it. It has one primary, and never loses what a majority has.
+//! Every write on the primary is checked.
 
 use crate::election::{Claim, Identity, Revision, WallMillis};
 use crate::lock::{Entry, FoundLock, Hint, LockDocument, LockOperation, LockOutcome};
@@ -7,21 +7,20 @@ use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::{broken, invariants::documents};
 use crate::reference::lock::{By, next};
 
-/// One document, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    /// State of the primary. The filters of writes are evaluated on this state.
+    /// The document on the primary. The store compares the filters of writes with it.
     pub(crate) primary: FoundLock,
-    /// Majority-committed state: reads return it, and a new primary starts from it.
+    /// The document that a majority has. Reads return it, and a new primary starts with it.
     pub(crate) committed: FoundLock,
-    /// Previous majority-committed state, which a deposed primary may still return.
+    /// The document that a majority had before. A deposed primary may still return it.
     pub(crate) previous: Option<FoundLock>,
-    /// Events of the writes that have not reached a majority, each for the stream of one claim.
+    /// Events of the writes that no majority has yet. Each event belongs to the stream of one
+    /// claim.
     pub(crate) events: Vec<(Claim, Hint)>,
 }
 
 impl Store {
-    /// Creates a store with an unused lock, or without a document.
     pub(crate) fn new(missing: bool) -> Self {
         let found = if missing {
             FoundLock::Missing
@@ -36,8 +35,8 @@ impl Store {
         }
     }
 
-    /// Replicates the primary's state to a majority, and returns the events of its writes. The
-    /// previous state is kept if `remember`.
+    /// Replicates the primary's document to a majority, and returns the events of its writes.
+    /// Keeps the previous document if `remember`.
     pub(crate) fn commit(&mut self, remember: bool) -> Vec<(Claim, Hint)> {
         if self.lags() {
             let before = std::mem::replace(&mut self.committed, self.primary.clone());
@@ -46,19 +45,18 @@ impl Store {
         std::mem::take(&mut self.events)
     }
 
-    /// Rolls back the writes that have not reached a majority.
+    /// Rolls back the writes that no majority has.
     pub(crate) fn roll_back(&mut self) {
         self.primary = self.committed.clone();
         self.events.clear();
     }
 
-    /// Returns true if a write has not reached a majority.
     pub(crate) fn lags(&self) -> bool {
         self.primary != self.committed
     }
 
-    /// Performs `operation` on the primary. A write does not reach a majority yet. Returns the name
-    /// of the invariant that the write breaks, if any.
+    /// Performs `operation` on the primary, and returns the invariant that the write breaks, if
+    /// any. Only `commit` replicates the write to a majority.
     pub(crate) fn perform(
         &mut self,
         identity: &Identity,
@@ -92,7 +90,6 @@ impl Store {
         (performed.outcome, violation)
     }
 
-    /// Returns all documents that a process may still read or a write may still match.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &LockDocument> {
         let found = [Some(&self.primary), Some(&self.committed)];
         let found = found.into_iter().chain([self.previous.as_ref()]);
@@ -104,19 +101,16 @@ impl Store {
         stored.into_iter().filter_map(lock_of).flat_map(all)
     }
 
-    /// Returns true if the primary or a majority has an entry with this claim and revision.
     pub(crate) fn has(&self, claim: Claim, revision: Revision) -> bool {
         let mut stored = self.stored();
         stored.any(|entry| (entry.claim, entry.revision) == (claim, revision))
     }
 
-    /// Returns true if the primary or a majority has an entry with this revision.
     pub(crate) fn has_revision(&self, revision: Revision) -> bool {
         self.stored().any(|entry| entry.revision == revision)
     }
 }
 
-/// Returns the lock, if any.
 pub(crate) fn lock_of(found: &FoundLock) -> Option<&LockDocument> {
     match found {
         FoundLock::Lock(lock) => Some(lock),
@@ -124,7 +118,6 @@ pub(crate) fn lock_of(found: &FoundLock) -> Option<&LockDocument> {
     }
 }
 
-/// Returns true if the document has an entry with this claim.
 pub(crate) fn has_claim(found: &FoundLock, claim: Claim) -> bool {
     lock_of(found).is_some_and(|lock| all(lock).any(|entry| entry.claim == claim))
 }

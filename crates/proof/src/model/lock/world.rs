@@ -1,5 +1,3 @@
-//! All machines, the store, and the effect of one step on them.
-
 mod delivery;
 mod kept;
 
@@ -20,35 +18,27 @@ use crate::proof::sim::lock::entries::all;
 use crate::proof::sim::lock::invariants::exclusion::{self, Held};
 use kept::KeptPlace;
 
-/// The complete state at one instant of true time.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// Ticks since the start. Not part of the canonical form.
+    /// The ticks since the start. The canonical form omits them.
     pub(crate) ticks: u64,
-    /// Number of random ids drawn so far, which also numbers the calls. Not part of the canonical
-    /// form.
+    /// The number of random ids drawn so far, which also numbers the calls. The canonical form
+    /// omits it.
     pub(crate) drawn: u64,
-    /// The machines, shared with other states while unchanged.
+    /// States share the machines until a step changes them.
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) store: Store,
-    /// Number of faults that may still happen.
     pub(crate) faults_left: u8,
-    /// Number of processes that may still start.
     pub(crate) starts_left: u8,
-    /// Number of contenders that may still be asked to give up.
     pub(crate) give_ups_left: u8,
     /// Consecutive undisturbed ticks in which a running contender waits although it is compatible
     /// with every process that has authority.
     pub(crate) idle_ticks: u8,
-    /// Highest token that had authority.
     pub(crate) token_held: Token,
-    /// True if work has succeeded and its success must be recorded.
     succeeded: bool,
-    /// Entries with a minimum hold.
     places: Vec<KeptPlace>,
-    /// Name of the first violated invariant, if any.
     pub(crate) broken: Option<&'static str>,
-    /// Milestones of the last step. Not part of the canonical form.
+    /// The milestones of the last step. The canonical form omits them.
     pub(crate) milestones: Vec<Milestone>,
 }
 
@@ -88,7 +78,6 @@ impl Hash for World {
 }
 
 impl World {
-    /// Starts all processes simultaneously.
     pub(crate) fn start(bounds: &Bounds) -> Self {
         let names = ["a", "b", "c"];
         let machine = |(name, seat): (&str, _)| {
@@ -120,19 +109,18 @@ impl World {
         world
     }
 
-    /// Returns a fingerprint of the canonical form.
     pub(crate) fn canonical(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Returns true if time can pass, because no prompt action is possible.
+    /// Returns true if time can pass, because nothing must happen first.
     pub(crate) fn settled(&self) -> bool {
         !self.machines.iter().any(|m| m.is_prompt(self.ticks))
     }
 
-    /// Returns all processes with authority at this instant.
+    /// Returns the locks of all processes that have authority at this instant.
     pub(crate) fn held(&self) -> Vec<Held> {
         let machines = self.machines.iter();
         machines.filter_map(|m| m.held(self.ticks)).collect()
@@ -144,7 +132,6 @@ impl World {
         exclusion::check(&self.held()).is_none()
     }
 
-    /// Returns the state after `action`.
     pub(crate) fn after(&self, action: Action, bounds: &Bounds) -> Self {
         let mut next = self.clone();
         next.milestones.clear();
@@ -227,7 +214,6 @@ impl World {
         }
     }
 
-    /// Performs an action on a stream or a process.
     fn change_machine(&mut self, action: Action, bounds: &Bounds) {
         match action {
             Action::DelayEvent(i) => {
@@ -338,7 +324,8 @@ impl World {
         self.input(index, LockInput::Tick, bounds);
     }
 
-    /// Drops the memory of machines on which no further process can start.
+    /// Clears the memory of machines on which no further process can start, so that more states
+    /// are equal.
     fn forget_memory(&mut self) {
         if self.starts_left == 0 {
             for index in 0..self.machines.len() {
@@ -356,7 +343,7 @@ impl World {
         };
     }
 
-    /// Returns true if the first contender that waits is compatible with every process that has
+    /// Returns true if the first waiting contender is compatible with every process that has
     /// authority.
     fn is_idle(&self) -> bool {
         let waits = |machine: &&Arc<Machine>| {
@@ -382,7 +369,6 @@ impl World {
         exclusion::check(&held).is_none()
     }
 
-    /// Drops calls that have no further effect.
     fn forget_calls(&mut self) {
         let ticks = self.ticks;
         let old = |machine: &Arc<Machine>| machine.calls.iter().any(|call| !call.waiting);
@@ -399,7 +385,6 @@ impl World {
         }
     }
 
-    /// Drops notes about entries that are no longer stored.
     fn settle_notes(&mut self) {
         for index in 0..self.machines.len() {
             let carried = |revision| self.machines.iter().any(|m| m.carries(revision));
@@ -409,8 +394,8 @@ impl World {
         }
     }
 
-    /// Replicates everything on the primary to a majority. Lagging writes are acknowledged, and the
-    /// change streams report the new state.
+    /// Replicates everything on the primary to a majority. This acknowledges the lagging writes
+    /// and sends events to the change streams.
     pub(super) fn replicate(&mut self, bounds: &Bounds) {
         if !self.store.lags() {
             return;

@@ -3,7 +3,6 @@
 
 use super::{Consequence, Exchange, Holding, LockOutcome, LockTurn, SentWrite, WritePurpose};
 
-/// Returns the verdict of a contender with a planted bug.
 pub(super) fn reply(
     exchange: &mut Exchange,
     write: &SentWrite,

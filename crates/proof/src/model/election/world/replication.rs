@@ -1,15 +1,13 @@
-//! Effect of a write on the members of the store and on the change streams.
+//! The part of a write that follows its arrival: replication, acknowledgements and change streams.
 
 use super::World;
 use crate::election::{Operation, Outcome};
 use crate::proof::model::election::bounds::{Bounds, Kind};
 use crate::proof::model::election::monitor::{Broken, Milestone};
 
-/// Maximum number of undelivered events per candidate.
 const EVENTS_MAX: usize = 2;
 
 impl World {
-    /// Delivers the call to the primary.
     pub(super) fn land(&mut self, candidate: usize, number: u64) -> Outcome {
         let operation = self.call(candidate, number).operation;
         let identity = self.machines[candidate].identity.clone();
@@ -32,8 +30,8 @@ impl World {
         outcome
     }
 
-    /// Replicates everything on the primary to a majority. Lagging writes are acknowledged, and the
-    /// change streams report the new state.
+    /// Replicates everything on the primary to a majority. This acknowledges the lagging writes
+    /// and sends events to the change streams.
     pub(super) fn replicate(&mut self, bounds: &Bounds) {
         if !self.store.lags() {
             return;
@@ -48,8 +46,9 @@ impl World {
             }
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
-                // A process that does not run gets only the oldest and the newest event, because
-                // either can mislead it. Keeping all events would need unbounded state.
+                // A paused or exited process keeps only its oldest and its newest event, because
+                // either can mislead it. The number of states would be unbounded if it kept all
+                // events.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

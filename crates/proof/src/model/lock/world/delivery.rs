@@ -1,5 +1,5 @@
-//! Delivers calls to the store, delivers answers and inputs to contenders, and carries out the
-//! effects.
+//! Delivers calls to the store, and answers and inputs to contenders. Carries out the effects that
+//! the contenders request.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::proof::model::lock::properties::Milestone;
 use crate::proof::model::lock::store::lock_of;
 
 impl World {
-    /// Delivers the call to the primary.
     pub(super) fn land(&mut self, index: usize, number: u64) -> LockOutcome {
         let operation = self.call(index, number).operation;
         let identity = self.machines[index].identity.clone();
@@ -34,7 +33,7 @@ impl World {
     }
 
     /// Delivers an answer, unless the process that sent the call has exited. A frozen process
-    /// receives the answer later.
+    /// receives the answer after it thaws.
     pub(super) fn arrive(
         &mut self,
         index: usize,
@@ -62,7 +61,6 @@ impl World {
         }
     }
 
-    /// Lets the contender stop waiting for a call.
     pub(super) fn time_out(&mut self, index: usize, number: u64, bounds: &Bounds) {
         self.disturb();
         let call = self.call(index, number);
@@ -99,7 +97,6 @@ impl World {
         self.input(index, LockInput::Reply { call, outcome }, bounds);
     }
 
-    /// Passes an input to the contender and carries out the requested effects.
     pub(super) fn input(&mut self, index: usize, input: LockInput, bounds: &Bounds) {
         let (ticks, mut drawn) = (self.ticks, self.drawn);
         let machine = self.machine(index);
@@ -161,7 +158,7 @@ impl World {
                     LockEffect::Lost(Loss::Rejected) => {
                         self.milestones.push(Milestone::RenewalRejected);
                     }
-                    // The model never rolls back an acknowledged write.
+                    // The model never rolls back an acknowledged write, so the contender is wrong.
                     LockEffect::Lost(Loss::StoreRolledBack) => {
                         self.broken = self.broken.or(Some("no false alarm"));
                     }
@@ -205,13 +202,13 @@ impl World {
         self.broken = self.broken.or(broken);
     }
 
-    /// Checks the order of tokens (I3) and starts the work.
+    /// Checks that tokens grow (I3), and starts the work.
     fn acquired(&mut self, index: usize, token: Token) {
-        // Counts as a disturbance, because provisional authority is shorter than a long tick.
+        // Counts as a disturbance, because provisional authority can end within one long tick.
         self.disturb();
         let machine = self.machine(index);
         machine.works = true;
-        // Several readers, or holders of slots, may receive their replies in any order.
+        // Shared holders and holders of slots may receive their replies in any order.
         let in_order = machine.seat.mode != LockMode::Exclusive || token > self.token_held;
         if !in_order {
             self.broken = self.broken.or(Some("I3"));
@@ -219,7 +216,8 @@ impl World {
         self.token_held = self.token_held.max(token);
     }
 
-    /// Checks that a contender that does not wait evicts the entries that it knows to be expired.
+    /// A contender that does not wait must evict the entries that it knows to be expired before it
+    /// ends.
     fn ended(&mut self, index: usize, end: &End) {
         if let End::Skipped { .. } = end {
             self.milestones.push(Milestone::Skipped);
@@ -255,7 +253,8 @@ impl World {
                 }
             }
             LockNotice::StoreRolledBack { .. } | LockNotice::Duplicate { .. } => {
-                // The model never rolls back an acknowledged write and never forks a machine.
+                // The model never rolls back an acknowledged write and never forks a machine, so
+                // the contender is wrong.
                 self.broken = self.broken.or(Some("no false alarm"));
             }
             LockNotice::QueueFull

@@ -1,4 +1,5 @@
-//! Entries that must stay for their minimum hold, counted in ticks from the acquiring write.
+//! Checks that entries stay for their minimum hold. Time is counted in ticks from the acquiring
+//! write.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -10,19 +11,19 @@ use crate::proof::model::canonical::Canonical;
 use crate::proof::model::lock::machine::Machine;
 use crate::proof::model::lock::store::lock_of;
 
-/// A majority-committed entry with a minimum hold.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptPlace {
     claim: Claim,
-    /// Revision of the write that declared the minimum hold, if any.
+    /// The revision of the write that declared the minimum hold, if any.
     revision: Option<Revision>,
-    /// Earliest tick at which an acquired entry may be given up.
+    /// An acquired entry must stay until this tick.
     until: u64,
     acquired: bool,
 }
 
 impl World {
-    /// Records the majority-committed entries, and checks that no acquired entry is given up early.
+    /// Records the entries that a majority has, and checks that no acquired entry is given up
+    /// early.
     pub(super) fn note_places(&mut self) {
         let ticks = self.ticks;
         let holders = lock_of(&self.store.committed).map_or(&[][..], |lock| &lock.holders);
@@ -51,14 +52,14 @@ impl World {
         }
     }
 
-    /// Records that a process with a minimum hold has acquired.
     pub(super) fn place_acquired(&mut self, index: usize, claim: Claim) {
         let mut places = self.places.iter_mut();
         let min_hold = self.machines[index].seat.min_hold.get();
         if let Some(place) = places.find(|place| place.claim == claim) {
             place.acquired = true;
         } else if min_hold > Duration::ZERO {
-            // The acquiring write should have declared the minimum hold.
+            // A contender that follows the protocol declares its minimum hold before the work
+            // begins, so this entry shows a bug.
             self.places.push(KeptPlace {
                 claim,
                 revision: None,
@@ -68,12 +69,10 @@ impl World {
         }
     }
 
-    /// Drops the entry of a claim that was given up before its work began.
     pub(super) fn place_given_up(&mut self, claim: Claim) {
         self.places.retain(|place| place.claim != claim);
     }
 
-    /// Writes the canonical form.
     pub(super) fn put_places<H: Hasher>(&self, to: &mut Canonical<'_, H>) {
         let places = self.places.iter().map(|place| {
             let left = place.until.saturating_sub(self.ticks);
@@ -86,7 +85,7 @@ impl World {
     }
 }
 
-/// Returns a duration in whole ticks of the fast clock, the clock that advances furthest in a tick.
+/// Returns the number of whole ticks that the duration lasts on the fastest clock.
 fn in_ticks(machines: &[Arc<Machine>], duration: Duration) -> u64 {
     let ticks = machines.iter().map(|m| m.seat.pace.milliseconds_per_tick);
     let tick = u128::from(ticks.max().unwrap_or(1));
