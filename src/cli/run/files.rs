@@ -18,7 +18,7 @@ pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Interval between checks while no status is published.
 const IDLE_LOOK: Duration = Duration::from_secs(10);
-/// Duration from which a write counts as slow. A write to a local disk takes far less.
+/// A write that takes this long counts as slow. A write to a local disk takes far less.
 const WRITE_MAX: Duration = Duration::from_millis(500);
 /// Time between the first two log lines about a hanging write.
 const REPEAT_MIN: Duration = Duration::from_secs(10);

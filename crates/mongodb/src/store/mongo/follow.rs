@@ -111,8 +111,8 @@ enum StreamEnd {
 /// Follows until the future is dropped, which ends the stream. Opens another stream each time
 /// `reopen` is notified.
 ///
-/// Before it opens the next stream, aborts one that hangs, so that hanging streams do not use up
-/// the connection pool. A getMore may be dropped, unlike a write, because it changes nothing.
+/// A hanging stream is aborted before the next stream is opened, so that hanging streams do not use
+/// up the connection pool. A getMore may be dropped, unlike a write, because it changes nothing.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
