@@ -11,7 +11,6 @@ use crate::setup::{Files, sources};
 
 const SECRET: &str = "zq9secretzq9";
 
-/// Returns all output that these sources can produce.
 fn shown(sources: &Sources) -> String {
     let loaded = format!("{sources:?}\n{:?}", sources.load());
     let config = match sources.load().config() {
@@ -25,7 +24,6 @@ fn shown(sources: &Sources) -> String {
     [loaded, config, settings].join("\n")
 }
 
-/// Generates files from fragments of configuration in any order.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
         Just("[lease]\n".to_owned()),

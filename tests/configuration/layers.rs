@@ -8,7 +8,6 @@ use tracing::level_filters::LevelFilter;
 
 use crate::setup::{Files, REQUIRED, config, refusal, refused, required_and, sources};
 
-/// Returns the effective value of a key, and its origin.
 fn effective(sources: &Sources, path: &str) -> (String, Origin) {
     let settings = sources.load().settings().expect("valid");
     let setting = settings

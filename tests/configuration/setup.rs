@@ -11,10 +11,8 @@ use tempfile::TempDir;
 
 /// A connection string whose password must never appear in output.
 pub(crate) const URI: &str = "mongodb://operator:hunter2@db.example.net:27017/?replicaSet=rs0";
-/// The password in [`URI`].
 pub(crate) const PASSWORD: &str = "hunter2";
 
-/// A directory of configuration files.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -33,7 +31,6 @@ impl Files {
     }
 }
 
-/// Returns sources with only these files, variables and flags.
 pub(crate) fn sources(
     files: &[PathBuf],
     variables: &[(&str, &str)],
@@ -60,18 +57,14 @@ pub(crate) const REQUIRED: [(&str, &str); 3] = [
     ("mongodb.uri", "mongodb://localhost"),
 ];
 
-/// Loads the configuration from these sources.
 pub(crate) fn config(sources: &Sources) -> Config {
     sources.load().config().expect("valid")
 }
 
-/// Returns [`REQUIRED`] and `more`.
 pub(crate) fn required_and<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [&REQUIRED, more].concat()
 }
 
-/// Asserts that these sources are refused, with each of these texts in the message. Returns the
-/// message.
 #[track_caller]
 pub(crate) fn refused(sources: &Sources, expected: &[&str]) -> String {
     let refused = refusal(sources);
@@ -81,7 +74,6 @@ pub(crate) fn refused(sources: &Sources, expected: &[&str]) -> String {
     refused
 }
 
-/// Returns the message with every mistake in these sources.
 pub(crate) fn refusal(sources: &Sources) -> String {
     sources.load().config().expect_err("refused").to_string()
 }
@@ -103,7 +95,6 @@ pub(crate) fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Answe
     Answer::from(output)
 }
 
-/// Exit code and output of the binary.
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) stdout: String,

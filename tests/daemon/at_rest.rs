@@ -7,10 +7,10 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch, skip};
 
 use crate::contest::{Contest, LONG, eventually};
 
-/// In nanoseconds.
+/// Timer slack of an idle daemon in nanoseconds.
 const COARSE: &str = "1000000000";
 
-/// Returns the timer slack of a daemon's event loop, its first thread.
+/// Returns the timer slack of the daemon's first thread, which runs the event loop.
 fn slack(daemon: &Daemon) -> String {
     try_slack(daemon).unwrap().trim().to_owned()
 }
@@ -19,7 +19,6 @@ fn try_slack(daemon: &Daemon) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{}/timerslack_ns", daemon.pid()))
 }
 
-/// Returns true if this process may read the daemon's timer slack.
 fn is_shown(daemon: &Daemon) -> bool {
     let refused = try_slack(daemon).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     if refused {

@@ -10,7 +10,6 @@ use crate::contest::{Contest, LONG, eventually};
 const PASSWORD: &str = "hunter2";
 const URI: (&str, &str) = ("LEASEHOLD_MONGODB__URI", "mongodb://127.0.0.1:1/");
 
-/// Asserts exit code 78, with all of `parts` on standard error.
 async fn refused_naming(arguments: &[&str], environment: &[(&str, &str)], parts: &[&str]) {
     let files = Files::new();
     let directory = format!("--status-directory={}", files.path("status").display());

@@ -7,7 +7,6 @@ use leasehold_testbed::{Launch, Scratch, process};
 
 use crate::contest::{LONG, PROGRAM};
 
-/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -16,7 +15,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Asserts exit code 78, with all of `parts` on standard error.
     #[track_caller]
     pub(crate) fn refuses_naming(&self, parts: &[&str]) {
         assert_eq!(self.code, 78, "{}", self.stderr);
@@ -26,7 +24,6 @@ impl Answer {
     }
 }
 
-/// Runs a command that only reads local files.
 pub(crate) fn leasehold(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
     let output = Command::new(PROGRAM)
         .args(arguments)
@@ -42,7 +39,6 @@ pub(crate) fn leasehold(arguments: &[&str], environment: &[(&str, &str)]) -> Ans
     }
 }
 
-/// Runs `leasehold run`, which must refuse to start.
 pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
     let scratch = Scratch::new();
     let log = scratch.path().join("log");
@@ -62,7 +58,6 @@ pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) ->
     }
 }
 
-/// Files of a test, removed on drop.
 pub(crate) struct Files(Scratch);
 
 impl Files {

@@ -1,4 +1,4 @@
-//! A lease for one test, on a shared replica set.
+//! Gives each test its own lease on a shared replica set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use leasehold_testbed::{
 use mongodb::bson::Document;
 use serde_json::Value;
 
-/// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Timeout of waits that take milliseconds on an idle machine and longer on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -22,7 +21,7 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// Returns a contest for `lease`, which no other test may use.
+    /// `lease` must be unique among all tests, because all tests share one set.
     pub(crate) async fn new(lease: &str) -> Self {
         Self {
             set: SET.get().await,
@@ -39,7 +38,6 @@ impl Contest {
         self.candidate_at(identity, DaemonTimings::DEMO)
     }
 
-    /// Builds a daemon with an immediate handoff.
     pub(crate) fn candidate_at(&self, identity: &str, timings: DaemonTimings) -> DaemonBuilder {
         self.candidate_with(identity, timings, "0s")
     }
@@ -58,25 +56,22 @@ impl Contest {
             .handoff_delay(handoff_delay)
     }
 
-    /// Returns a new proxy, and a builder for a daemon that connects through the proxy, with an
-    /// immediate handoff.
+    /// Returns a proxy, and a builder of a daemon that connects through it and hands over
+    /// immediately.
     pub(crate) fn behind_proxy(&self, timings: DaemonTimings) -> (Proxy, DaemonBuilder) {
         let proxy = self.set.proxy();
         let uri = self.set.proxied_uri(&proxy);
         (proxy, self.candidate_at("a", timings).uri(&uri))
     }
 
-    /// Returns the stored lease.
     pub(crate) fn stored(&self) -> StoredLease {
         StoredLease::new(&self.set.client(), "leasehold", "leases", &self.lease)
     }
 
-    /// Returns the stored lease document.
     pub(crate) async fn document(&self) -> Document {
         self.stored().get().await
     }
 
-    /// Returns the newest entry of the history.
     pub(crate) async fn last_ended(&self) -> Ended {
         let history = self.stored().history().await;
         let entry = history.last().unwrap();
@@ -88,14 +83,12 @@ impl Contest {
     }
 }
 
-/// A past leadership, as recorded in the history.
 pub(crate) struct Ended {
     pub(crate) token: i64,
     pub(crate) identity: String,
     pub(crate) reason: String,
 }
 
-/// Polls until `condition` holds.
 pub(crate) async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) {
     wait::within(LONG, what, condition).await;
 }
@@ -106,7 +99,6 @@ pub(crate) fn token(status: &Value) -> i64 {
         .unwrap_or_else(|| panic!("no token in {status}"))
 }
 
-/// Returns the daemon's log records with this text in their message.
 pub(crate) fn records(daemon: &Daemon, message: &str) -> Vec<Value> {
     let mut records = daemon.log_records();
     records.retain(|line| {

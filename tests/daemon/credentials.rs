@@ -59,7 +59,6 @@ async fn i12_no_credential_is_seen_on_any_surface() {
     }
 }
 
-/// Tests a role with only these four actions on one collection.
 #[tokio::test]
 async fn four_actions_on_one_collection_suffice_without_a_warning() {
     let set = ReplicaSet::builder().auth().start().await;

@@ -14,7 +14,6 @@ use rustix::process::Signal;
 
 use crate::contest::{Contest, LONG, eventually, token};
 
-/// Returns the page's code block in this language, from the part about events.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
@@ -22,7 +21,6 @@ fn block(language: &str) -> String {
     code_block(events, language)
 }
 
-/// A running program and what it has printed.
 struct Reader {
     printed: PathBuf,
     _process: Process,

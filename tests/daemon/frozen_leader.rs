@@ -152,7 +152,6 @@ async fn send(connection: &mut TcpStream, path: &str) {
     connection.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// Receives the head and the body of a response that declares its length.
 async fn receive(connection: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -184,7 +183,6 @@ async fn freeze(daemon: &Daemon) {
     .await;
 }
 
-/// Times at which a daemon was frozen, lost its authority, and was resumed.
 struct Freeze {
     frozen_ns: u64,
     lost_ns: u64,
@@ -207,8 +205,6 @@ impl Freeze {
         assert!(wrong.is_none(), "lost at {}: {wrong:?}", self.lost_ns);
     }
 
-    /// Asserts that a request for `/leader` and a request for the metric waited while the daemon
-    /// was frozen.
     fn assert_requests_waited(&self, seen: &[Observation]) {
         let waited = |look: &&Observation| {
             let asked = self.frozen_ns..self.continued_ns;

@@ -1,5 +1,6 @@
-//! Goal: TERM and INT hand the lease over. The old leader reports "not leader" on every surface
-//! before the new leader leads, records the reason in the history, and exits with code 0.
+//! Goal: after TERM or INT, a daemon hands the lease over. The old leader reports "not leader" on
+//! every surface before the new leader leads, records the reason in the history, and exits with
+//! code 0.
 
 use std::sync::Arc;
 use std::time::Duration;

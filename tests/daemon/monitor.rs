@@ -19,7 +19,6 @@ use crate::contest::eventually;
 /// for each daemon do not occupy the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Result of one probe.
 #[derive(Debug, Clone)]
 pub(crate) struct Observation {
     pub(crate) surface: &'static str,
@@ -30,7 +29,6 @@ pub(crate) struct Observation {
     pub(crate) token: Option<i64>,
 }
 
-/// A running prober.
 pub(crate) struct Monitor {
     ends: watch::Sender<bool>,
     /// The surfaces that have shown a leader.
@@ -70,7 +68,6 @@ impl Monitor {
         .await;
     }
 
-    /// Stops probing. Returns the results, in order for each surface.
     pub(crate) async fn end(self) -> Vec<Observation> {
         self.ends.send_replace(true);
         let mut observations = Vec::new();

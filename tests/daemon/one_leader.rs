@@ -31,7 +31,6 @@ async fn i1_three_daemons_elect_one_and_all_name_it() {
     assert_eq!(daemons.iter().filter(|daemon| daemon.leads()).count(), 1);
 }
 
-/// Asserts that all surfaces of `daemon` agree with the document.
 async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
     let name = holder.get_str("identity").unwrap();
     let leads = daemon.identity() == name;

@@ -1,6 +1,6 @@
-//! Goal: the candidate with the highest priority becomes the standby and leads next; a leader that
-//! prefers this candidate hands over automatically, without two leaders, and never to a lower
-//! priority.
+//! Goal: the candidate with the highest priority becomes the standby and leads next. A leader with
+//! `lease.prefer = "priority"` hands over to this candidate automatically, and never to a
+//! candidate of lower priority. Two candidates never lead at once.
 
 use std::time::Duration;
 
@@ -25,7 +25,6 @@ fn start(contest: &Contest, identity: &str, priority: u32, flags: &[&str]) -> Da
     candidate.start()
 }
 
-/// Waits until a candidate with this priority is the standby, and returns its name.
 async fn registered(stored: &StoredLease, priority: i64) -> String {
     let mut found = None;
     eventually("the standby has this priority", async || {

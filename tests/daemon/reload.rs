@@ -82,7 +82,6 @@ impl Reloaded {
         self.daemon.signal(Signal::HUP);
     }
 
-    /// Waits for the log line about `key`.
     async fn logged(&self, message: &str, key: &str) {
         let found = |line: &Value| line["message"] == message && line["key"] == key;
         eventually(message, async || {

@@ -16,7 +16,6 @@ async fn standby(stored: &StoredLease) -> Option<String> {
     standby.get_str("identity").ok().map(str::to_owned)
 }
 
-/// Waits until a follower other than `leader` is registered, and returns it.
 async fn registered(stored: &StoredLease, leader: &str) -> String {
     let mut found = None;
     eventually("a standby is registered", async || {

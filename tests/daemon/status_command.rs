@@ -139,7 +139,6 @@ async fn watch_prints_a_line_for_each_change() {
     drop(watch);
 }
 
-/// A running `leasehold status --watch`, killed on drop.
 struct Watch(Child);
 
 impl Watch {

@@ -8,7 +8,6 @@ use leasehold_testbed::DaemonTimings;
 use crate::command::Files;
 use crate::contest::{Contest, eventually};
 
-/// Receives notifications, in place of systemd.
 struct Manager {
     socket: UnixDatagram,
     messages: Vec<String>,

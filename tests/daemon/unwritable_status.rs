@@ -31,7 +31,7 @@ async fn a_full_disk_costs_neither_leadership_nor_time() {
     goes_on_leading_and_steps_down(&contest, &old, &new).await;
 }
 
-/// Removes a directory to which a daemon may be writing.
+/// Retries the removal, because a daemon may still be writing to the directory.
 async fn removed(directory: &Path) {
     eventually("removed", async || fs::remove_dir_all(directory).is_ok()).await;
 }
@@ -128,14 +128,12 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     assert_eq!(left.len(), 1, "{}", old.logs());
 }
 
-/// Returns a path for a status directory, inside a scratch directory.
 fn below_scratch() -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let directory = scratch.path().join("status");
     (scratch, directory)
 }
 
-/// Starts a leader with its status directory at `directory`, and a follower.
 async fn leader_on(contest: &Contest, directory: &Path) -> (Arc<Daemon>, Arc<Daemon>) {
     let old = contest
         .candidate("old")

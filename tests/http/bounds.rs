@@ -50,7 +50,6 @@ fn heads_that_are_too_long_or_rubbish_are_refused() {
     assert_eq!(served.get("/livez").0, 200);
 }
 
-/// Connects to `to` from the loopback address `from`.
 pub(crate) fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
@@ -64,8 +63,7 @@ pub(crate) fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a request on an open connection. Returns the status code, or `None` if the server has
-/// closed the connection.
+/// Returns the status code, or `None` if the server has closed the connection.
 pub(crate) fn ask_on(mut stream: &TcpStream) -> Option<u16> {
     let request = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
     stream.write_all(request).ok()?;

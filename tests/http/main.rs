@@ -28,7 +28,6 @@ use leasehold::publish::render::Identification;
 use leasehold::publish::{StoreError, StoreInfo};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// An admin endpoint, served by an event loop on its own thread.
 struct Served {
     address: SocketAddr,
     status: watch::Sender<Status>,
@@ -157,7 +156,7 @@ fn raw(address: SocketAddr, request: &[u8]) -> String {
 }
 
 impl Served {
-    /// Status code, head and body of the response.
+    /// Returns the status code, the head and the body of the response.
     fn ask_with(&self, line: &str, headers: &str, body: &str) -> (u16, String, String) {
         let length = body.len();
         let answer = raw(

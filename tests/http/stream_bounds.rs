@@ -30,7 +30,7 @@ fn refused(served: &Served) -> f64 {
     leasehold_testbed::daemon::sample(&served.get("/metrics").1, name).unwrap()
 }
 
-/// Opens a stream from another address of this machine, and receives the status code.
+/// Opens an event stream from the address `from`. Returns the stream and the status code.
 fn stream_from(from: [u8; 4], to: SocketAddr) -> (TcpStream, u16) {
     let mut stream = connect_from(from, to);
     let request = b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -129,7 +129,6 @@ async fn a_client_that_does_not_read_is_closed_and_delays_no_other() {
     .await;
 }
 
-/// Returns true while the server's end of this connection is open.
 fn sockets_to(server: SocketAddr, client: &TcpStream) -> bool {
     let hex = |port: u16| format!(":{port:04X}");
     let client = hex(client.local_addr().unwrap().port());

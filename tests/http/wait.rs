@@ -1,4 +1,4 @@
-//! `GET /leader?wait=30s`: a long poll for a role.
+//! Goal: `GET /leader?wait=30s` answers as soon as the candidate has the role, and not before.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::{Served, leader, serve, status};
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Served {
-    /// Sends a request that waits, and calls `meanwhile` once it is waiting. A waiting request
-    /// shows as two receivers of the status: one of the connection and one of the wait.
+    /// Sends a request that waits for a role, and calls `meanwhile` once the request waits. A
+    /// waiting request has two receivers of the status: one in the connection and one in the wait.
     fn waited(&self, query: &str, meanwhile: impl FnOnce()) -> (u16, Value) {
         let (code, body) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| self.get(&format!("/leader?{query}")));
@@ -111,7 +111,7 @@ fn bad_parameters_are_refused_by_name() {
     assert_eq!(served.ask_with("POST /leader?wait=5m", "", "").0, 405);
 }
 
-/// A client that disconnects no longer counts, so that others can wait.
+/// After a waiting client has disconnected, another client may wait in its stead.
 #[tokio::test]
 async fn a_client_that_disconnects_leaves_its_place() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);

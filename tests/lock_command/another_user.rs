@@ -42,14 +42,12 @@ impl AnotherUser {
         Some(Self { id, place, program })
     }
 
-    /// Returns a command that runs its arguments as this user.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={}", self.id), "--clear-groups", "--"]);
         command
     }
 
-    /// Returns a job that takes the lock, started by `stage`.
     pub(crate) fn job_through(&self, stage: &[&str], lock: &str) -> Command {
         let [_, database] = self.place.store();
         let mut job = self.command();

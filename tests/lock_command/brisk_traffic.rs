@@ -12,7 +12,6 @@ const LEASE: Duration = Duration::from_secs(6);
 /// Number of hosts. The jobs of a host share their observations of locks.
 const HOSTS: usize = 3;
 
-/// Runs short jobs in sequence on each host, until `stop` is set.
 fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
     std::thread::scope(|scope| {
         for host in 0..HOSTS {
@@ -31,7 +30,6 @@ fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
     });
 }
 
-/// Stops the traffic when the test ends, even if it fails.
 struct StopWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for StopWhenDropped<'_> {

@@ -20,7 +20,6 @@ fn renewals(place: &Place) -> Option<[String; 2]> {
     Some([of("holders")?, of("queue")?])
 }
 
-/// Runs two jobs that contend for one lock during an election.
 async fn elected_during(elect: impl AsyncFnOnce(&ReplicaSet)) -> (Place, [crate::job::Job; 2]) {
     let place = Place::on(Arc::new(ReplicaSet::builder().start().await));
     let until_done = format!(

@@ -32,12 +32,10 @@ pub(crate) struct Place {
     scratch: Scratch,
 }
 
-/// A running job, killed on drop.
 pub(crate) struct Job {
     child: Child,
 }
 
-/// The result of a job.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) code: i32,
@@ -46,7 +44,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Asserts the exit code, and that standard error has this text.
     #[track_caller]
     pub(crate) fn says(&self, code: i32, text: &str) {
         assert_eq!(self.code, code, "{self:?}");
@@ -59,7 +56,6 @@ impl Place {
         Self::on(run(SET.get()))
     }
 
-    /// Returns a place on another set.
     pub(crate) fn on(set: Arc<ReplicaSet>) -> Self {
         let uri = set.uri();
         static PLACES: AtomicUsize = AtomicUsize::new(1);
@@ -92,12 +88,10 @@ impl Place {
         self.scratch.path().join(name)
     }
 
-    /// Returns the file into which all processes that change locks write their traces.
     pub(crate) fn trace(&self) -> &Path {
         self.trace.path()
     }
 
-    /// Returns the flags with the database, the collection and the URI file.
     pub(crate) fn store(&self) -> [String; 2] {
         let uri = self.path("uri");
         [
@@ -136,7 +130,6 @@ impl Place {
         listed.len()
     }
 
-    /// Returns a `leasehold` command with these arguments and the flags of [`store`](Self::store).
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command
@@ -158,33 +151,27 @@ impl Place {
         Job::start(self.command(arguments))
     }
 
-    /// Runs a job, and waits for its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.start(arguments).output()
     }
 
-    /// Starts `sh -c SCRIPT` under a lock.
     pub(crate) fn start_under(&self, lock: &str, flags: &[&str], script: &str) -> Job {
         self.start(&[&["lock", lock], flags, &["--", "sh", "-c", script]].concat())
     }
 
-    /// Runs `sh -c SCRIPT` under a lock, and waits for its end.
     pub(crate) fn run_under(&self, lock: &str, flags: &[&str], script: &str) -> Output {
         self.start_under(lock, flags, script).output()
     }
 
-    /// Starts a job that does nothing under a lock.
     pub(crate) fn start_empty(&self, lock: &str, flags: &[&str]) -> Job {
         self.start(&[&["lock", lock], flags, &["--", "true"]].concat())
     }
 
-    /// Runs a job that does nothing under a lock.
     pub(crate) fn run_empty(&self, lock: &str, flags: &[&str]) -> Output {
         self.start_empty(lock, flags).output()
     }
 
-    /// Starts a job that holds a lock until the test ends the job. Waits until the job holds the
-    /// lock.
+    /// Returns once the job holds the lock. The job keeps the lock until the test ends the job.
     pub(crate) fn holder(&self, lock: &str, flags: &[&str]) -> Job {
         let holds = format!("{}; exec sleep 1000", self.note("holds"));
         let job = self.start_under(lock, flags, &holds);
@@ -192,14 +179,12 @@ impl Place {
         job
     }
 
-    /// Waits until the list of locks contains this text.
     pub(crate) fn wait_listed(&self, text: &str) {
         eventually(&format!("{text} is listed"), || {
             self.run(&["locks"]).stdout.contains(text)
         });
     }
 
-    /// Returns the complete lines of the file `journal`, split into words.
     pub(crate) fn journal(&self) -> Vec<Vec<String>> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text
@@ -218,13 +203,11 @@ impl Place {
         )
     }
 
-    /// Returns the first words of the lines in the journal.
     pub(crate) fn noted(&self) -> Vec<String> {
         let journal = self.journal().into_iter();
         journal.map(|mut line| line.swap_remove(0)).collect()
     }
 
-    /// Waits until the journal has a line that begins with `what`.
     pub(crate) fn wait_noted(&self, what: &str) -> Vec<String> {
         let mut found = None;
         eventually(&format!("{what} in the journal"), || {
@@ -258,7 +241,6 @@ impl Job {
         self.child.stdout.take().unwrap()
     }
 
-    /// Waits until the job has written this to standard error.
     pub(crate) fn wait_logged(&mut self, text: &str) {
         let stderr = self.child.stderr.as_mut().unwrap();
         let mut said = Vec::new();
@@ -271,7 +253,6 @@ impl Job {
         }
     }
 
-    /// Waits for the end of the job.
     pub(crate) fn output(mut self) -> Output {
         let status = self.wait();
         let mut output = Output {
@@ -301,8 +282,7 @@ impl Job {
         }
     }
 
-    /// Describes the state of the job and its descendants, and its errors so far, for the message
-    /// of a failed test.
+    /// Describes the job, its descendants and its errors so far, for the message of a failed test.
     fn looked_at(&mut self) -> String {
         let mut seen = vec![self.child.id()];
         let mut text = String::new();
@@ -363,7 +343,6 @@ pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
     }
 }
 
-/// Polls until `condition` holds.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !condition() {

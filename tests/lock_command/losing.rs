@@ -19,7 +19,6 @@ fn stubborn(place: &Place, what: &str) -> String {
     )
 }
 
-/// A command that runs `reaction` on a signal.
 fn trapping(place: &Place, reaction: &str, signal: &str) -> String {
     let holds = place.note("holds");
     format!("trap '{reaction}' {signal}; {holds}; while :; do sleep 0.02; done")

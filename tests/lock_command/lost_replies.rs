@@ -15,7 +15,6 @@ fn own_set() -> Place {
     Place::on(Arc::new(run(ReplicaSet::builder().members(1).start())))
 }
 
-/// Makes the operator's writes fail as `how` describes.
 fn fail(place: &Place, mode: impl Into<Bson>, how: Document) {
     let writes = ["findAndModify"];
     let failing = place

@@ -9,7 +9,6 @@ use rustix::process::{Signal, getuid};
 
 use crate::job::{Job, Place, eventually, through};
 
-/// Runs the job as process 1 of its own PID namespace, with a matching /proc.
 fn as_process_one(job: &Command) -> Command {
     let mut command = Command::new("unshare");
     if !getuid().is_root() {
@@ -19,7 +18,6 @@ fn as_process_one(job: &Command) -> Command {
     through(command, job)
 }
 
-/// Returns the only child of a process.
 fn only_child(pid: u32) -> u32 {
     match children(pid)[..] {
         [child] => child,
@@ -27,7 +25,6 @@ fn only_child(pid: u32) -> u32 {
     }
 }
 
-/// Starts a job that holds the lock.
 fn holding(place: &Place, name: &str, script: &str) -> Job {
     let script = format!("{}; {script}", place.note("holds"));
     let job = place.command(&["lock", name, "--", "sh", "-c", &script]);

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::job::{Job, Output, PROGRAM, Place, through};
 
-/// Runs a job that does not wait, and logs JSON.
 fn try_to_lock(place: &Place, flags: &[&str]) -> Output {
     let job = place.command(&[&["lock", "skipped", "-n"], flags, &["--", "true"]].concat());
     let json = job

@@ -90,7 +90,6 @@ fn on_a_terminal(place: &Place, lines: &str) -> (Job, impl Write + use<>) {
     (job, keyboard)
 }
 
-/// Waits until a line with this text is shown.
 fn wait_shown(shown: &mut impl BufRead, text: &str) {
     let mut line = String::new();
     while !line.contains(text) {
@@ -102,7 +101,6 @@ fn wait_shown(shown: &mut impl BufRead, text: &str) {
     }
 }
 
-/// Returns the shell command line of a lock without a command.
 fn line(place: &Place, lock: &str) -> String {
     let job = place.command(&["lock", lock]);
     let words = std::iter::once(job.get_program()).chain(job.get_args());

@@ -46,7 +46,6 @@ fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Wr
     (job, input)
 }
 
-/// Asserts that a lock is still held, and becomes free when the holder's entry expires.
 fn is_held_and_expires(place: &Place, name: &str) {
     let listed = place.run(&["locks"]).stdout;
     let held = listed.lines().find(|line| line.starts_with(name));
@@ -127,8 +126,8 @@ fn a_lost_lock_ends_it_with_76() {
     drop(input);
 }
 
-/// Starts a lock whose standard output is a full pipe. Returns the job, the pipe's reader, and the
-/// job's input.
+/// Starts a lock whose standard output is a full pipe. Returns the job, the reader of the pipe,
+/// and the job's standard input.
 fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + use<>) {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -196,7 +195,6 @@ fn a_signal_ends_a_lock_whose_line_is_not_read() {
     assert_eq!(place.run_empty("unread", &["--no-wait"]).code, 0);
 }
 
-/// Starts a lock without a command, whose input stays open.
 fn started(place: &Place, arguments: &[&str]) -> Job {
     let mut command = place.command(&[&["lock"], arguments].concat());
     command.stdin(Stdio::piped());
@@ -230,8 +228,8 @@ fn between_attempts_it_ends_with_its_standard_input() {
     assert_eq!(waiter.output().code, 64);
 }
 
-/// Starts a lock without a command, with `--report-exit-code`. Returns the job, its input and its
-/// output.
+/// Starts a lock without a command, with `--report-exit-code`. Returns the job, its standard input
+/// and its standard output.
 fn reporting(
     place: &Place,
     flags: &[&str],

@@ -28,7 +28,6 @@ async fn a_certificate_lets_its_user_in() {
     keeps_secrets(&b, &["PRIVATE KEY"]).await;
 }
 
-/// Creates a user, and starts a daemon that logs in as this user and trusts this authority.
 async fn trusting(stage: &Stage, user: &str, authority: &Path) -> Daemon {
     let set = stage.set();
     let user = set.add_user(user, vec!["root".into()]).await;

@@ -16,7 +16,6 @@ use crate::entrance::{LONG, eventually, stage};
 
 const ACTIONS: [&str; 4] = ["find", "insert", "update", "changeStream"];
 
-/// A command whose standard error goes into a file.
 struct Job {
     child: Child,
     log: std::path::PathBuf,
@@ -47,7 +46,6 @@ impl Job {
     }
 }
 
-/// The kind of access that the user has lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     User,
@@ -80,8 +78,8 @@ async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
     stops_no_process("powerless-for-a-while", Dropped::Role).await;
 }
 
-/// Runs a command until its last line contains this text. On a busy machine, the command may time
-/// out instead.
+/// Runs the command until its last line contains `named`. On a busy machine, the first runs may
+/// time out instead.
 async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     eventually(&format!("{arguments:?} says {named}"), async || {
         let ran = stage.command(uri, arguments).output().await;

@@ -1,4 +1,4 @@
-//! The guarded set (TLS and users), and checks that apply to all of its daemons.
+//! Starts a set with TLS and users, and checks rules that hold for every daemon on it.
 
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
@@ -9,14 +9,12 @@ const PASSWORDS: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
 
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
 
-/// A database of the guarded set.
 pub(crate) async fn stage() -> Stage {
     let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await);
     // Allow for logins, which take seconds on a busy machine.
     stage.timings(DaemonTimings::DEMO)
 }
 
-/// Asserts that the daemon keeps trying, says so on its surfaces, and does not exit.
 pub(crate) async fn stays_out(daemon: &Daemon, attempts: &str) {
     daemon.wait_operations("read", attempts, 3.0).await;
     assert_eq!(daemon.status()["role"], "unknown");
@@ -28,7 +26,6 @@ pub(crate) async fn stays_out(daemon: &Daemon, attempts: &str) {
     assert_eq!(daemon.exit_code(), None);
 }
 
-/// Asserts that no password is in the log, on a page or in a file (I12).
 pub(crate) async fn keeps_secrets(daemon: &Daemon, more: &[&str]) {
     let mut said = vec![("log".to_owned(), daemon.logs())];
     for page in ["/status", "/metrics", "/leader", "/readyz", "/"] {

@@ -12,7 +12,6 @@ use leasehold_testbed::{ReplicaSet, Scratch, eventually, skip};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -22,7 +21,6 @@ impl Drop for Running {
     }
 }
 
-/// Returns a command that runs a program in a mount namespace with this `/etc/resolv.conf`.
 fn resolving(resolv_conf: &Path, program: &str) -> Command {
     let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -31,7 +29,6 @@ fn resolving(resolv_conf: &Path, program: &str) -> Command {
     command
 }
 
-/// Runs a daemon until it leads, and returns its log.
 async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
     let place = Scratch::new();
     let log = place.path().join("log");
@@ -56,7 +53,6 @@ async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
 /// A set of one member, reached through names. The first nameserver does not answer.
 struct SlowNames {
     resolv_conf: PathBuf,
-    /// Connection strings, each with a description.
     strings: [(&'static str, String); 3],
     _place: Scratch,
     _nameservers: [Nameserver; 2],

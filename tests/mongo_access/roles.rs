@@ -21,25 +21,24 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     let user = user_with(&stage, "modest", &SUFFICIENT).await;
     let uri = stage.set().uri_for(&user);
     let a = stage.candidate("a").uri(&uri).start();
-    // An election, which creates the collection and the document.
+    // The election creates the collection and the document.
     a.wait_leads(LONG).await;
     let b = stage.candidate("b").uri(&uri).start();
     b.wait_logged("role changed", LONG).await;
     a.wait_stream().await;
     b.wait_stream().await;
     let monitor = LeaderMonitor::of([&a, &b]);
-    // Handoff.
+    // Hand the lease over to b.
     let request = doc! {
         "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
     };
     let stored = stage.stored();
     stored.set(doc! { "request": request }).await;
     b.wait_leads(LONG).await;
-    // Takeover.
     b.kill();
     a.wait_leads(LONG).await;
     assert_eq!(monitor.leaders(), ["a", "b", "a"]);
-    // A deletion: the leader confirms it with a linearizable read, and recreates the document.
+    // The leader confirms the deletion with a linearizable read, and recreates the document.
     stored.delete().await;
     a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;

@@ -5,7 +5,6 @@ use mongodb::bson::doc;
 
 use crate::entrance::{LONG, keeps_secrets, stage};
 
-/// Creates a user of this name with all rights.
 async fn created(set: &leasehold_testbed::ReplicaSet, name: &str, mechanisms: &[&str]) -> User {
     let user = User::with_password(name, "p@ss/word:%");
     let creation = doc! {

@@ -12,7 +12,6 @@ use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Stage};
 use crate::entrance::LONG;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Number of concurrent commands.
 const AT_A_TIME: usize = 4;
 /// Options that the driver accepts only with `mongodb+srv`, or with a login that this set does not
 /// offer.

@@ -218,11 +218,11 @@ fn claim_in(document: &Document) -> Claim {
     Claim::from_bytes(id(holder.and_then(|holder| holder.get("claim"))))
 }
 
-/// The set was disturbed (a loaded machine can cause an election), so the document must be checked
-/// again. Also returned at each attempt if the server refuses a write because of its content.
+/// The document must be checked again, because the set was disturbed (a loaded machine can cause
+/// an election). A server that refuses a write because of its content causes this error at each
+/// attempt.
 struct Disturbed(Failure);
 
-/// A separate lease, and the store that writes to it.
 struct Target {
     stored: StoredLease,
     store: MongoStore,
@@ -393,7 +393,6 @@ fn standby_in(document: &Document) -> Session {
     Session::from_bytes(id(standby.and_then(|standby| standby.get("session"))))
 }
 
-/// Returns the registered standby, if any.
 fn standby_of(document: &Document) -> Option<Session> {
     let standby = document.get_document("standby").ok();
     standby.map(|_| standby_in(document))

@@ -13,7 +13,6 @@ use crate::fixture::{LONG, POLL, eventually, leader_of};
 
 /// The lock of the holder and the waiter.
 const LOCK: &str = "held";
-/// A free lock.
 pub(crate) const FREE: &str = "free";
 
 /// Texts in the errors of calls that time out, as they may on a busy machine.
@@ -28,13 +27,11 @@ fn says(text: &str, why: &str) -> bool {
     text.contains(why) || is_late(text)
 }
 
-/// A command that has ended.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) error: String,
 }
 
-/// Runs a command to its end.
 pub(crate) async fn ran(mut command: Command) -> Ran {
     let output = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let output = output
@@ -50,7 +47,7 @@ pub(crate) async fn ran(mut command: Command) -> Ran {
 }
 
 impl Ran {
-    /// Returns the last line, which says why the command failed.
+    /// The last line says why the command failed.
     pub(crate) fn last(&self) -> &str {
         self.error.lines().last().unwrap_or_default()
     }
@@ -90,7 +87,6 @@ pub(crate) async fn lock_refused(stage: &Stage, name: &str, parts: &[&str]) {
     let _ = refused(stage, &arguments, parts).await;
 }
 
-/// A process whose standard error goes into a file.
 pub(crate) struct Job {
     child: Child,
     log: PathBuf,
@@ -110,7 +106,6 @@ impl Job {
         std::fs::read_to_string(&self.log).expect("readable")
     }
 
-    /// Returns the number of lines with all of these parts.
     pub(crate) fn logged(&self, parts: &[&str]) -> usize {
         let has_all = |line: &&str| parts.iter().all(|part| line.contains(part));
         self.log().lines().filter(has_all).count()
@@ -137,7 +132,6 @@ impl Job {
     }
 }
 
-/// The processes, in one collection.
 pub(crate) struct Cast {
     pub(crate) stage: Stage,
     pub(crate) leader: Daemon,
@@ -149,7 +143,7 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// Starts all processes. `lock_lease` is the lease duration of the holder and the waiter.
+    /// `lock_lease` is the lease duration of the holder and the waiter.
     pub(crate) async fn start(stage: Stage, lock_lease: &str) -> Self {
         let leader = stage.candidate("a").leading(LONG).await;
         // The follower polls, so that it sees a read error soon.
@@ -267,7 +261,7 @@ impl Cast {
     }
 }
 
-/// Returns the error of MongoDB in a daemon's status; empty if there is none.
+/// Returns an empty text if the status shows no error of MongoDB.
 pub(crate) async fn store_error(daemon: &Daemon) -> String {
     // A daemon that has just started may not listen yet.
     let Ok((_, body)) = daemon.http("/status").await else {

@@ -28,7 +28,6 @@ async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
-/// Starts `leader`, and `follower` behind a proxy, with an open stream.
 async fn pair_with_proxy(leader: &str, follower: &str) -> (Stage, Daemon, Daemon, Proxy) {
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let first = stage.candidate(leader).leading(LONG).await;

@@ -28,12 +28,10 @@ pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
 /// The set for tests that do not disturb each other.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A database of the shared set.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// A stage on a set of the test's own.
 pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
@@ -44,14 +42,13 @@ pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
     (a, stage.candidate("b").following("a", LONG).await)
 }
 
-/// Starts `a` and `b` too, and observes their leaderships.
+/// Like [`pair`], with a monitor that observes both leaderships.
 pub(crate) async fn monitored_pair(stage: &Stage) -> (Daemon, Daemon, LeaderMonitor) {
     let (a, b) = pair(stage).await;
     let monitor = LeaderMonitor::of([&a, &b]);
     (a, b, monitor)
 }
 
-/// Starts a set with one member, for a test that disturbs it.
 pub(crate) async fn set_of_one() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().members(1).start().await)
 }

@@ -10,7 +10,7 @@ use mongodb::bson::{Document, doc};
 
 use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
 
-/// Renewals far apart.
+/// Candidates renew so rarely that a fast reaction can only come from a hint.
 const SLOW: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(120),
     renew_deadline: Duration::from_secs(100),
@@ -23,7 +23,7 @@ const SLOW: DaemonTimings = DaemonTimings {
 const AT_ONCE: Duration = Duration::from_secs(8);
 const FOLLOWS: &str = "following hints";
 
-/// Starts `a`, which leads, and `b`, which follows it, each with this `mongodb.watch`.
+/// Starts the leader `a` and its follower `b`, each with its own `mongodb.watch`.
 async fn pair(stage: &Stage, of_a: &str, of_b: &str) -> (Daemon, Daemon) {
     let watch = |watch: &str| format!("--mongodb-watch={watch}");
     let a = stage.candidate("a").flag(&watch(of_a)).leading(LONG).await;
@@ -51,7 +51,6 @@ async fn following_hints(daemons: &[&Daemon]) {
     }
 }
 
-/// Returns the collection of hints.
 fn hints(stage: &Stage) -> mongodb::Collection<Document> {
     let database = stage.set().client().database(stage.database());
     database.collection(&format!("{}.hints", stage.collection()))
@@ -168,7 +167,6 @@ fn documented_rights() -> Vec<String> {
     serde_json::from_str(rights).expect("a list")
 }
 
-/// Returns this stage for another user.
 fn stage_on_user(stage: &Stage, user: &leasehold_testbed::User) -> Stage {
     stage.clone().uri(stage.set().uri_for(user))
 }

@@ -15,7 +15,7 @@ use crate::cast::Job;
 use crate::fixture::{LONG, eventually, set_of_one, stage_on};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// Several lease durations.
+/// The wait lasts for several lease durations.
 const WAIT: Duration = Duration::from_secs(15);
 /// Code of `UserWritesBlocked`.
 const BLOCKED: i32 = 371;

@@ -1,5 +1,5 @@
-//! Effects of MongoDB, the network and operators on a candidate, on real replica sets with real
-//! daemons. One file per behavior.
+//! Tests how MongoDB, the network and operators affect a candidate, with real daemons on real
+//! replica sets. Each file tests one behavior.
 
 // The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]

@@ -25,7 +25,6 @@ async fn says_no_by_its_deadline(daemon: &Daemon) {
     assert_eq!(daemon.metric("leasehold_authority_seconds").await, 0.0);
 }
 
-/// Starts a set, and a leader and its follower with these timings.
 async fn stage_of_three(timings: DaemonTimings) -> (Arc<ReplicaSet>, Vec<usize>, Daemon, Daemon) {
     let set = Arc::new(ReplicaSet::start().await);
     let (a, b) = pair(&stage_on(&set).timings(timings)).await;

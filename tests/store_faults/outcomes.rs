@@ -17,7 +17,6 @@ use crate::fixture::{LONG, SURVIVING, eventually, shared_stage, stage_on, throug
 static TURN: Mutex<()> = Mutex::const_new(());
 static FAILING: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A set whose primary fails commands on request.
 struct Failing {
     set: Arc<ReplicaSet>,
     primary: usize,
@@ -36,7 +35,6 @@ impl Failing {
         }
     }
 
-    /// Makes the candidate's writes fail as `how` describes.
     async fn fail_writes(&self, mode: impl Into<Bson>, how: Document) {
         let of_a = (self.primary, "leasehold/a");
         let writes = ["findAndModify"];
@@ -48,12 +46,11 @@ impl Failing {
     }
 }
 
-/// Makes one renewal fail in this way. Its outcome is unknown, and the leadership continues.
 async fn one_failure_is_unknown_and_ridden_out(how: Document) {
     one_failure_is_ridden_out_with(SURVIVING, how).await;
 }
 
-/// Makes one renewal fail in this way, with these timings. Returns the candidate's log.
+/// Makes one renewal fail in this way, and returns the candidate's log.
 async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) -> String {
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(timings);

@@ -17,7 +17,6 @@ use mongodb::bson::doc;
 use crate::cast::{Cast, FREE, lock, ran, refused};
 use crate::fixture::{LONG, SURVIVING, set_of_one, stage_on};
 
-/// Codes of a server's errors, and their names.
 const ERRORS: [(i32, &str); 40] = [
     (6, "HostUnreachable"),
     (7, "HostNotFound"),
@@ -149,7 +148,6 @@ const THROUGHOUT: DaemonTimings = DaemonTimings {
     ..SURVIVING
 };
 
-/// Makes commands of clients fail.
 async fn fail(set: &ReplicaSet, commands: &[&str], code: i32) {
     let data = doc! { "failCommands": commands.to_vec(), "errorCode": code };
     set.fail_command(0, doc! { "mode": "alwaysOn", "data": data })

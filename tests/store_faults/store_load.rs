@@ -113,7 +113,7 @@ async fn profile(set: &ReplicaSet, database: &str, level: i32) {
     set.unwrap_or_else(|error| panic!("set the profiler: {error}"));
 }
 
-/// Number of times that a client sent each command.
+/// Returns how often a client sent each command.
 async fn commands(set: &ReplicaSet, databases: &[&str], app_name: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for database in databases {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::embedder::{Embedder, Resident};
 use crate::hand_made::Holder;
 
-/// Interval between lines.
+/// Interval between the lines that a working program writes.
 const PACE: Duration = Duration::from_millis(20);
 
 /// A program that the harness runs.
@@ -24,13 +24,13 @@ const PACE: Duration = Duration::from_millis(20);
 pub(crate) enum Actor {
     /// The command that a daemon supervises.
     Child {
-        /// File of the lines.
+        /// Journal to which the program appends its lines.
         #[arg(long)]
         journal: PathBuf,
     },
     /// A client that reads the status file of a daemon.
     Sidecar {
-        /// File of the lines.
+        /// Journal to which the program appends its lines.
         #[arg(long)]
         journal: PathBuf,
         /// The status directory.
@@ -53,7 +53,7 @@ pub(crate) enum Actor {
 /// Options of a program that works with a token.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Work {
-    /// File of the lines.
+    /// Journal to which the program appends its lines.
     #[arg(long)]
     pub(crate) journal: PathBuf,
     /// Name of the job.
@@ -69,14 +69,14 @@ impl Work {
         Writer::open(&self.journal, &self.identity)
     }
 
-    /// When work that starts now must end.
+    /// Returns the instant at which work that starts now must end.
     pub(crate) fn end(&self) -> Instant {
         Instant::now() + Duration::from_millis(self.millis)
     }
 }
 
 impl Actor {
-    /// Runs the program. Some programs never return.
+    /// Some programs never return.
     pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
             Self::Embedder(embedder) => embedder.run(),

@@ -1,4 +1,5 @@
-//! A daemon that contends for the lease. Like a service manager, restarts the daemon after an exit.
+//! Starts a daemon that contends for the lease, and restarts it after each exit, as a service
+//! manager would.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,12 +17,11 @@ use crate::world::Places;
 
 /// Prefix of the names of candidates with sidecars.
 pub(crate) const SIDECAR: &str = "sidecar";
-/// Name of the lease.
 pub(crate) const LEASE: &str = "orders";
-/// Time from an exit to the restart.
+/// Delay between a daemon's exit and its restart.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// How the workload learns that it may work.
+/// How the workload learns whether it has authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The daemon runs the workload.
@@ -30,7 +30,6 @@ pub(crate) enum Kind {
     Sidecar,
 }
 
-/// A process of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Daemon,
@@ -38,13 +37,11 @@ pub(crate) enum Part {
     Work,
 }
 
-/// One candidate.
 pub(crate) struct Candidate {
     pub(crate) identity: String,
     pub(crate) kind: Kind,
-    /// A faked wall clock for this daemon alone.
+    /// The wall clock of this daemon alone, which a fault can move.
     pub(crate) clock: Option<JumpingClock>,
-    /// The disk of the status directory.
     pub(crate) disk: Mount,
     number: usize,
     places: Places,
@@ -67,7 +64,6 @@ struct State {
 }
 
 impl Candidate {
-    /// Starts a candidate on the host with this number.
     pub(crate) fn start(
         (number, kind): (usize, Kind),
         timings: DaemonTimings,
@@ -108,7 +104,7 @@ impl Candidate {
         Ok(candidate)
     }
 
-    /// Starts the daemon, from another binary if it is given.
+    /// Starts `other`, the binary of another version, if it is given.
     pub(crate) fn launch(&self, other: Option<&Path>) -> Result<(), Failure> {
         let program = other.unwrap_or(&self.places.program);
         let mut builder = Daemon::builder(program)
@@ -143,7 +139,6 @@ impl Candidate {
         Ok(())
     }
 
-    /// Returns the trace of its processes.
     pub(crate) fn trace(&self) -> PathBuf {
         self.places
             .directory
@@ -154,7 +149,6 @@ impl Candidate {
         self.disk.path().join("status")
     }
 
-    /// True if the status file says leader.
     pub(crate) fn leads(&self) -> bool {
         let state = self.state.lock().expect("no holder panics");
         let Some(daemon) = &state.daemon else {
@@ -170,7 +164,6 @@ impl Candidate {
         status.is_some_and(|status| status["holder"]["identity"].is_string())
     }
 
-    /// Returns the process id of a part; `None` if it is not running.
     pub(crate) fn pid(&self, part: Part) -> Option<u32> {
         let state = self.state.lock().expect("no holder panics");
         let daemon = state.daemon.as_ref()?;
@@ -201,7 +194,6 @@ impl Candidate {
         }
     }
 
-    /// Waits until the daemon has exited.
     pub(crate) async fn gone(&self) {
         eventually("the daemon is gone", async || {
             let state = self.state.lock().expect("no holder panics");
@@ -251,7 +243,6 @@ impl Candidate {
         self.state.lock().expect("no holder panics").exits.clone()
     }
 
-    /// Returns the log of the running daemon.
     pub(crate) fn log(&self) -> String {
         let state = self.state.lock().expect("no holder panics");
         state.daemon.as_ref().map(Daemon::logs).unwrap_or_default()

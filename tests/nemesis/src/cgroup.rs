@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The paths of the controller in both versions.
+/// Mount points of the CPU controller in both versions of cgroup.
 const ROOTS: [(&str, Version); 2] = [
     ("/sys/fs/cgroup/cpu", Version::One),
     ("/sys/fs/cgroup", Version::Two),
@@ -16,7 +16,6 @@ enum Version {
     Two,
 }
 
-/// A control group, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: PathBuf,

@@ -19,13 +19,12 @@ use serde_json::json;
 use crate::actors::{Work, Writer};
 use crate::world::LOCKS;
 
-/// The collection and the document that the program writes to.
 pub(crate) const DATABASE: &str = "application";
 pub(crate) const COLLECTION: &str = "effects";
 pub(crate) const DOCUMENT: &str = "effect";
 /// Name of the file with the history of writes, in the directory of the journals.
 pub(crate) const WRITES: &str = "writes";
-/// Time between two writes.
+/// Interval between two writes.
 const PACE: Duration = Duration::from_millis(50);
 /// Delay between the end of the work and the late write.
 const LATE: Duration = Duration::from_millis(300);
@@ -176,7 +175,6 @@ fn works(
     Ok(holds)
 }
 
-/// Records the history of the fenced writes.
 struct Writes {
     file: File,
     identity: String,
@@ -199,7 +197,7 @@ impl Writes {
         let outcome = match written {
             Ok(()) => "ok",
             Err(FencedError::Refused { .. }) => "failed",
-            // Nothing was sent.
+            // The program sent nothing to MongoDB, so the history has no operation.
             Err(FencedError::NotHeld | FencedError::NotExclusive) => return Ok(()),
             Err(_) => "unknown",
         };

@@ -16,12 +16,11 @@ use crate::world::{Edit, World};
 /// Percentage of a core for all processes of a throttled candidate.
 const THROTTLE_PERCENT: u32 = 3;
 
-/// A kind of fault, with its target.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     Kill(usize, Part),
     Freeze(usize, Part),
-    /// SIGTERM, then a restart.
+    /// The daemon receives SIGTERM and is restarted later.
     Stop(usize),
     Throttle(usize),
     Skew(usize, &'static str),
@@ -35,14 +34,14 @@ pub(crate) enum Fault {
     FreezeJob(usize),
     KillMember(usize),
     FreezeMember(usize),
-    /// A member is cut off from the other members.
+    /// Drops packets between a member and the other members.
     Isolate(usize, Direction),
     StepDown,
     /// `fsyncLock`: the member answers, but applies nothing.
     LockMember(usize),
     FailCommands(usize, Document),
     Delete,
-    /// An earlier version of the lease document is restored.
+    /// The lease document is replaced by an earlier version of itself.
     Restore,
     /// For some time, a field of the lease document has another type, as if another program had
     /// written it.
@@ -53,7 +52,6 @@ pub(crate) enum Fault {
     RotateCertificate(usize),
 }
 
-/// The part that a fault hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Candidate(usize),
@@ -132,7 +130,6 @@ impl Fault {
         }
     }
 
-    /// Returns the name of the kind.
     pub(crate) fn name(&self) -> String {
         let of = |part: &Part| match part {
             Part::Daemon => "daemon",
@@ -172,7 +169,7 @@ impl Fault {
         }
     }
 
-    /// Returns the target. Two concurrent faults on one target would undo each other.
+    /// Two concurrent faults on one target would undo each other.
     pub(crate) fn target(&self) -> Target {
         match self {
             Self::Kill(number, _)
@@ -228,7 +225,6 @@ impl Fault {
         }
     }
 
-    /// Inflicts the fault, waits, and heals it.
     pub(crate) async fn strike(&self, world: &World, time: Duration) -> Result<(), Failure> {
         let wait = || tokio::time::sleep(time);
         match self {
@@ -406,12 +402,11 @@ fn one_way(direction: Direction) -> &'static str {
     }
 }
 
-/// Draws how commands fail.
 fn failing() -> Document {
     let appname = doc! { "failInternalCommands": false };
     let mut data = match fastrand::u8(0..4) {
         0 => doc! { "closeConnection": true },
-        // NotWritablePrimary, InterruptedAtShutdown, ExceededTimeLimit
+        // These are the codes of NotWritablePrimary, InterruptedAtShutdown and ExceededTimeLimit.
         1 => {
             let code = [10107, 11600, 262][fastrand::usize(..3)];
             doc! { "errorCode": code }

@@ -15,18 +15,17 @@ const T_975: f64 = 2.101;
 const FLAT: f64 = 0.02;
 const HOUR: f64 = 3_600.0;
 
-/// The mean of a quantity, and its change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Growth {
     pub(crate) mean: f64,
-    /// Change in an hour.
+    /// Change per hour.
     pub(crate) slope: f64,
     /// Half the width of the slope's 95% confidence interval.
     pub(crate) error: f64,
 }
 
 impl Growth {
-    /// Fits a line to samples in the order of their times. `None` if a block has no sample.
+    /// Fits a line to samples in order of time. Returns `None` if a block has no sample.
     pub(crate) fn of(samples: &[(Duration, f64)]) -> Option<Self> {
         let (first, last) = (samples.first()?.0, samples.last()?.0);
         let from = first + (last - first).mul_f64(WARM_UP);

@@ -22,7 +22,7 @@ use crate::actors::Work;
 use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 
 const PACE: Duration = Duration::from_millis(20);
-/// Polling interval of these locks.
+/// Interval at which contenders for these locks poll.
 const POLL: Duration = Duration::from_millis(100);
 /// Number of times that a holder extends a lock before it would expire.
 const EXTENSIONS: u32 = 3;
@@ -39,7 +39,6 @@ pub(crate) enum Design {
 }
 
 impl Design {
-    /// Returns the name of the lock.
     pub(crate) fn lock(self) -> &'static str {
         match self {
             Self::TtlIndex => "ttl-index",
@@ -119,7 +118,8 @@ impl Holder {
     }
 }
 
-/// One permanent document for each lock: `lockUntil`, `lockedAt`, `lockedBy`.
+/// ShedLock's rules. Each lock has one permanent document with `lockUntil`, `lockedAt` and
+/// `lockedBy`.
 struct ShedLock(Terms);
 
 impl ShedLock {

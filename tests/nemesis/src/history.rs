@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::job::{Begun, Mode, SLOTS};
 use crate::journal::Work;
 
-/// Returns the operations on a lock.
 pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> {
     let jobs: BTreeMap<_, _> = jobs
         .iter()
@@ -71,7 +70,6 @@ pub(crate) fn of_leaders(
     operations.collect()
 }
 
-/// Reads the records of the fenced writes.
 pub(crate) fn of_writes(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text
@@ -82,8 +80,8 @@ pub(crate) fn of_writes(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Writes a history and runs the checker. Returns the checker's output, and true if it found no
-/// violation.
+/// Writes a history and runs the checker. Returns the checker's output, and true if the checker
+/// found no violation.
 pub(crate) fn check(
     program: &Path,
     file: &Path,

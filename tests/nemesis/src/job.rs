@@ -1,4 +1,4 @@
-//! Loops of lock commands: each job is a new `leasehold lock NAME -- …`.
+//! Runs lock commands in loops. Each job is a new process of `leasehold lock NAME -- …`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,31 +12,28 @@ use rustix::process::Signal;
 use crate::rival::Rival;
 use crate::world::{LOCKS, Places};
 
-/// Jobs per semaphore.
+/// Maximum number of jobs that hold the semaphore at once.
 pub(crate) const SLOTS: u32 = 2;
-/// Durations of work, below and mostly above a renewal interval.
+/// Short work ends before the first renewal; most long work needs several renewals.
 const SHORT_MILLIS: std::ops::Range<u64> = 0..60;
 const LONG_MILLIS: std::ops::Range<u64> = 500..6_000;
 /// Maximum time between two jobs of a loop.
 const PAUSE_MILLIS: u64 = 400;
 const POLL: Duration = Duration::from_millis(2);
 
-/// The lock and the mode of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exclusive,
-    /// Like `Exclusive`, with the library instead of the command.
+    /// Like `Exclusive`, but the job uses the library instead of the command.
     Library,
-    /// Shared and exclusive jobs for one lock.
+    /// Shared and exclusive jobs contend for one lock.
     Shared,
     Writer,
     Slot,
-    /// A lock of another design.
     Rival(Rival),
 }
 
 impl Mode {
-    /// Returns the name of the lock.
     pub(crate) fn lock(self) -> &'static str {
         match self {
             Self::Exclusive | Self::Library => "exclusive",
@@ -54,7 +51,6 @@ impl Mode {
         }
     }
 
-    /// Returns the prefix of the names of its jobs.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -81,16 +77,17 @@ impl Mode {
 pub(crate) struct Begun {
     pub(crate) identity: String,
     pub(crate) mode: Mode,
-    /// CLOCK_BOOTTIME before the start, in nanoseconds.
+    /// CLOCK_BOOTTIME before the job started, in nanoseconds.
     pub(crate) started: u64,
-    /// CLOCK_BOOTTIME after the exit, and its code; `None` if it was running at the end.
+    /// CLOCK_BOOTTIME after the exit in nanoseconds, and the exit code. `None` if the job was
+    /// still running at the end of the run.
     pub(crate) exited: Option<(u64, i32)>,
 }
 
-/// One loop.
 pub(crate) struct Jobs {
     number: usize,
-    /// If the locks are not leasehold's: their design, and the wall clock of their holders.
+    /// The design of the locks and the wall clock of their holders, if the locks are not
+    /// leasehold's.
     rival: Option<(Rival, JumpingClock)>,
     places: Places,
     timings: DaemonTimings,
@@ -99,7 +96,6 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Creates a loop on the host with this number.
     pub(crate) fn new(number: usize, timings: DaemonTimings, places: Places) -> Self {
         Self {
             number,
@@ -111,7 +107,6 @@ impl Jobs {
         }
     }
 
-    /// Creates a loop with locks of another design.
     pub(crate) fn of_rival(
         rival: Rival,
         number: usize,
@@ -125,7 +120,6 @@ impl Jobs {
         })
     }
 
-    /// Returns the wall clock of a loop with locks of another design.
     pub(crate) fn clock(&self) -> Option<&JumpingClock> {
         self.rival.as_ref().map(|(_, clock)| clock)
     }
@@ -140,7 +134,6 @@ impl Jobs {
             .join(format!("trace-jobs-{}", self.number))
     }
 
-    /// Returns the log of the commands.
     pub(crate) fn log(&self) -> PathBuf {
         self.places
             .directory
@@ -287,7 +280,6 @@ impl Jobs {
         }
     }
 
-    /// Returns all jobs that were started.
     pub(crate) fn all(&self) -> Vec<Begun> {
         let mut all = self.ended.lock().expect("no holder panics").clone();
         let running = self.running.lock().expect("no holder panics").clone();

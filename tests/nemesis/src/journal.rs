@@ -7,7 +7,7 @@ use leasehold_trace_check::Tenure;
 
 use crate::job::SLOTS;
 
-/// Evidence that a writer relied on the token at this instant.
+/// A line is evidence that its writer relied on the token at the instant `at`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// CLOCK_BOOTTIME in nanoseconds.
@@ -27,18 +27,17 @@ pub(crate) struct Work {
     pub(crate) last: u64,
 }
 
-/// The rule for the workloads of one lease or lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// Workloads run one at a time, in the order of their tokens.
     Exclusive,
-    /// Readers run together, writers alone.
+    /// Readers run together, but a writer runs alone.
     Readers,
     /// At most [`SLOTS`] workloads run at the same time.
     Slots,
 }
 
-/// Reads a journal. Its last line may be incomplete, because its writer may have been killed.
+/// The last line of a journal may be incomplete, because its writer may have been killed.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n');

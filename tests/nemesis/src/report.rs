@@ -10,7 +10,6 @@ use leasehold_trace_check::Checked;
 use crate::residents::Finding;
 use crate::schedule::{Story, Struck};
 
-/// The figures and the violations of a run.
 pub(crate) struct Report {
     pub(crate) profile: String,
     pub(crate) seed: u64,
@@ -19,18 +18,15 @@ pub(crate) struct Report {
     pub(crate) kinds: BTreeMap<String, Strikes>,
     pub(crate) leaderships: usize,
     pub(crate) jobs: usize,
-    /// Figures of the trace check.
     pub(crate) checked: Checked,
     pub(crate) bound: Duration,
-    /// The lease and the locks of other designs; empty if no other design took part.
+    /// Figures of the lease and of the other designs. Empty if no other design took part.
     pub(crate) compared: Vec<Compared>,
-    /// Resource usage of the residents over time.
     pub(crate) growths: Vec<Finding>,
     /// Output of the independent checker.
     pub(crate) linearizable: String,
 }
 
-/// Statistics of one kind of fault.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Strikes {
     pub(crate) times: usize,
@@ -39,13 +35,12 @@ pub(crate) struct Strikes {
     pub(crate) longest_gap: Duration,
 }
 
-/// The lease, or a lock of another design, under the same faults.
 pub(crate) struct Compared {
     pub(crate) name: &'static str,
     pub(crate) works: usize,
-    /// Workloads that began while another workload was running.
+    /// Number of workloads that began while another workload was running.
     pub(crate) overlaps: usize,
-    /// The number of overlaps after each kind of fault.
+    /// Number of overlaps after each kind of fault.
     pub(crate) after: BTreeMap<String, usize>,
     /// For each kind of fault that struck alone, the longest time without work that began during or
     /// after it.
@@ -53,7 +48,6 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Collects the effects of the faults on the workloads of one lease or lock.
     pub(crate) fn new(
         name: &'static str,
         (works, overlaps): (usize, &[u64]),
@@ -71,7 +65,7 @@ impl Compared {
         }
     }
 
-    /// Returns the cell of a fault: the overlaps, and the longest time without work.
+    /// Formats the overlaps and the longest time without work after a fault.
     fn cell(&self, fault: &str) -> String {
         let overlaps = self.after.get(fault).copied().unwrap_or_default();
         match self.longest.get(fault) {
@@ -101,11 +95,10 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,
-    /// The part of `gap` after the fault was healed.
+    /// The part of `gap` that came after the fault was healed.
     pub(crate) gap_after: Duration,
 }
 
-/// Returns the faults that struck alone.
 pub(crate) fn lone<'a>(story: &'a Story, gaps: &[(u64, u64)]) -> Vec<Lone<'a>> {
     let alone = story.struck.iter().filter(|struck| struck.alone);
     let lone = alone.map(|struck| {
@@ -129,7 +122,6 @@ pub(crate) fn lone<'a>(story: &'a Story, gaps: &[(u64, u64)]) -> Vec<Lone<'a>> {
     lone.collect()
 }
 
-/// Collects the faults by their kinds.
 pub(crate) fn by_kind(story: &Story, lone: &[Lone<'_>]) -> BTreeMap<String, Strikes> {
     let mut kinds: BTreeMap<String, Strikes> = BTreeMap::new();
     for struck in &story.struck {
@@ -144,7 +136,6 @@ pub(crate) fn by_kind(story: &Story, lone: &[Lone<'_>]) -> BTreeMap<String, Stri
 }
 
 impl Report {
-    /// Returns the report as text.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "profile {}, seed {}, {:.1} minutes: {} leaderships, {} jobs, {} acquisitions, {} store \
@@ -202,7 +193,7 @@ impl Report {
         text
     }
 
-    /// Returns the table of other designs, if they took part.
+    /// Returns an empty text if no other design took part.
     fn comparison(&self) -> String {
         if self.compared.is_empty() {
             return String::new();
@@ -228,7 +219,6 @@ impl Report {
         text
     }
 
-    /// Returns the report as JSON.
     pub(crate) fn json(&self) -> Value {
         let kinds: BTreeMap<_, _> = self
             .kinds

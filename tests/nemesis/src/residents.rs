@@ -18,10 +18,9 @@ use tokio::time::timeout;
 use crate::growth::Growth;
 use crate::world::Places;
 
-/// Name of the lease, the lock and their collection.
+/// The lease, the lock and their collection all have this name.
 const NAME: &str = "residents";
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// Interval between visits.
 const VISIT_EVERY: Duration = Duration::from_secs(1);
 const FOLLOWED: Duration = Duration::from_secs(20);
 /// Timeout of an answer, generous because the server may be waiting for MongoDB.
@@ -57,10 +56,9 @@ impl Need {
     }
 }
 
-/// The samples of one resource of one process.
+/// The role of a process, its process id, and the measured resource.
 type Key = (&'static str, u32, Need);
 
-/// The processes.
 pub(crate) struct Residents {
     daemons: [Daemon; 2],
     web: (Process, ReservedPort),
@@ -69,7 +67,6 @@ pub(crate) struct Residents {
     samples: Mutex<BTreeMap<Key, Vec<(Duration, f64)>>>,
 }
 
-/// A resource of a process, and the growth of its usage.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
     process: &'static str,
@@ -115,10 +112,8 @@ impl Residents {
         })
     }
 
-    /// Takes samples and visits the page, until this future is dropped.
-    ///
-    /// # Errors
-    /// If a process has ended.
+    /// Takes samples and visits the page until this future is dropped. Returns an error if a
+    /// process has ended.
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         tokio::select! {
             failed = self.sample() => failed,
@@ -225,7 +220,6 @@ impl Residents {
 }
 
 impl Finding {
-    /// Returns a violation if the usage grows.
     pub(crate) fn violation(&self) -> Option<String> {
         let Self { process, need, .. } = self;
         self.growth
@@ -233,7 +227,6 @@ impl Finding {
             .then(|| format!("residents: {need:?} of the {process} grows: {}", self.row()))
     }
 
-    /// Returns a row of the table.
     pub(crate) fn row(&self) -> String {
         let Growth { mean, slope, error } = self.growth;
         let (process, name) = (self.process, self.need.name());
@@ -246,7 +239,6 @@ impl Finding {
         }
     }
 
-    /// Returns the growth as JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
             "process": self.process, "need": self.need.name(), "mean": self.growth.mean,
@@ -255,7 +247,7 @@ impl Finding {
     }
 }
 
-/// Reads the resource usage of a process; `None` if the process has ended.
+/// Returns `None` if the process has ended.
 fn needs(id: u32) -> Option<[(Need, f64); 5]> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let number = |name: &str| -> Option<f64> {

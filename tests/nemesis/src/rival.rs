@@ -9,10 +9,8 @@ use rustix::process::Signal;
 use crate::hand_made::Design;
 use crate::world::Places;
 
-/// Name of the lease of the electors.
 const LEASE: &str = "client-go";
 
-/// Another design, exposed to the same faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rival {
     /// A hand-made lock on the replica set.
@@ -33,7 +31,7 @@ impl Rival {
         Self::ClientGo,
     ];
 
-    /// Returns the name of its lock, which is also the prefix of the names of its jobs.
+    /// Returns the name of the lock, which is also the prefix of the names of its jobs.
     pub(crate) fn lock(self) -> &'static str {
         match self {
             Self::HandMade(design) => design.lock(),
@@ -130,7 +128,6 @@ impl Cluster {
         namespace
     }
 
-    /// Creates the pod of a candidate.
     pub(crate) async fn pod(&self, namespace: &str, number: usize) -> Place {
         let name = format!("orders-{number}");
         self.kubernetes.place(namespace, &name, "orders").await

@@ -33,19 +33,18 @@ pub(crate) struct Struck {
 /// A period without a leader that was longer than the bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaderless {
-    /// The preceding faults.
+    /// Faults that struck before this period.
     pub(crate) after: Vec<Fault>,
     pub(crate) logs: String,
 }
 
-/// The faults of a run, and the times without a leader.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
     pub(crate) struck: Vec<Struck>,
     pub(crate) leaderless: Vec<Leaderless>,
 }
 
-/// Inflicts faults whose names contain `names`, for some time.
+/// Inflicts faults whose names contain `names` until `time` has passed.
 pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<Story, Failure> {
     let mut story = Story::default();
     world.known().await;
@@ -105,7 +104,6 @@ fn duration(world: &World) -> Duration {
     }
 }
 
-/// Draws a fault whose name contains `names`.
 async fn drawn(world: &World, names: &str) -> Result<Fault, Failure> {
     for _ in 0..DRAWS_MAX {
         let fault = Fault::drawn(world).await;

@@ -1,4 +1,4 @@
-//! Checks what all processes did.
+//! Checks the traces and journals of all processes at the end of a run.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -25,7 +25,6 @@ use crate::world::{LEASES, LOCKS, Places, Profile, World};
 const GAP: Duration = Duration::from_millis(200);
 /// Maximum delay until a busy machine schedules a guard that has to end its command.
 const SCHEDULED_MAX: Duration = Duration::from_millis(200);
-/// The locks, with their rules.
 const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Exclusive, Rule::Exclusive),
     (Mode::Shared, Rule::Readers),
@@ -36,21 +35,18 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
 /// also returns it if its guard has killed the command.
 const CRASHES: [i32; 2] = [134, 139];
 
-/// The files and records to check after all processes have ended.
 struct Evidence {
     places: Places,
     profile: Profile,
     bound: Duration,
     jobs: Vec<Begun>,
     traces: Vec<PathBuf>,
-    /// Recordings of the changes in the store.
     changes: Vec<PathBuf>,
-    /// True if a version took part that writes no traces.
+    /// True if a version that writes no traces took part.
     some_untraced: bool,
     rivals: &'static [Rival],
 }
 
-/// Ends all processes, and checks what they did.
 pub(crate) async fn of(
     world: World,
     story: &Story,
@@ -146,10 +142,8 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     Ok((evidence, violations))
 }
 
-/// The work of the leaders.
 struct Led {
     works: Vec<Work>,
-    /// The times without work.
     gaps: Vec<(u64, u64)>,
     history: Vec<Value>,
 }
@@ -180,7 +174,6 @@ impl Evidence {
         Ok((tenures, checked))
     }
 
-    /// Checks the work of the leaders, and returns it.
     fn lease(&self, tenures: &[Tenure], violations: &mut Vec<String>) -> Result<Led, Failure> {
         let lines = journal::read(&self.places.journal(LEASE)).map_err(Failure::new)?;
         let works = journal::works(&lines);
@@ -196,7 +189,7 @@ impl Evidence {
         })
     }
 
-    /// Checks the work under the locks. Returns the history.
+    /// Checks the work under the locks, and returns the history.
     fn locks(
         &self,
         tenures: &[Tenure],
@@ -214,7 +207,6 @@ impl Evidence {
         Ok(operations)
     }
 
-    /// Checks the work under one lease or lock.
     fn judged(
         &self,
         (name, document): (&str, &str),
@@ -244,7 +236,6 @@ impl Evidence {
             .collect()
     }
 
-    /// Compares leasehold's lease with the other designs that took part.
     fn compared(&self, led: &Led, story: &Story) -> Result<Vec<Compared>, Failure> {
         if self.rivals.is_empty() {
             return Ok(Vec::new());

@@ -17,17 +17,15 @@ use crate::residents::Residents;
 use crate::rival::{Cluster, Rival};
 
 const MEMBERS: usize = 3;
-/// The collections of the lease and of the locks.
 pub(crate) const LEASES: &str = "leases";
 pub(crate) const LOCKS: &str = "locks";
-/// Loops of jobs.
 const LOOPS: usize = 3;
-/// Loops of jobs for each lock of another design.
+/// Number of loops of jobs for each lock of another design.
 const RIVAL_LOOPS: usize = 2;
 const POLL: Duration = Duration::from_millis(20);
 /// Timeout of the nemesis's own calls to MongoDB.
 const ASK_MAX: Duration = Duration::from_secs(5);
-/// Allowance for a busy machine.
+/// Extra time that a busy machine may need.
 const BUSY: Duration = Duration::from_secs(3);
 
 /// The durations of the leases and of the store's elections.
@@ -57,27 +55,23 @@ impl Profile {
     }
 }
 
-/// Programs and files.
 #[derive(Clone)]
 pub(crate) struct Places {
     pub(crate) harness: PathBuf,
     pub(crate) program: PathBuf,
-    /// Contains the journals and the traces.
+    /// Directory of the journals and the traces.
     pub(crate) directory: PathBuf,
     pub(crate) uri: String,
     pub(crate) uri_file: PathBuf,
-    /// The API server, if the run has one.
     pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 impl Places {
-    /// Returns the journal of a lease or a lock.
     pub(crate) fn journal(&self, name: &str) -> PathBuf {
         self.directory.join(format!("journal-{name}"))
     }
 }
 
-/// The optional parts of a run.
 pub(crate) struct Options {
     pub(crate) profile: Profile,
     pub(crate) other: Option<PathBuf>,
@@ -89,19 +83,17 @@ pub(crate) struct Options {
     pub(crate) soak: bool,
 }
 
-/// All processes of a run.
 pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) jobs: Vec<Jobs>,
     /// Loops with locks of other designs, [`RIVAL_LOOPS`] for each.
     pub(crate) rivals: Vec<Jobs>,
-    /// Processes that run from start to end.
     pub(crate) residents: Option<Residents>,
     pub(crate) set: ReplicaSet,
     pub(crate) network: Network,
     pub(crate) places: Places,
-    /// Another version of the program, for upgrades and downgrades.
+    /// Binary of another version, for upgrades and downgrades.
     pub(crate) other: Option<PathBuf>,
     /// Recordings of all changes of the lease and of the locks.
     pub(crate) changes: Vec<Changes>,
@@ -109,7 +101,7 @@ pub(crate) struct World {
     pub(crate) copy: Mutex<Option<Document>>,
 }
 
-/// An edit of the lease document by hand.
+/// A change that a human might make to the lease document.
 pub(crate) enum Edit {
     Delete,
     Replace(Document),
@@ -118,7 +110,6 @@ pub(crate) enum Edit {
 }
 
 impl World {
-    /// Starts everything.
     pub(crate) async fn start(
         options: Options,
         (harness, program): (PathBuf, PathBuf),
@@ -232,12 +223,11 @@ impl World {
         })
     }
 
-    /// Returns the number of the leading candidate.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.candidates.iter().position(Candidate::leads)
     }
 
-    /// Waits until a candidate leads. Returns false after `time`.
+    /// Returns false if no candidate leads within `time`.
     pub(crate) async fn led_within(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while self.leader().is_none() {
@@ -256,7 +246,6 @@ impl World {
         leasehold_testbed::eventually("all candidates know the leader", known).await;
     }
 
-    /// Watches the residents, if there are any, until one ends.
     pub(crate) async fn residents(&self) -> Result<(), Failure> {
         match &self.residents {
             Some(residents) => residents.run().await,
@@ -313,7 +302,6 @@ impl World {
         std::iter::once(candidate).chain(companions).collect()
     }
 
-    /// Copies the lease document.
     pub(crate) async fn keep_copy(&self) {
         let leases = self.documents();
         let read = tokio::time::timeout(ASK_MAX, leases.find_one(doc! { "_id": LEASE }));
@@ -322,8 +310,8 @@ impl World {
         }
     }
 
-    /// Changes the lease document by hand. Returns true if the store acknowledged the change; an
-    /// unacknowledged change may have been applied.
+    /// Returns true if the store acknowledged the change. An unacknowledged change may still have
+    /// been applied.
     pub(crate) async fn edit(&self, edit: Edit) -> bool {
         self.changes[0].declare(LEASE, "a fault");
         let leases = self.documents();
@@ -348,7 +336,6 @@ impl World {
         self.set.client().database("leasehold").collection(LEASES)
     }
 
-    /// Returns the logs of the running daemons.
     pub(crate) fn logs(&self) -> String {
         let logs = self
             .candidates

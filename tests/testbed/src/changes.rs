@@ -57,11 +57,10 @@ pub struct Changes {
     task: Option<JoinHandle<Result<(), Failure>>>,
 }
 
-/// The file.
 #[derive(Debug)]
 struct Log {
     path: PathBuf,
-    /// `<database>.<collection>`.
+    /// Name of the collection as `<database>.<collection>`.
     collection: String,
     /// The open file, and the number of changes in it.
     file: Mutex<(File, u64)>,
@@ -206,7 +205,6 @@ impl Drop for Changes {
     }
 }
 
-/// The task that writes the file.
 struct Recorder {
     log: Arc<Log>,
     documents: Collection<Document>,
@@ -216,7 +214,7 @@ struct Recorder {
 type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
 impl Recorder {
-    /// Records until the marker.
+    /// Records changes until the recorder reads the end marker.
     async fn run(self, mut stream: Stream) -> Result<(), Failure> {
         let mut token = stream.resume_token();
         loop {
@@ -249,7 +247,7 @@ impl Recorder {
         }
     }
 
-    /// Records a change. Returns true at the marker.
+    /// Records a change. Returns true if the change is the end marker's.
     fn event(&self, event: ChangeStreamEvent<Document>) -> Result<bool, Failure> {
         let operation = match event.operation_type {
             OperationType::Insert => "insert",
@@ -270,7 +268,7 @@ impl Recorder {
             Some(Bson::Document(id)) => {
                 return Ok(id.get_object_id(MARKER).ok() == Some(self.marker));
             }
-            // Not a lease or a lock, because their names are strings.
+            // The document is not a lease or a lock, because their names are strings.
             _ => return Ok(false),
         };
         let at = event.cluster_time.map(|at| (at.time, at.increment));
@@ -320,7 +318,6 @@ async fn enable_images(client: &Client, database: &str, collection: &str) -> Res
     }
 }
 
-/// Decides how long to repeat a call while no server is usable.
 struct Patience {
     end: Instant,
 }
@@ -332,10 +329,8 @@ impl Patience {
         }
     }
 
-    /// Waits before another attempt.
-    ///
-    /// # Errors
-    /// The error itself, if a retry cannot help or [`AWAY_MAX`] has passed.
+    /// Waits before another attempt. Returns the error itself if a retry cannot help or
+    /// [`AWAY_MAX`] has passed.
     async fn after(&self, error: Error) -> Result<(), Failure> {
         if is_gap(&error) || Instant::now() > self.end {
             return Err(error.into());

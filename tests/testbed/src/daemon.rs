@@ -30,7 +30,6 @@ pub struct Daemon {
     launch: Launch,
     process: Process,
     port: ReservedPort,
-    /// The address of the HTTP surface.
     http: SocketAddr,
     directory: PathBuf,
     /// Declared after `process`, so that the trace is checked after the process has ended.

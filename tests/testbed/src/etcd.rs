@@ -30,7 +30,7 @@ struct Member {
     place: Place,
 }
 
-/// Where a member listens: its host's address, and its ports for clients and for members.
+/// A member listens on its host's address, with one port for clients and one port for members.
 #[derive(Debug)]
 struct Place {
     address: Ipv4Addr,

@@ -46,7 +46,7 @@ pub struct Event {
     pub id: String,
     /// The interval at which to reconnect, in milliseconds, if the event sets one.
     pub retry: Option<u64>,
-    /// The status.
+    /// The status in the event.
     pub data: Value,
 }
 
@@ -120,6 +120,7 @@ impl EventStream {
 
     /// Receives the next event.
     ///
+    /// # Panics
     /// If the stream ends before the event.
     pub async fn event(&mut self) -> Event {
         loop {
@@ -133,6 +134,7 @@ impl EventStream {
 
     /// Receives events until `has` accepts the status of one event. Returns all events received.
     ///
+    /// # Panics
     /// If the stream ends before that event.
     pub async fn events_until(&mut self, has: impl Fn(&Value) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
@@ -158,7 +160,7 @@ impl EventStream {
         (events, self.end.unwrap())
     }
 
-    /// Receives more bytes. Returns false if the connection has ended.
+    /// Returns false if the connection has ended.
     async fn receive(&mut self) -> bool {
         let received = timeout(LONG, self.stream.read_buf(&mut self.received)).await;
         match received.expect("something arrives") {

@@ -39,7 +39,6 @@ pub struct Route {
 /// A running forwarder, on its own thread. It ends with the process.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// The settings of each route.
     weather: Vec<watch::Sender<Weather>>,
 }
 
@@ -109,7 +108,7 @@ async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver
     );
 }
 
-/// Forwards data in one direction, each piece when it is due.
+/// Forwards data in one direction. Each piece waits until it is due.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: watch::Receiver<Weather>) {
     let (sender, mut queue) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let writes = async move {

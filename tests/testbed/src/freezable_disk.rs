@@ -25,6 +25,7 @@ impl FreezableDisk {
     /// Makes and mounts a disk. Returns `None`, with a message, if this user may not mount, or if
     /// the machine has no loop devices.
     ///
+    /// # Panics
     /// If there is no room for the disk.
     pub fn new() -> Option<Self> {
         const SCRIPT: &str = "truncate -s 8M \"$1/image\" && mkfs.ext4 -q \"$1/image\" && \

@@ -28,7 +28,7 @@ const CONNECTORS: usize = 500;
 /// How often a client replaces its oldest connection once all are open. All clients together
 /// replace 1,000 connections a second.
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
-/// Length of an announced body.
+/// Length of the body that a client announces.
 const BODY: u64 = 1 << 30;
 /// Time after which a client whose body is not read connects again.
 const UNREAD_MAX: Duration = Duration::from_secs(2);
@@ -119,7 +119,6 @@ impl Drop for Hostile {
     }
 }
 
-/// Raises this process's limit of open files, if necessary.
 fn allow_descriptors(needed: u64) -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
@@ -156,7 +155,6 @@ impl Clients {
         }
     }
 
-    /// Runs `count` numbered clients.
     async fn all<F>(self, count: usize, client: impl Fn(Self, usize) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -168,7 +166,7 @@ impl Clients {
         clients.join_all().await;
     }
 
-    /// Connects; retries if the server or the system refuses.
+    /// Connects, and retries while the server or the system refuses.
     async fn connect(&self) -> TcpStream {
         loop {
             let connected = async {

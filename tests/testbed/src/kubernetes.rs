@@ -122,7 +122,7 @@ impl Kubernetes {
         self.client.clone()
     }
 
-    /// Objects of a namespace, for the administrator.
+    /// Returns the API for objects of a namespace, with the administrator's rights.
     pub fn objects<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

@@ -28,7 +28,7 @@ pub struct Reign {
     pub token: i64,
     /// Time of the first observation as leader, on CLOCK_BOOTTIME.
     pub first_ns: u64,
-    /// Time of the last observation as leader.
+    /// Time of the last observation as leader, on CLOCK_BOOTTIME.
     pub last_ns: u64,
 }
 
@@ -56,7 +56,6 @@ pub struct LeaderMonitor {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// The candidates, each with its status directory.
     candidates: Vec<(PathBuf, StatusFile)>,
     reigns: Vec<Reign>,
     violations: Vec<String>,

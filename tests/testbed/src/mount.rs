@@ -90,6 +90,7 @@ impl Mount {
 
     /// Frees the space that was filled.
     ///
+    /// # Panics
     /// If the space was not filled.
     pub fn empty(&self) {
         fs::remove_file(self.filler()).expect("the disk was filled");

@@ -5,11 +5,9 @@
 pub struct Mutator(u64);
 
 impl Mutator {
-    /// Maximum number of changes to one input.
     const CHANGES_MAX: usize = 4;
     /// Maximum number of random bytes in a row.
     const BYTES_MAX: usize = 24;
-    /// Maximum number of repetitions of a part.
     const REPEATS_MAX: usize = 200;
 
     /// Creates a source from a seed.

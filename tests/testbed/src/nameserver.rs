@@ -85,7 +85,6 @@ impl Drop for Nameserver {
     }
 }
 
-/// Listens on an address in 127.0.0.0/8 that is still free.
 fn free_address() -> io::Result<UdpSocket> {
     let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
     for last in 1..=250 {
@@ -97,7 +96,7 @@ fn free_address() -> io::Result<UdpSocket> {
     Err(taken)
 }
 
-/// Answers one query. The answer for an unknown name has no records.
+/// The answer to a query for an unknown name has no records.
 fn answer(query: &[u8], port: u16, set: &str) -> Option<Vec<u8>> {
     let (name, end) = name_of(query)?;
     let kind = u16::from_be_bytes(query.get(end..end + 2)?.try_into().ok()?);

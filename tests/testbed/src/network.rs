@@ -37,7 +37,7 @@ pub fn alone(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// First port of the forwarder. Each route has a port.
+/// First port of the forwarder. Each route has its own port.
 const FORWARDER_PORT: u16 = 40_000;
 
 /// A host, by its number.
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Returns the host that runs this.
+    /// Returns the network namespace of this node and its address.
     pub fn host(self) -> Host {
         Host {
             namespace: self.namespace(),
@@ -82,7 +82,7 @@ fn octet(number: usize) -> u8 {
     u8::try_from(number + 1).expect("few hosts")
 }
 
-/// Address of this process.
+/// Address of this process on the bridge.
 const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 /// The hosts and their traffic.
@@ -218,7 +218,7 @@ impl Network {
         nodes.into_iter().try_for_each(|node| self.apply(node))
     }
 
-    /// Replaces the rules of a host.
+    /// Replaces the netfilter rules of a host.
     fn apply(&self, node: Node) -> Result<(), Failure> {
         let cuts = self.cuts.lock().expect("no holder panics").clone();
         let towards = cuts.iter().filter(|(from, _)| *from == node);

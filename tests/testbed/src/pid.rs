@@ -22,18 +22,18 @@ pub fn signal_if_there(pid: u32, signal: Signal) {
     }
 }
 
-/// True if a process exists, even as a zombie.
+/// Returns true if a process exists, even as a zombie.
 pub fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// True if a process exists and has not exited. An orphan stays a zombie until its new parent waits
-/// for it, which never happens in a container without an init.
+/// Returns true if a process exists and has not exited. An orphan stays a zombie until its new
+/// parent waits for it, which never happens in a container without an init.
 pub fn is_alive(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
 }
 
-/// The state of a process, as `ps` shows it.
+/// Returns the state of a process, as `ps` shows it.
 pub fn state(pid: u32) -> Option<char> {
     stat(pid)?.first()?.chars().next()
 }
@@ -48,7 +48,7 @@ pub fn parent(pid: u32) -> u32 {
     fields[1].parse().expect("the number of the parent")
 }
 
-/// The children of all threads of a process.
+/// Returns the children of all threads of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
@@ -59,8 +59,8 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The fields of /proc/pid/stat, beginning with the state, because the name before it may contain
-/// any character.
+/// Returns the fields of /proc/pid/stat after the process's name, because the name may contain any
+/// character. The first of these fields is the state.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 const FIRST: u32 = 10_000;
 /// End of the range, where Linux starts its ephemeral range by default.
 const END: u32 = 32_768;
-/// One attempt per port.
+/// Try each port at most once.
 const TRIES_MAX: u32 = END - FIRST;
 
 /// A free port on 127.0.0.1, reserved among all testbeds until dropped.

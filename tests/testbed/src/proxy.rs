@@ -215,7 +215,6 @@ enum Direction {
     Reply,
 }
 
-/// State shared by all connections.
 #[derive(Debug, Clone)]
 struct Link {
     framing: Arc<Framing>,

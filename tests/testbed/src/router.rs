@@ -61,7 +61,7 @@ struct Cursor {
     /// The port of the member that has this cursor.
     member: u16,
     is_stream: bool,
-    /// Events to hold until this time since 1970.
+    /// The events in this reply are held until this time since 1970.
     held: Option<(Duration, Document)>,
 }
 

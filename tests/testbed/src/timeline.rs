@@ -8,13 +8,13 @@ use std::time::Duration;
 pub struct Summary {
     /// Number of measurements.
     pub count: usize,
-    /// The shortest.
+    /// The shortest measurement.
     pub min: Duration,
     /// The median; the mean of the middle two if the count is even.
     pub median: Duration,
     /// The nearest-rank 99th percentile; with fewer than 100 measurements, the longest.
     pub p99: Duration,
-    /// The longest.
+    /// The longest measurement.
     pub max: Duration,
 }
 

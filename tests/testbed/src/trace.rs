@@ -48,7 +48,7 @@ pub struct CheckedTrace {
 }
 
 impl CheckedTrace {
-    /// A trace in this file, which may be missing if its writer failed early.
+    /// Returns the trace in this file. The file may be missing if its writer failed early.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -84,7 +84,6 @@ impl CheckedTrace {
         }
     }
 
-    /// Checks the trace, and compares all changes in these recordings with it.
     fn check(&self, recordings: &[&Path]) {
         let traces = match self.path.try_exists() {
             Ok(false) => &[][..],

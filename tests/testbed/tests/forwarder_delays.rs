@@ -19,14 +19,12 @@ use leasehold_testbed::network::{self, Network, Node, private_directories};
 use leasehold_testbed::skip;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Delay in each direction.
 const LATENCY: Duration = Duration::from_millis(40);
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 const PINGS: usize = 3;
 /// Set in the environment of the process that runs in its own namespaces.
 const INSIDE: &str = "LEASEHOLD_TESTBED_INSIDE";
 
-/// Accepts connections and returns each byte.
 fn echo(listener: TcpListener) {
     for mut stream in listener.incoming().flatten() {
         stream.set_nodelay(true).unwrap();
@@ -37,8 +35,8 @@ fn echo(listener: TcpListener) {
     }
 }
 
-/// Connects; returns the time to the first answer, and the shortest time to one of some later
-/// answers on this connection.
+/// Connects. Returns the time to the first answer, and the shortest time to one of the later
+/// answers on the connection.
 fn ping(address: SocketAddr) -> [Duration; 2] {
     let begin = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -115,7 +113,6 @@ fn connections_of_the_hosts_that_have_a_route_are_delayed() {
     assert!(status.unwrap().success());
 }
 
-/// Runs `work` on a thread of a host.
 fn on<T: Send + 'static>(node: Node, work: impl FnOnce() -> T + Send + 'static) -> T {
     let path = Path::new("/run/netns").join(node.namespace());
     let (sender, result) = mpsc::channel();
@@ -128,7 +125,7 @@ fn on<T: Send + 'static>(node: Node, work: impl FnOnce() -> T + Send + 'static) 
     result.recv().unwrap()
 }
 
-/// Two regions, one with a member and a client, the other with a member.
+/// Tests two regions. One region has a member and a client, the other has only a member.
 fn inside() {
     private_directories().unwrap();
     let mut network = Network::new(2, 1).unwrap();

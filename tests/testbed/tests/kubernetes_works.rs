@@ -18,7 +18,6 @@ use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
 
-/// Runs a test in a new namespace.
 fn in_namespace(test: impl AsyncFnOnce(&Kubernetes, &str)) {
     run(async {
         let kubernetes = Kubernetes::shared().await;
@@ -34,7 +33,6 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// Returns the name that the API server gives to an authenticated client.
 async fn whoami(client: &Client) -> Result<UserInfo, Error> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let question = SelfSubjectReview::default();

@@ -12,7 +12,6 @@ fn run(script: &str) -> Output {
     command.output().expect("the command starts")
 }
 
-/// Returns the command that runs `script` with a checkout and a home in `place`.
 fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
     let checkout = place.path().join("checkout");
     let home = place.path().join("home");
@@ -36,7 +35,7 @@ fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
     command
 }
 
-/// Returns true if this user may mount, which is necessary to check shared directories.
+/// The checks of shared directories need the right to mount.
 fn may_mount() -> bool {
     let isolated = Command::new("unshare").args(["-m", "true"]).output();
     let may = isolated.is_ok_and(|output| output.status.success());
@@ -46,7 +45,6 @@ fn may_mount() -> bool {
     may
 }
 
-/// Returns the messages about leftovers of `script`.
 fn strays(script: &str) -> String {
     let output = run(script);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -171,7 +169,7 @@ fn an_entry_of_another_program_is_not_a_leftover() {
 
 #[test]
 fn an_ordinary_user_sees_entries_of_all_programs_listed() {
-    // A user that may not mount.
+    // The user of this run may not mount.
     let output = alongside_another_program(|command| {
         let script = command.get_program().to_owned();
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();

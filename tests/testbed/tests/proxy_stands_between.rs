@@ -25,7 +25,6 @@ async fn exists(collection: &Collection<Document>, id: &str) -> bool {
         .is_some()
 }
 
-/// Starts a write in a separate task, like the daemon.
 fn upsert(
     collection: &Collection<Document>,
     id: &'static str,

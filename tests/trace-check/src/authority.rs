@@ -9,11 +9,11 @@ use leasehold_core::trace::Kind;
 /// The other claims that a claim with authority excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exclusion {
-    /// All (a lease, or an exclusive lock).
+    /// The claim excludes all other claims (on a lease, or on an exclusive lock).
     All,
-    /// Exclusive claims (a shared lock).
+    /// The claim excludes exclusive claims (on a shared lock).
     Writers,
-    /// Claims beyond this number in total (a lock with slots).
+    /// The claims on the document must not exceed this number (on a lock with slots).
     Beyond(u32),
 }
 
@@ -24,7 +24,6 @@ pub(crate) struct Role {
     pub(crate) document: String,
     /// Id of the clock that the machine uses.
     pub(crate) clock: Option<String>,
-    /// The identity in the machine's writes.
     pub(crate) identity: Identity,
     pub(crate) exclusion: Exclusion,
     pub(crate) begun: BootTime,
@@ -34,7 +33,6 @@ pub(crate) struct Role {
     pub(crate) loss_grace: Duration,
 }
 
-/// The deadlines of the authority of one machine.
 pub(crate) struct Grants<'a> {
     pub(crate) role: &'a Role,
     pub(crate) deadlines: &'a BTreeSet<BootTime>,
@@ -46,16 +44,14 @@ pub(crate) struct Claim {
     pub(crate) role: Role,
     pub(crate) machine: String,
     pub(crate) token: Token,
-    /// The line of the turn that began it.
+    /// The line of the turn in which the claim began.
     pub(crate) line: usize,
     pub(crate) from: BootTime,
     /// End of authority: the time of the turn that ended it, or the last deadline.
     pub(crate) until: BootTime,
-    /// The last deadline.
     pub(crate) deadline: BootTime,
 }
 
-/// The authority of all machines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Authorities {
     roles: BTreeMap<String, Role>,
@@ -64,7 +60,6 @@ pub(crate) struct Authorities {
     attempts: BTreeMap<(String, Token), ClaimId>,
     /// For each candidate or contender with authority, the index of its newest claim.
     current: BTreeMap<String, usize>,
-    /// The deadlines of each machine's authority.
     deadlines: BTreeMap<String, BTreeSet<BootTime>>,
 }
 
@@ -88,7 +83,6 @@ impl Authorities {
         }
     }
 
-    /// Records the claims of a machine's attempts to lead.
     pub(crate) fn tried(&mut self, machine: &str, attempts: &[(ClaimId, Token)]) {
         for (claim, token) in attempts {
             self.attempts.insert((machine.to_owned(), *token), *claim);

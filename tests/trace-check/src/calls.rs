@@ -9,12 +9,11 @@ use serde_json::Value;
 use crate::replay::parse;
 use crate::state::{Operation, State};
 
-/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Applied,
     Rejected,
-    /// Provably never sent.
+    /// The call was provably never sent.
     Failed,
     Unknown,
 }
@@ -36,7 +35,6 @@ impl Outcome {
     }
 }
 
-/// Progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Asked,
@@ -46,16 +44,14 @@ enum Stage {
     Answered(Outcome),
 }
 
-/// A call.
 #[derive(Debug)]
 pub(crate) struct Call {
     stage: Stage,
-    /// Line of the turn that requested it.
+    /// Line of the turn that requested the call.
     pub(crate) line: usize,
     pub(crate) operation: Operation,
     /// Time just before the call was handed to the driver.
     pub(crate) sent: Option<BootTime>,
-    /// Time of the last answer.
     answered: Option<BootTime>,
     /// The document in the answer.
     pub(crate) found: Option<State>,
@@ -82,11 +78,9 @@ impl Call {
 pub(crate) struct Reply {
     pub(crate) call: CallId,
     pub(crate) outcome: Outcome,
-    /// The document in the reply, if any.
     pub(crate) found: Option<State>,
 }
 
-/// The calls of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(BTreeMap<CallId, Call>);
 
@@ -113,7 +107,6 @@ impl Calls {
         Ok(())
     }
 
-    /// Records that a call is handed to the driver.
     pub(crate) fn sent(&mut self, sent: &Value) -> Result<(), String> {
         let Sent { call, at } = parse(sent)?;
         match self.0.get_mut(&call) {
@@ -127,7 +120,6 @@ impl Calls {
         }
     }
 
-    /// Records the answer to a call.
     pub(crate) fn answered(&mut self, answered: &Value) -> Result<(), String> {
         let Answered {
             call,
@@ -175,7 +167,6 @@ impl Calls {
         Ok(())
     }
 
-    /// Returns all calls.
     pub(crate) fn all(&self) -> impl Iterator<Item = (CallId, &Call)> {
         self.0.iter().map(|(id, call)| (*id, call))
     }

@@ -69,10 +69,8 @@ pub fn to_json(document: Document) -> Value {
     Bson::Document(document).into_canonical_extjson()
 }
 
-/// A change in a recording.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    /// Number of its line.
     pub(crate) line: usize,
     pub(crate) document: String,
     pub(crate) operation: String,
@@ -82,10 +80,9 @@ pub(crate) struct Recorded {
     pub(crate) declared: usize,
 }
 
-/// The content of a recording.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    /// The collection: `<database>.<collection>`.
+    /// Name of the collection as `<database>.<collection>`.
     pub(crate) collection: String,
     pub(crate) changes: Vec<Recorded>,
     /// The document of each declared edit so far.
@@ -96,7 +93,6 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Reads the first line.
     pub(crate) fn begin(text: &str) -> Result<Self, String> {
         match parse(text)? {
             Line::Begun(Begun { schema, collection }) if schema == SCHEMA => Ok(Self {
@@ -113,7 +109,6 @@ impl Recording {
         }
     }
 
-    /// Reads a later line.
     pub(crate) fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
         match parse(text)? {
             Line::Begun(_) => return Err("a recording of changes begins twice".to_owned()),

@@ -14,11 +14,11 @@ use crate::replay::{compare, parse, unwound};
 
 /// The state of a guard at the current line of the trace.
 pub(crate) struct Guard {
-    /// The line of its creation.
+    /// The line that created the guard.
     line: usize,
     clock: Option<String>,
     options: GuardOptions,
-    /// `None` after a panic.
+    /// `None` after the policy has panicked.
     policy: Option<DeadlinePolicy>,
     /// True if a turn has failed. Later turns are not compared, because they would differ as a
     /// consequence.
@@ -32,7 +32,6 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Reads the creation of a guard.
     pub(crate) fn begin(line: usize, started: &Value) -> Result<Self, String> {
         let Started {
             clock,
@@ -54,7 +53,6 @@ impl Guard {
         })
     }
 
-    /// Replays a recorded turn.
     pub(crate) fn turn(&mut self, line: usize, turn: &Value) -> Result<(), String> {
         let TurnRecord {
             now,

@@ -324,7 +324,6 @@ impl Checker {
     }
 }
 
-/// Returns the calls of all machines, by their document.
 fn made(machines: &BTreeMap<String, Machine>) -> BTreeMap<String, Vec<Made<'_>>> {
     let mut made: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (machine, Machine { role, calls, .. }) in machines {

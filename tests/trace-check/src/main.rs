@@ -21,7 +21,6 @@ Checks traces that were written with LEASEHOLD_TRACE=FILE, all by daemons and jo
 --changes FILE: a recording of the changes of a collection; each must be explained by the traces.
 Exit codes: 0 nothing found, 1 violations, 2 a file cannot be read, 64 usage.";
 
-/// A file to read.
 enum Input {
     /// The flag `--some-untraced`: a version took part that writes no traces.
     SomeUntraced,
@@ -29,7 +28,7 @@ enum Input {
     Changes(PathBuf),
 }
 
-/// Returns the files, or `None` if the arguments are invalid.
+/// Returns `None` if the arguments are invalid.
 fn inputs(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<Input>> {
     let mut inputs = Vec::new();
     while let Some(argument) = arguments.next() {

@@ -1,4 +1,4 @@
-//! Replay of one machine.
+//! Replays the recorded turns of one machine.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -260,19 +260,14 @@ impl Randomness for Recorded {
     }
 }
 
-/// A replayed turn.
 pub(crate) struct Turned {
     pub(crate) now: BootTime,
-    /// The reply in the turn's input, if any.
     pub(crate) reply: Option<Reply>,
-    /// The calls that the turn requested.
     pub(crate) calls: Vec<(CallId, Operation)>,
-    /// The claims and tokens of the turn's attempts to lead.
     pub(crate) attempts: Vec<(Claim, Token)>,
     /// The deadlines that the turn set for a command. A turn can set deadlines without authority,
     /// because a leader that steps down keeps renewing while its command stops.
     pub(crate) deadlines: Vec<BootTime>,
-    /// The authority after the turn.
     pub(crate) authority: Option<Authority>,
     /// The new grace period of commands, if the turn changed it.
     pub(crate) loss_grace: Option<Duration>,
@@ -280,21 +275,18 @@ pub(crate) struct Turned {
     pub(crate) difference: Option<String>,
 }
 
-/// A machine under replay.
 pub(crate) trait Replay {
-    /// Replays a recorded turn.
     fn turn(&mut self, turn: &Value) -> Result<Turned, String>;
 }
 
 struct Replayed<M> {
-    /// `None` after a panic.
+    /// `None` after the machine has panicked.
     machine: Option<M>,
     /// True if a turn has failed. Later turns are not compared, because they would differ as a
     /// consequence.
     failed: bool,
 }
 
-/// Creates a recorded machine.
 pub(crate) fn begin<M: Machine>(started: &Value) -> Result<(Box<dyn Replay>, Role), String> {
     let Started {
         document,
@@ -398,7 +390,6 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.unwrap_or_default()
 }
 
-/// Compares the effects of a turn.
 pub(crate) fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> Result<(), String> {
     let same = recorded.iter().zip(replayed).take_while(|(a, b)| a == b);
     let index = same.count();
@@ -414,7 +405,6 @@ pub(crate) fn compare<E: PartialEq + Debug>(recorded: &[E], replayed: &[E]) -> R
     }
 }
 
-/// Reads a part of a record.
 pub(crate) fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error| format!("not a record of a trace: {error}"))
 }

@@ -8,18 +8,16 @@ use leasehold_core::lock::{self, LockDocument};
 use leasehold_core::trace::Kind;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 
-/// The content of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     Missing,
     Lease(Box<Lease>),
     Lock(Box<LockDocument>),
-    /// Neither a lease nor a lock of this schema.
+    /// The document is neither a lease nor a lock of this schema.
     Foreign,
 }
 
 impl State {
-    /// Reads a document.
     pub(crate) fn of(document: Option<&Document>) -> Self {
         let Some(document) = document else {
             return Self::Missing;
@@ -72,7 +70,6 @@ impl From<lock::FoundLock> for State {
     }
 }
 
-/// A store operation of a machine.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Lease(election::Operation),
@@ -132,7 +129,7 @@ impl Stored {
         }
     }
 
-    /// Returns the elements of a list; empty if the list is missing.
+    /// Returns no elements if the list is missing.
     pub(crate) fn list(&self, field: &str) -> &[Bson] {
         let list = self.fields.get(field).and_then(Bson::as_array);
         list.map_or(&[], Vec::as_slice)

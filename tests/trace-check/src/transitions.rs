@@ -26,7 +26,6 @@ use crate::state::{State, Stored};
 use explained::{Explanation, Index};
 use times::Times;
 
-/// A call, with the machine that made it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made<'a> {
     pub(crate) machine: &'a str,
@@ -45,7 +44,6 @@ impl Made<'_> {
     }
 }
 
-/// A change of a document.
 struct Transition {
     line: usize,
     operation: String,
@@ -70,7 +68,6 @@ pub struct Transitions {
     pub edits: usize,
 }
 
-/// The result of the check.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) counts: Transitions,
@@ -79,7 +76,6 @@ pub(crate) struct Report {
     pub(crate) skipped: Vec<String>,
 }
 
-/// Checks recordings against the calls of all machines, by their document.
 pub(crate) fn check(
     recordings: Vec<Recording>,
     mut calls: BTreeMap<String, Vec<Made<'_>>>,

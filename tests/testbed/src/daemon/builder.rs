@@ -12,7 +12,6 @@ use super::{Daemon, LastLines, nanos, valid_until_ns};
 use crate::trace::{self, CheckedTrace};
 use crate::{Failure, FakeClock, Host, Launch, Lifetime, ReservedPort, Scratch};
 
-/// Name of the file with the connection string.
 pub(super) const URI_FILE: &str = "uri";
 
 /// The durations of an election, as flags. Section 3 of the protocol lists the constraints between

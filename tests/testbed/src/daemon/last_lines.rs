@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-/// Prints the end of a daemon's log when the test that owns the daemon fails.
 #[derive(Debug)]
 pub(super) struct LastLines(pub(super) PathBuf);
 

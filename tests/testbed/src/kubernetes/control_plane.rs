@@ -39,13 +39,13 @@ const CONTROLLERS: [&str; 11] = [
 /// Where a control plane runs, and which etcd stores its objects.
 #[derive(Debug)]
 pub(super) enum Surroundings {
-    /// On loopback, with its own etcd. With a storage, this etcd flushes its data to that storage.
+    /// The control plane runs on loopback with its own etcd. The etcd flushes its data to this
+    /// storage, if there is one.
     Own(Option<Storage>),
-    /// On a host, with the etcd at these endpoints.
+    /// The control plane runs on a host, and uses the etcd at these endpoints.
     Host(Host, String),
 }
 
-/// Running etcd, kube-apiserver and kube-controller-manager.
 #[derive(Debug)]
 pub(super) struct ControlPlane {
     // Fields are dropped in this order: the processes before the files they write to.
@@ -129,7 +129,6 @@ impl ControlPlane {
         self.surroundings.address()
     }
 
-    /// Sends a signal to the API server.
     pub(super) fn signal_api_server(&self, signal: Signal) {
         let mut servers = self.processes.iter();
         if let Some((_, server)) = servers.find(|(name, _)| *name == "kube-apiserver") {

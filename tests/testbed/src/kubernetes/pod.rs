@@ -42,7 +42,6 @@ pub(super) fn on_node(
     }
 }
 
-/// Reports that the pod is running, is ready, and has this address.
 pub(super) async fn report_running(
     pods: &Api<Pod>,
     pod: &Pod,
@@ -70,7 +69,6 @@ pub(super) async fn report_running(
         .await
 }
 
-/// Returns the address for a number.
 pub(super) fn address(number: u32) -> String {
     let network = number / ADDRESSES_IN_NETWORK;
     let host = number % ADDRESSES_IN_NETWORK + 1;

@@ -2,22 +2,23 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The server's own maximum, `maxMessageSizeBytes`.
+/// The server's own limit on the length of a message (`maxMessageSizeBytes`).
 const MESSAGE_MAX_BYTES: usize = 48_000_000;
-/// The header: length, id, id of the request answered, operation code.
+/// The header contains the length, the id, the id of the answered request, and the operation code.
 const HEADER_BYTES: usize = 16;
 
 /// How to divide a stream into pieces.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// Whole messages, so that an address that is split across two reads is still found.
+    /// The proxy reads whole messages, so that it also finds an address that is split across two
+    /// reads.
     Messages(Vec<Rewrite>),
-    /// Bytes as they arrive, because the stream is encrypted.
+    /// The proxy passes bytes as they arrive, because the stream is encrypted.
     None,
 }
 
 impl Framing {
-    /// Reads the next piece; `None` if the stream ends, even within a piece.
+    /// Returns `None` if the stream ends, even within a piece.
     pub(super) async fn read<R: AsyncRead + Unpin>(&self, stream: &mut R) -> Option<Vec<u8>> {
         match self {
             Self::Messages(_) => {
@@ -45,7 +46,6 @@ impl Framing {
         }
     }
 
-    /// Replaces the members' addresses with the proxy's.
     pub(super) fn rewrite(&self, message: &mut [u8]) {
         match self {
             Self::Messages(rewrites) => {
@@ -70,7 +70,6 @@ impl Framing {
     }
 }
 
-/// The replacement of one address with another of the same length.
 #[derive(Debug)]
 pub(super) struct Rewrite {
     from: Vec<u8>,
@@ -78,8 +77,7 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    /// # Panics
-    /// If the lengths differ, because the message's length would change.
+    /// Panics if the lengths differ, because the message's length would then change.
     pub(super) fn new(from: &str, to: &str) -> Self {
         assert_eq!(from.len(), to.len(), "{from} cannot be rewritten to {to}");
         Self {
@@ -89,7 +87,6 @@ impl Rewrite {
     }
 }
 
-/// Returns true if `text` occurs in `message`.
 pub(super) fn contains(message: &[u8], text: &[u8]) -> bool {
     !text.is_empty() && message.windows(text.len()).any(|window| window == text)
 }

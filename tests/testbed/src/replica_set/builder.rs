@@ -14,10 +14,10 @@ use super::member::{self, Member, Plan};
 use super::{POLL, PRIMARY_DEADLINE, ReplicaSet, SET_NAME, User, user};
 use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, Storage, mongod_binary, shared};
 
-/// The default of MongoDB.
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
-/// Fast enough for tests, slow enough that a busy machine does not cause elections.
+/// This timeout is short enough for tests, and long enough that a busy machine does not cause
+/// elections.
 const ELECTION_TIMEOUT_FAST: Duration = Duration::from_secs(2);
 
 /// Builds a set; see [`ReplicaSet::builder`].

@@ -23,16 +23,15 @@ const EXIT_PORT_TAKEN: i32 = 48;
 /// Maximum number of ports tried before a start fails.
 const PORTS_MAX: usize = 5;
 
-/// The configuration of a member's process.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) binary: PathBuf,
     pub(super) arguments: Vec<OsString>,
     pub(super) environment: Vec<(String, OsString)>,
     pub(super) lifetime: Lifetime,
-    /// On loopback if `None`.
+    /// The member listens on loopback if `None`.
     pub(super) host: Option<Host>,
-    /// The directory of the data; `data` in the directory of the log if `None`.
+    /// The directory of the data. If `None`, the data is in `data` in the directory of the log.
     pub(super) data: Option<PathBuf>,
 }
 
@@ -50,7 +49,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts a member. Tries another port if a process takes the reserved port in the meantime.
+    /// Starts a member. Tries another port if another process takes the reserved port first.
     pub(super) async fn launch(plan: Plan, directory: &Path) -> Result<Self, Failure> {
         for attempt in 1..=PORTS_MAX {
             let directory = directory.join(attempt.to_string());
@@ -101,7 +100,6 @@ impl Member {
         format!("{}:{}", self.ip(), self.port())
     }
 
-    /// Returns the addresses to listen on.
     fn listened(&self) -> String {
         match self.plan.arguments.iter().any(|flag| flag == "--ipv6") {
             true => format!("{},::1", self.ip()),
@@ -198,7 +196,6 @@ impl Member {
         }
     }
 
-    /// Returns the cached client of this member, or creates it.
     pub(super) async fn client(&self, uri: &str) -> Result<Client, Failure> {
         if let Some(client) = self
             .client

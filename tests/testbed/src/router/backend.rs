@@ -14,10 +14,9 @@ use super::wire;
 const POLL: Duration = Duration::from_millis(20);
 /// A frozen member does not answer.
 const HELLO_MAX: Duration = Duration::from_millis(500);
-/// Error codes of a member that is not or no longer primary.
+/// Error codes of a member that is not, or is no longer, the primary.
 const NOT_PRIMARY: [i32; 5] = [10_107, 13_435, 11_602, 189, 91];
 
-/// Connections to the members, by port.
 #[derive(Debug)]
 pub(super) struct Backend {
     members: Vec<u16>,
@@ -48,7 +47,7 @@ impl Backend {
         Some(answer)
     }
 
-    /// Returns the primary; waits for a primary until `patience` has passed.
+    /// Waits for a primary for at most `patience`, and returns its port.
     pub(super) async fn primary(&mut self, patience: Duration) -> Option<u16> {
         if self.primary.is_some() {
             return self.primary;
@@ -77,7 +76,6 @@ impl Backend {
         found
     }
 
-    /// Returns a member's description of itself.
     pub(super) async fn hello(&mut self, member: u16) -> Option<Document> {
         let hello = wire::command(&doc! { "hello": 1, "$db": "admin" });
         let asked = tokio::time::timeout(HELLO_MAX, self.pass(member, &hello)).await;

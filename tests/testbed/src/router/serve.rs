@@ -1,4 +1,4 @@
-//! One client of a router.
+//! Serves one client of a router.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,8 +13,6 @@ use super::{Cursor, Shared, wire};
 
 /// How long `mongos` waits for the primary of a shard, unless the command has a shorter timeout.
 const PRIMARY_MAX: Duration = Duration::from_secs(15);
-/// Error codes: `HostUnreachable`, `MaxTimeMSExpired`, `CommandNotFound`,
-/// `FailedToSatisfyReadPreference`.
 const HOST_UNREACHABLE: i32 = 6;
 const MAX_TIME_EXPIRED: i32 = 50;
 const COMMAND_NOT_FOUND: i32 = 59;
@@ -42,7 +40,6 @@ struct Session {
     backend: Backend,
 }
 
-/// Serves a client until it disconnects.
 pub(super) async fn client(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let mut session = Session {
@@ -66,7 +63,7 @@ fn error(code: i32, name: &str) -> Document {
 }
 
 impl Session {
-    /// Returns the reply to a command; `None` if the connection must be closed.
+    /// Returns `None` if the connection must be closed.
     async fn answer(&mut self, request: &[u8], command: &Document) -> Option<Vec<u8>> {
         let name = wire::name(command).to_owned();
         if ["hello", "isMaster", "ismaster"].contains(&name.as_str()) {

@@ -3,15 +3,14 @@
 use mongodb::bson::{Bson, Document};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The server's own maximum, `maxMessageSizeBytes`.
+/// The server's own limit on the length of a message (`maxMessageSizeBytes`).
 const MESSAGE_MAX_BYTES: usize = 48_000_000;
 const HEADER_BYTES: usize = 16;
-/// The operation codes of a message, a legacy query, and a legacy reply.
 const OP_MSG: i32 = 2013;
 const OP_QUERY: i32 = 2004;
 const OP_REPLY: i32 = 1;
 
-/// Reads one message with its header; `None` if the stream ends, also within a message.
+/// Reads one message with its header. Returns `None` if the stream ends, even within a message.
 pub(super) async fn read<R: AsyncRead + Unpin>(stream: &mut R) -> Option<Vec<u8>> {
     let mut message = vec![0; 4];
     stream.read_exact(&mut message).await.ok()?;
@@ -41,12 +40,10 @@ pub(super) fn body(message: &[u8]) -> Option<Document> {
     Document::from_reader(document).ok()
 }
 
-/// Returns a message with this command.
 pub(super) fn command(document: &Document) -> Vec<u8> {
     message(OP_MSG, (1, 0), &[0; 5], document)
 }
 
-/// Returns the reply to a request.
 pub(super) fn reply(request: &[u8], document: &Document) -> Option<Vec<u8>> {
     let id = number(request, 4)?;
     Some(match number(request, 12)? {
@@ -78,12 +75,10 @@ fn number(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Returns the name of a command.
 pub(super) fn name(command: &Document) -> &str {
     command.keys().next().map_or("", String::as_str)
 }
 
-/// Returns true if a command opens a change stream.
 pub(super) fn opens_change_stream(command: &Document) -> bool {
     let stages = command.get_array("pipeline").map(Vec::as_slice);
     let first = stages
@@ -93,7 +88,6 @@ pub(super) fn opens_change_stream(command: &Document) -> bool {
     name(command) == "aggregate" && first.is_some_and(|stage| stage.contains_key("$changeStream"))
 }
 
-/// Returns the id of the open cursor in a reply, if any.
 pub(super) fn cursor_in(reply: &Document) -> Option<i64> {
     let cursor = reply.get_document("cursor").ok()?;
     cursor.get_i64("id").ok().filter(|id| *id != 0)

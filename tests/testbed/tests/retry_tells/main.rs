@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 /// Seconds without output after which a binary counts as hung.
 const SILENCE: &str = "3";
 
-/// Returns the path of the test binary.
 fn stub() -> &'static Path {
     static STUB: OnceLock<PathBuf> = OnceLock::new();
     STUB.get_or_init(|| {
@@ -23,7 +22,6 @@ fn stub() -> &'static Path {
     })
 }
 
-/// One run of the suite.
 struct Suite {
     place: tempfile::TempDir,
 }
@@ -53,12 +51,10 @@ impl Suite {
         said(&self.retry(&[&words, tests].concat()))
     }
 
-    /// Runs the failed tests again.
     fn close(&self) -> (Option<i32>, String) {
         said(&self.retry(&["close", "failed-tests"]))
     }
 
-    /// Returns the number of runs of a test.
     fn runs(&self, test: &str) -> usize {
         std::fs::read(self.place.path().join(test)).map_or(0, |runs| runs.len())
     }
@@ -80,7 +76,6 @@ fn said(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-/// Returns the closing lines of the test runner.
 fn results(text: &str) -> Vec<&str> {
     text.lines()
         .filter(|line| line.starts_with("test result: "))

@@ -3,7 +3,6 @@
 
 use std::process::{Command, Stdio};
 
-/// Returns the number of earlier runs of the test.
 fn earlier_runs(test: &str) -> usize {
     let path = std::path::Path::new(&std::env::var("STUB_RUNS").unwrap()).join(test);
     let runs = std::fs::read(&path).map_or(0, |runs| runs.len());

@@ -24,16 +24,13 @@ enum Key {
     Created,
 }
 
-/// A call that explains a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Explanation {
-    /// The call's index.
     pub(super) call: usize,
     /// True if no other call could explain the change.
     pub(super) is_only: bool,
 }
 
-/// The writes of a document, by key.
 pub(super) struct Index<'a> {
     calls: &'a [Made<'a>],
     by_key: HashMap<Key, Vec<usize>>,

@@ -51,7 +51,6 @@ pub(super) fn interval(operation: &Operation) -> Option<(Claim, Option<Duration>
     }
 }
 
-/// Checks that a write turns the lease before the change into the lease after it.
 pub(super) fn effect(
     (operation, by): (&Operation, &Identity),
     intervals: &Intervals,

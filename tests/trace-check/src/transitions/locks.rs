@@ -28,7 +28,6 @@ const WRITTEN: [&str; 10] = [
 /// The fields of a new lock.
 const CREATED: [&str; 4] = ["_id", "schema", "kind", "token"];
 
-/// Checks that a write turns the lock before the change into the lock after it.
 pub(super) fn effect(
     (operation, by): (&LockOperation, &Identity),
     before: &Stored,

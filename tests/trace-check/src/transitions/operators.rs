@@ -25,7 +25,6 @@ const PRUNED: [&str; 9] = [
     "successes",
 ];
 
-/// Returns true for a change that operators make.
 pub(super) fn explain(before: &Stored, after: &Stored) -> bool {
     match (&before.state, &after.state) {
         (State::Missing, State::Lease(lease)) => is_created(lease, after),

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Maximum wait after SIGTERM. mongod takes 0.2 s; a daemon waits for its handoff delay.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// Returns the path of the file, next to the binaries so that `cargo clean` removes it with them.
+/// The file is next to the binaries, so that `cargo clean` removes it with them.
 pub(crate) fn file() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.parent().unwrap_or(Path::new(".")).join("demo.kept")
@@ -30,7 +30,6 @@ pub(crate) fn note(pids: &[u32], directories: &[PathBuf]) -> std::io::Result<()>
     std::fs::write(file(), text)
 }
 
-/// Returns true if a recorded process is still running.
 pub(crate) fn any_runs() -> bool {
     processes(&read()).iter().any(|process| process.runs())
 }

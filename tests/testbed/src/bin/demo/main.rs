@@ -28,7 +28,7 @@ const IDENTITIES: [&str; 3] = ["anna", "bert", "cleo"];
 const LOOK: Duration = Duration::from_secs(4);
 /// Interval between reads of the status files; the resolution of the measurements.
 const FRAME: Duration = Duration::from_millis(2);
-/// Interval between redraws.
+/// Interval between redraws of the screen.
 const PICTURE: Duration = Duration::from_millis(100);
 /// Maximum wait for a leader, far above the lease duration.
 const LEADER_MAX: Duration = Duration::from_secs(30);
@@ -212,7 +212,6 @@ async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<
     Ok(())
 }
 
-/// Waits until a daemon other than `before` leads.
 async fn next_leader(
     view: &mut View,
     daemons: &[Daemon],

@@ -9,7 +9,6 @@ use leasehold_testbed::daemon::{boottime_ns, leads};
 
 const BAR_CELLS: usize = 20;
 
-/// The screen.
 pub(crate) struct View {
     begin: Instant,
     terminal: bool,
@@ -34,7 +33,7 @@ impl View {
         }
     }
 
-    /// Prints a permanent line.
+    /// Prints a line that stays on the screen.
     pub(crate) fn say(&mut self, text: &str) {
         let elapsed = self.begin.elapsed().as_secs_f64();
         let mut out = self.over();
@@ -52,7 +51,6 @@ impl View {
         write(&out);
     }
 
-    /// Shows the current state of the daemons.
     pub(crate) fn show(&mut self, daemons: &[Daemon]) {
         let rows: Vec<Row> = daemons.iter().map(Row::of).collect();
         if self.terminal {
@@ -143,7 +141,7 @@ impl Row {
         );
         if *leads {
             let share = left.as_secs_f64() / lease_duration.as_secs_f64();
-            // A share of the cells, from 0 to 1.
+            // The share of filled cells is a number from 0 to 1.
             let full = ((share * BAR_CELLS as f64).round() as usize).min(BAR_CELLS);
             let bar = "#".repeat(full) + &".".repeat(BAR_CELLS - full);
             let token = token.map_or_else(String::new, |token| token.to_string());
