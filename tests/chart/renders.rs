@@ -191,7 +191,10 @@ fn a_release_name_that_is_not_a_service_name_is_refused() {
     };
     for name in ["orders.v2", "2orders"] {
         let complaint = named(name, "service.enabled=true").unwrap_err();
-        assert!(complaint.contains("begins with a letter"), "{complaint}");
+        assert!(
+            complaint.contains("must begin with a letter"),
+            "{complaint}"
+        );
         named(name, "service.enabled=false").unwrap();
     }
 }

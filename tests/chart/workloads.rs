@@ -346,7 +346,7 @@ fn values_without_an_effect_on_the_kind_are_refused_with_the_remedy() {
             longer than 52 characters
 
         stateful-set: fullnameOverride="2orders"
-            begins with a letter
+            must begin with a letter
 
         job: service.enabled=true
             the pods of a Job end
