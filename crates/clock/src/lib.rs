@@ -87,7 +87,8 @@ impl Alarm {
 
     /// Arms the alarm for `at`, or disarms it. Fails if the kernel rejects the instant.
     pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
-        // All zero would disarm the timer. For an instant in the past, the timer fires immediately.
+        // The kernel would disarm the timer if all fields were zero. An instant in the past fires
+        // immediately.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
         let setting = Itimerspec {
             it_interval: Timespec::default(),

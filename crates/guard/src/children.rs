@@ -17,13 +17,14 @@ use super::groups;
 use super::stack_text::StackText;
 use super::survivors::Stat;
 
-/// The longest path is `/proc/self/task/<tid>/children`, with an id of seven digits.
+/// The longest path is `/proc/self/task/<tid>/children`, whose id has seven digits at most.
 const PATH_MAX: usize = 64;
 const BUFFER: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Children {
-    /// True if the kernel lists children (CONFIG_PROC_CHILDREN); otherwise /proc is searched.
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise all of /proc is
+    /// searched.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
     text: [u8; BUFFER],
@@ -39,7 +40,7 @@ impl Children {
         }
     }
 
-    /// Calls `visit` for every child that has not been reaped yet. Fails without `/proc`.
+    /// Fails if /proc is not mounted.
     pub(super) fn each(&mut self, mut visit: impl FnMut(Pid)) -> Result<(), Errno> {
         if self.listed {
             self.each_listed(&mut visit)
@@ -104,7 +105,6 @@ impl Children {
     }
 }
 
-/// Reaps a child if it has ended. Returns false if the child still runs.
 pub(super) fn reap(child: Pid) -> bool {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     !matches!(waitid(WaitId::Pid(child), ended), Ok(None))

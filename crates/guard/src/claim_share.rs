@@ -25,7 +25,7 @@ pub const PLACES_BEGIN: usize = 512;
 /// The length of a place, whose longest text has 80 bytes. All places lie in the first page of the
 /// file, so that a kill cannot tear a write.
 const PLACE_LENGTH: usize = 96;
-/// The length of the file.
+/// Length of the claim file in bytes.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
 
 /// Names a place by its guard.
@@ -48,7 +48,7 @@ impl ClaimPlace {
     }
 }
 
-/// The content of a place.
+/// The state of a guard's child, as the claim file records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
     /// Nothing was started under the claim.
@@ -94,7 +94,7 @@ impl ClaimShares {
 pub struct ClaimShare {
     file: OwnedFd,
     place: ClaimPlace,
-    /// Held so that no other guard gets the place.
+    /// This permit keeps other guards out of the place until all copies of the share are dropped.
     turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -148,7 +148,7 @@ pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     Ok(children)
 }
 
-/// Returns the places of a claim without commands.
+/// Returns the bytes of the places of a claim that has not started any command.
 pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
     let none = text(Child::None);
     std::array::from_fn(|index| none[index % PLACE_LENGTH])

@@ -46,7 +46,8 @@ use leasehold_core::election::BootTime;
 /// kills the guard and CMD, within the 500 ms from the last deadline to `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// Interval between searches for adopted children, whose end the kernel does not report.
+/// The kernel does not report when adopted children end, so the client searches for them at this
+/// interval.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
 /// If this process still runs this long after it stopped itself, the stop signal had no effect, as
@@ -55,7 +56,7 @@ const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
     socket: UnixDatagram,
-    /// Readable when the guard has exited.
+    /// The guard's pidfd, which becomes readable when the guard has exited.
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
@@ -66,12 +67,9 @@ pub(super) struct GuardClient {
     progress: watch::Sender<CommandProgress>,
     terminal: Option<Terminal>,
     continued: Option<SignalPipe>,
-    /// The newest record for the guard.
     wanted: ToGuard,
-    /// Number of the last signal that the handle asked to relay.
     relays_asked: u32,
     unsent: bool,
-    /// True if the guard has closed its end of the socket.
     closed: bool,
     kill_since: Option<BootTime>,
     report: Option<GuardReport>,
@@ -208,7 +206,7 @@ impl GuardClient {
         self.wanted.relays = self.wanted.relays.wrapping_add(1);
     }
 
-    /// Sends the newest record if there is room. The next record replaces an unsent one.
+    /// If the socket is full, the record stays unsent, and the next record replaces it.
     fn send(&mut self) {
         let (socket, wanted) = (&self.socket, &self.wanted);
         let sent = socket.try_io(tokio::io::Interest::WRITABLE, || {
@@ -334,7 +332,6 @@ impl GuardClient {
         }
     }
 
-    /// Returns the deadline for the guard to kill CMD and report it.
     fn guard_due(&self) -> Option<BootTime> {
         let killed = self.report.is_some_and(|report| report.killed);
         if killed || self.is_gone() || self.guard_killed {
@@ -397,7 +394,7 @@ impl GuardClient {
     }
 }
 
-/// Waits for SIGCONT; indefinitely without a terminal.
+/// Waits for SIGCONT, or indefinitely if this process has no terminal.
 async fn continued(continued: &mut Option<SignalPipe>) {
     match continued {
         // Fails only if the event loop is gone.
@@ -406,7 +403,7 @@ async fn continued(continued: &mut Option<SignalPipe>) {
     }
 }
 
-/// Records that CMD is gone, on a thread because the disk may hang.
+/// Records that CMD is gone. A thread writes the record, because the disk may hang.
 fn record_end(claim: ClaimShare) {
     let write = move || {
         let _ = claim.write(Child::Gone);

@@ -9,7 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The process that systemd opened sockets for. sd_listen_fds(3) ignores them in other processes.
+/// Names the process that systemd opened sockets for. In every other process, sd_listen_fds(3)
+/// ignores the sockets.
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +28,6 @@ impl ExecSpec {
         }
     }
 
-    /// Assigns passed sockets to the process that becomes CMD.
     pub(super) fn accept_sockets(&mut self, own: i32) {
         let of_sockets = |(name, _): &&mut (OsString, OsString)| name == LISTEN_PID;
         for (_, pid) in self.environment.iter_mut().filter(of_sockets) {
@@ -35,7 +35,7 @@ impl ExecSpec {
         }
     }
 
-    /// Writes the exec spec to a memfd. Fails if a string contains a NUL.
+    /// Fails if a string contains a NUL.
     pub(super) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut bytes = format!("{}\0", self.words.len()).into_bytes();
         for word in &self.words {

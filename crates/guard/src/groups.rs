@@ -11,7 +11,6 @@ pub fn own_group() -> i32 {
     getpgrp().as_raw()
 }
 
-/// Returns the process group of another process; `None` once it was reaped.
 pub(super) fn group_of(process: Pid) -> Option<i32> {
     Some(getpgid(Some(named(process))).ok()?.as_raw())
 }
@@ -20,12 +19,10 @@ pub(super) fn own_session() -> Option<i32> {
     Some(getsid(None).ok()?.as_raw())
 }
 
-/// Returns the session of another process; `None` once it was reaped.
 pub(super) fn session_of(process: Pid) -> Option<i32> {
     Some(getsid(Some(named(process))).ok()?.as_raw())
 }
 
-/// Returns the number of a process, or of the group that it leads.
 pub(super) fn number(process: Pid) -> i32 {
     process.as_raw_nonzero().get()
 }

@@ -58,13 +58,13 @@ const OUTLIVED: [i32; 10] = [
     SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
 ];
 
-/// Interval between kill rounds, for children that were forked during a round.
+/// Interval between kill rounds. If a child is forked during one round, the next round kills it.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
 /// A command that a guard is about to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// The options of the guard's policy.
+    /// Options of the policy that decides when the guard stops and kills the command.
     pub policy: PolicyOptions,
     /// The guard's place in the claim file, if it has one.
     pub place: Option<ClaimPlace>,
@@ -111,9 +111,8 @@ struct Guard {
     _kept: Option<OwnedFd>,
 }
 
-/// Resources for the start of CMD, dropped after the start.
 struct Launch {
-    /// The waiting shim. If `None`, a shim is created when needed.
+    /// The waiting shim. If its start failed, the guard starts another shim when CMD is started.
     shim: Option<Shim>,
     stdin: OwnedFd,
     exec_spec: OwnedFd,
@@ -151,7 +150,7 @@ struct GroupLeader {
 }
 
 impl Guard {
-    /// Waits for the start message; returns `None` if the daemon closes the socket first.
+    /// Returns `None` if the daemon closes the socket before it sends the start message.
     fn begin(observe: Observe<'_>) -> io::Result<Option<Self>> {
         let parent = getppid();
         let outlived = Arc::new(AtomicBool::new(false));
@@ -257,7 +256,7 @@ impl Guard {
         }
     }
 
-    /// Reads all orders, so that only the newest is judged.
+    /// Reads all orders, because only the newest one counts.
     fn receive_orders(&mut self) {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
@@ -281,7 +280,6 @@ impl Guard {
         self.decide(leasehold_clock::boot_now(), input);
     }
 
-    /// Gives the policy an input, and returns the action to take now.
     fn decide(&mut self, now: BootTime, input: PolicyInput) -> Option<Action> {
         self.policy.handle(now, input);
         let action = self.policy.next_action();
@@ -347,7 +345,6 @@ impl Guard {
         }
     }
 
-    /// Signals CMD's group, and the adopted descendants outside the group.
     fn signal(&mut self, signal: Signal) {
         let Some(leader) = &self.leader else { return };
         let group = (!leader.reaped).then_some(leader.pid);
@@ -367,7 +364,7 @@ impl Guard {
         self.give_up_shim();
     }
 
-    /// Reaps ended children, CMD's leader last.
+    /// Reaps CMD's leader last, so that the id of its process group is not reused too early.
     fn check_children(&mut self) {
         // One signal may stand for several children, so all children are checked.
         let _ = self.child_ended.read(&mut [0; 64]);
@@ -409,7 +406,7 @@ impl Guard {
         }
     }
 
-    /// Reaps the leader when no other child was seen. The next wait confirms that no child remains.
+    /// Called if no other child was seen. The next wait confirms that no child remains.
     fn reap_leader(&mut self, leader: Pid) {
         reap(leader);
         if let Some(leader) = &mut self.leader {

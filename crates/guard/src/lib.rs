@@ -79,14 +79,14 @@ pub use progress::{CommandEnd, CommandProgress, Termination};
 
 /// This program, even after its file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
-/// The first arguments of a guard and of a shim. Internal, so not in `--help`.
+/// The first argument that turns this binary into a guard or a shim. `--help` does not list these
+/// arguments, because only leasehold passes them.
 const GUARD: &str = "__guard";
 const SHIM: &str = "__shim";
 
-/// Interval and number of checks until an unneeded guard is killed.
+/// An unneeded guard gets this time (rounds times interval) to exit before it is killed.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
-/// Number of checks after the kill.
 const KILLED_ROUNDS: u32 = 5_000;
 
 /// Becomes a guard or a shim if `arguments` request it. Call it first in `main`, because a guard

@@ -12,7 +12,7 @@ use super::children::{Children, reap};
 use super::groups::{group_of, own_group, own_session, session_of};
 use super::signal_pipe::SignalPipe;
 
-/// Children that a [`super::GuardedCommand`] reaps itself: its guard and CMD's leader.
+/// A [`super::GuardedCommand`] reaps these children itself: its guard and CMD's leader.
 static WAITED_FOR: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn waited_for() -> MutexGuard<'static, Vec<Pid>> {
@@ -61,7 +61,6 @@ fn reap_unowned() {
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: SignalPipe,
-    /// True if a child may have ended since the children were last listed.
     unlisted: bool,
 }
 

@@ -17,7 +17,7 @@ use super::{EXECUTABLE, orphans};
 pub struct MissingPrerequisite {
     /// The system call, with the file.
     pub call: &'static str,
-    /// The error.
+    /// The error that the call returned.
     pub source: io::Error,
 }
 

@@ -89,7 +89,7 @@ pub enum CommandProgress {
     Ending {
         /// How CMD ended, as far as known.
         end: CommandEnd,
-        /// As in [`Termination`].
+        /// True if leasehold stopped or killed CMD, as in [`Termination`].
         by_us: bool,
         /// True while its descendants may end by themselves, because CMD was not asked to stop.
         lingers: bool,

@@ -29,7 +29,6 @@ use super::terminal::Terminal;
 use super::wire::{ShimStart, pair, post, wait_with};
 use super::{EXECUTABLE, SHIM};
 
-/// The guard's handle on a waiting shim.
 pub(super) struct Shim {
     pub(super) socket: OwnedFd,
     pub(super) pid: Pid,
@@ -52,11 +51,10 @@ impl Shim {
     }
 }
 
-/// The exit codes of a shell for a command that cannot be executed, or was not found.
+/// A shell exits with these codes if a command cannot be executed, or was not found.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Returns the exit code for an error of `exec`.
 pub(super) fn exit_code(errno: i32) -> u8 {
     let missing = [Errno::NOENT, Errno::NOTDIR].map(Errno::raw_os_error);
     match missing.contains(&errno) {
@@ -65,7 +63,7 @@ pub(super) fn exit_code(errno: i32) -> u8 {
     }
 }
 
-/// Returns the number of an error, which is never 0.
+/// Returns an error number that is never 0.
 pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
 }

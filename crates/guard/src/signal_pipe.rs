@@ -8,7 +8,6 @@ use signal_hook::low_level::{pipe, unregister};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-/// Listens for one signal until dropped.
 #[derive(Debug)]
 pub(super) struct SignalPipe {
     reader: UnixStream,
@@ -16,7 +15,7 @@ pub(super) struct SignalPipe {
 }
 
 impl SignalPipe {
-    /// Starts listening. Must be called inside a tokio runtime.
+    /// Must be called inside a tokio runtime.
     pub(super) fn listen(signal: i32) -> io::Result<Self> {
         let (reader, writer) = StdUnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -28,7 +27,7 @@ impl SignalPipe {
 
     /// Waits until the signal has arrived at least once since the last call. Cancel safe.
     pub(super) async fn arrived(&mut self) -> io::Result<()> {
-        // One byte per signal.
+        // The signal handler writes one byte per signal.
         self.reader.read(&mut [0; 256]).await.map(drop)
     }
 }

@@ -11,7 +11,7 @@ pub(super) struct StackText<const N: usize> {
 }
 
 impl<const N: usize> StackText<N> {
-    /// Formats a text, which must fit.
+    /// The text must have at most `N - 1` bytes, because nothing is allocated.
     pub(super) fn new(filler: u8, text: fmt::Arguments<'_>) -> Self {
         let mut written = Self {
             bytes: [filler; N],
@@ -26,7 +26,6 @@ impl<const N: usize> StackText<N> {
         self.bytes
     }
 
-    /// Returns the text up to the first NUL.
     pub(super) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }

@@ -33,7 +33,6 @@ impl ProcessId {
     }
 }
 
-/// Returns the inode of a namespace of this process; 0 if it cannot be read.
 fn namespace(kind: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
 }
@@ -155,7 +154,7 @@ impl Stat {
         }
     }
 
-    /// Parses the text of a file, without allocating.
+    /// Must not allocate, because the guard calls it when memory is exhausted.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         // The process name before these fields may contain any character; the fields do not.
         let name_end = text.iter().rposition(|byte| *byte == b')')?;
@@ -179,13 +178,12 @@ impl Stat {
     }
 }
 
-/// Initial size of the buffer; most environments are far smaller.
+/// Initial size of the buffer. Most environments are far smaller.
 const ENVIRONMENT_USUAL: usize = 64 * 1024;
 /// A process with a larger environment counts as possibly marked.
 const ENVIRONMENT_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of reads of an environment that is empty during an exec, which takes under 1 ms.
 const READS_MAX: usize = 100;
-/// The flag of kernel threads, from the kernel's sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
@@ -199,7 +197,6 @@ mod tests {
 
     const MARK: &str = "LEASEHOLD_TEST_MARK=survivors";
 
-    /// A process that is killed at the end of the test, even after a panic.
     struct Sleeper(Child);
 
     impl Drop for Sleeper {
@@ -270,7 +267,7 @@ mod tests {
         assert!(is_gone(&id, mark));
     }
 
-    /// Without `is_executing`, this fails within a few hundred checks.
+    /// If [`Stat`] ignored `is_executing`, this test would fail within a few hundred checks.
     #[test]
     fn a_marked_process_counts_while_it_executes_another_program() {
         let (leader, id) = sleeper(&mut Command::new("sleep"));

@@ -16,18 +16,16 @@ use super::groups::{number, own_group};
 pub(super) struct Terminal(OwnedFd);
 
 impl Terminal {
-    /// Opens the controlling terminal; returns `None` if there is none.
     pub(super) fn of_this_process() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         open("/dev/tty", flags, Mode::empty()).ok().map(Self)
     }
 
-    /// Returns true if this process's group is in the foreground.
     pub(super) fn is_ours(&self) -> bool {
         self.foreground().map(number) == Some(own_group())
     }
 
-    /// Returns the foreground process group; `None` if it is outside of this PID namespace.
+    /// Returns `None` if the foreground process group is outside of this PID namespace.
     pub(super) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.0).ok()
     }
@@ -43,7 +41,8 @@ impl Terminal {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// Takes the foreground back from a workload that is gone, if no other live group has it.
+    /// CMD's group is gone when this is called. Does nothing if another live group has the
+    /// foreground.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

@@ -27,7 +27,7 @@ use super::progress::CommandEnd;
 use leasehold_core::deadline_policy::{DesiredState, PolicyOptions, Terms};
 use leasehold_core::election::BootTime;
 
-/// An exec spec, the claim lock, and a descriptor to keep.
+/// A record carries at most an exec spec, the claim lock, and a descriptor to keep.
 const DESCRIPTORS_MAX: usize = 3;
 
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -36,7 +36,7 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair)
 }
 
-/// Maximum length of a record. The longest has some 350 bytes.
+/// Maximum length of a record. The longest record has about 350 bytes.
 const LENGTH_MAX: usize = 512;
 
 fn encode<'a>(record: &impl Serialize, bytes: &'a mut [u8; LENGTH_MAX]) -> io::Result<&'a [u8]> {
@@ -50,14 +50,14 @@ fn decode<R: DeserializeOwned>(bytes: &[u8]) -> Option<R> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Encodes and decodes a record, so that the pages of that code are in memory.
+/// Brings the code that encodes and decodes records into memory.
 pub(super) fn rehearse<R: Serialize + DeserializeOwned>(record: &R) {
     let mut bytes = [0; LENGTH_MAX];
     let decoded = encode(record, &mut bytes).map(|encoded| decode::<R>(encoded).is_some());
     let _ = std::hint::black_box(decoded);
 }
 
-/// Sends a record. Returns `false` if there is no room now.
+/// Returns `false` if the socket has no room now.
 pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Result<bool> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     match send(socket, encode(record, &mut [0; LENGTH_MAX])?, flags) {
@@ -70,7 +70,6 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Resul
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received<R> {
     Record(R),
-    /// Nothing to read now.
     Nothing,
     /// The other end is closed, and everything that it sent has been read.
     Closed,
@@ -94,7 +93,7 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
     }
 }
 
-/// Sends a record with descriptors. The receiver has few unread records, so there is room.
+/// Needs no room check, because the receiver has few unread records.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
     record: &impl Serialize,
@@ -113,7 +112,7 @@ pub(super) fn post_with(
 
 pub(super) type With<R> = (R, [Option<OwnedFd>; DESCRIPTORS_MAX]);
 
-/// Waits for a record with descriptors; returns `None` if the other end is closed.
+/// Returns `None` if the other end is closed.
 pub(super) fn wait_with<R: DeserializeOwned>(
     socket: BorrowedFd<'_>,
 ) -> io::Result<Option<With<R>>> {
@@ -147,11 +146,12 @@ pub(super) fn wait_with<R: DeserializeOwned>(
     Ok(Some((record, descriptors)))
 }
 
-/// The record of the daemon.
+/// The desired state of CMD and the signals to relay. The daemon sends this record after each
+/// change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToGuard {
     pub(super) desired: DesiredState,
-    /// A signal to relay; new if `relays` has changed.
+    /// The newest signal to relay. The guard relays it each time that `relays` has changed.
     pub(super) relay: i32,
     pub(super) relays: u32,
 }
@@ -166,7 +166,7 @@ impl ToGuard {
     }
 }
 
-/// The first record to a guard; sent with standard input.
+/// The first record to a guard. The descriptor of the real standard input travels with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardBegin {
     /// True if the daemon has a controlling terminal, so the guard stays in its session.
@@ -184,8 +184,8 @@ pub(super) struct GuardStart {
     pub(super) place: Option<ClaimPlace>,
 }
 
-/// The only record to a shim; sent with standard input, the exec spec and, optionally, the claim
-/// lock. The shim answers with a [`CommandEnd`], unless an exec closes the socket.
+/// The only record to a shim. Standard input, the exec spec and, optionally, the claim lock travel
+/// with it. The shim answers with a [`CommandEnd`], unless an exec closes the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShimStart {
     pub(super) guard: i32,
@@ -202,14 +202,13 @@ pub(super) enum CommandStage {
     Gone,
 }
 
-/// The record of the guard.
+/// The progress of CMD. The guard sends this record after each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardReport {
     pub(super) stage: CommandStage,
-    /// 0 before there is a leader.
+    /// Process id of CMD's first process; 0 before that process was created.
     pub(super) leader: i32,
     pub(super) end: CommandEnd,
-    /// True if CMD's leader was stopped or killed.
     pub(super) by_us: bool,
     /// True if SIGKILL was sent, so that the guard has enforced the deadline.
     pub(super) killed: bool,

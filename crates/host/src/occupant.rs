@@ -36,7 +36,6 @@ pub fn named(occupants: &[Occupant]) -> String {
     named.join(", ")
 }
 
-/// Maximum number of processes named in an error.
 const NAMED_MAX: usize = 3;
 
 /// Returns the other processes that have this file open, or at least have locked it if this user
@@ -76,7 +75,7 @@ fn name_of(pid: u32) -> Option<String> {
     Some(name.trim().escape_debug().to_string())
 }
 
-/// Returns the process in a line of /proc/locks that describes a lock on this file.
+/// Parses a line of /proc/locks. Returns the process if the line describes a lock on this file.
 fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
     let fields = line.split_whitespace().skip(1);
     let mut fields = fields.skip_while(|field| *field == "->").skip(3);
@@ -106,7 +105,7 @@ pub fn of_address(address: SocketAddr) -> Vec<Occupant> {
     })
 }
 
-/// Returns the inode in a line of /proc/net/tcp that describes a listener on this port.
+/// Parses a line of /proc/net/tcp. Returns the socket's inode if it listens on this port.
 fn listener(line: &str, port: u16) -> Option<&str> {
     const LISTEN: &str = "0A";
     let mut fields = line.split_whitespace().skip(1);
@@ -116,7 +115,6 @@ fn listener(line: &str, port: u16) -> Option<&str> {
     fields.nth(5).filter(|_| listens && same_port)
 }
 
-/// Returns the processes, except this one, with a descriptor that matches `wanted`.
 fn of(wanted: impl Fn(&Path) -> bool) -> Vec<Occupant> {
     let me = std::process::id();
     let program = |process: &Path| fs::metadata(process.join("exe")).map(|m| (m.dev(), m.ino()));

@@ -12,16 +12,15 @@ use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, ResourceN
 use leasehold_core::lock::{LockMode, MIN_HOLD_MAX, MinHold, OncePer, SLOTS_MAX, Slots, WorkKey};
 use leasehold_host::exit;
 
-/// Keys without effect if the lock is held until standard input closes.
+/// These keys affect only a command, so they have no effect if the lock is held until standard
+/// input closes.
 const OF_A_COMMAND: [&str; 3] = [
     "workload.stop_signal",
     "workload.stop_scope",
     "workload.linger",
 ];
 
-/// Maximum of `--wait`.
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
-/// Bounds of `--once-per`.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -151,7 +150,6 @@ impl LockArgs {
         self.once_per.map(|period| OncePer { period, key: key() })
     }
 
-    /// Returns the maximum wait for the lock; `None` if unlimited.
     pub(crate) fn limit(&self) -> Option<Duration> {
         match self.no_wait {
             true => Some(Duration::ZERO),

@@ -155,7 +155,6 @@ impl LockSurfaces for ContenderLog {
     }
 }
 
-/// Formats a duration for humans: with tenths up to ten seconds, in whole seconds above.
 pub(super) fn seconds(duration: Duration) -> String {
     match duration.as_secs() {
         0..10 => format!("{:.1}s", duration.as_secs_f64()),

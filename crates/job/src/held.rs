@@ -45,7 +45,7 @@ impl Work<'_> {
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
     ) -> io::Result<Option<Exit>> {
-        // Drops signals that arrived before there was a command.
+        // Signals that arrived before the start must not reach the command.
         relays.discard();
         let mut status = locker.status();
         let timings = &self.job.timings;
@@ -178,7 +178,6 @@ impl Work<'_> {
         true
     }
 
-    /// Starts the command; an error is the exit code, or the system call that failed.
     fn start(
         &self,
         command: &mut StandbyCommand,
@@ -218,7 +217,7 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let (ended, messages) = (finished.ended, self.job.messages);
-        // Comes first, because this process kills a guard that is late on busy cores.
+        // This case comes first, because this process kills a guard that is late on busy cores.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
@@ -246,7 +245,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns how this process ends. A terminal signal that ended the command ends this process too.
+/// If a terminal signal ended the command, this process must end by that signal too.
 fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) -> Exit {
     let SupervisedEnd { ended, .. } = finished;
     let CommandEnd::Signalled(number) = ended.end else {
@@ -267,7 +266,7 @@ fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
-/// Returns the variables of the innermost lock. Without slots, the slot of an outer lock stays set.
+/// Without slots, the variable of an outer lock's slot stays set.
 fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
@@ -278,7 +277,6 @@ fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'stati
     variables
 }
 
-/// Returns the line that reports a held lock to a program at the other end of the pipe.
 pub(super) fn held_line(lock: &ResourceName, token: i64, slot: Option<u32>) -> String {
     let mut line = serde_json::json!({ "lock": lock.as_str(), "token": token });
     if let Some(slot) = slot {
@@ -287,7 +285,6 @@ pub(super) fn held_line(lock: &ResourceName, token: i64, slot: Option<u32>) -> S
     format!("{line}\n")
 }
 
-/// Waits for the next status. Returns `None` if the lock is lost or the contender has failed.
 pub(super) async fn renewed(
     status: &mut watch::Receiver<LockStatus>,
     timings: &Timings,
@@ -296,7 +293,6 @@ pub(super) async fn renewed(
     terms(&status.borrow_and_update(), timings)
 }
 
-/// Returns the deadlines of the work if the lock is held.
 fn terms(status: &LockStatus, timings: &Timings) -> Option<Terms> {
     match status.standing {
         Standing::Held(authority) if status.provisional => {

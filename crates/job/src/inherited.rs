@@ -21,7 +21,7 @@ use leasehold_core::election::{BootTime, ResourceName, Token};
 use leasehold_core::lock::{EntryMode, LockMode};
 use leasehold_guard::survivors::Stat;
 
-/// The variable, a JSON list of [`Held`].
+/// This environment variable lists the held locks, as JSON of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
 
 /// Maximum number of nested locks; more indicates a loop.
@@ -30,7 +30,6 @@ const HELD_MAX: usize = 64;
 /// Maximum number of processes between this one and the holder; deeper trees are not searched.
 const ANCESTORS_MAX: usize = 256;
 
-/// A lock that an ancestor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) lock: String,
@@ -41,7 +40,6 @@ pub(super) struct Held {
     pub(super) token: i64,
     #[serde(default)]
     pub(super) slot: Option<u32>,
-    /// Process that holds the lock.
     pid: i32,
     /// Start of that process in ticks since boot, because process ids are reused.
     started: u64,
@@ -75,7 +73,7 @@ impl Held {
         lies_ahead(self.guard()?)
     }
 
-    /// Returns the guard of the holder's command: the ancestor whose parent is the holder.
+    /// Returns the ancestor whose parent is the holder. It is the guard of the holder's command.
     fn guard(&self) -> Option<i32> {
         let mut pid = own_id();
         for _ in 0..ANCESTORS_MAX {
@@ -114,7 +112,6 @@ impl Inherited {
         self.0.iter().filter(named).find(trusted)
     }
 
-    /// Returns the value of the variable for a command under one more lock.
     pub(super) fn with(mut self, held: Held) -> String {
         self.0
             .retain(|other| (&other.lock, &other.store) != (&held.lock, &held.store));
@@ -143,28 +140,27 @@ pub(super) fn store(config: &MongoConfig) -> String {
 }
 
 const DEADLINE_NAME: &str = "leasehold-deadline";
-/// Target prefix of the /proc link to this memfd.
+/// The kernel's name of the memfd in the link /proc/PID/fd begins with this text.
 const DEADLINE_TARGET: &[u8] = b"/memfd:leasehold-deadline";
 
 #[derive(Debug)]
 pub(super) struct Deadline(OwnedFd);
 
 impl Deadline {
-    /// Creates a deadline that has passed.
     pub(super) fn new() -> io::Result<Self> {
         let deadline = Self(memfd_create(DEADLINE_NAME, MemfdFlags::CLOEXEC)?);
         deadline.set(BootTime::default())?;
         Ok(deadline)
     }
 
-    /// Sets the deadline; zero once the lock is lost. Only the first call can fail (out of memory).
+    /// The deadline is zero once the lock is lost. Only the first call can fail, if memory is
+    /// exhausted.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;
         Ok(())
     }
 
-    /// Returns a descriptor for the guard.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
@@ -202,7 +198,7 @@ mod tests {
     /// Serializes the tests that search this process's descriptors for a deadline.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// A lock of the parent of this process, as if this process were the guard.
+    /// Describes a lock of this process's parent, as if this process were the guard.
     fn held() -> Held {
         let name = ResourceName::new("jobs").expect("legal");
         let parent = stat(own_id()).expect("it is in /proc").parent;

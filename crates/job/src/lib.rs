@@ -162,7 +162,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
     held::run_within(&args.command, &args.name, held, messages)
 }
 
-/// Returns `None` if the lock is held without a command.
+/// Returns `None` if this job holds the lock without a command.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
     // Set here, because the first terms may be provisional and have no grace.
@@ -185,13 +185,11 @@ fn warn_of_slots(args: &LockArgs, before: u32) {
     );
 }
 
-/// A command line and its configuration.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     args: &'a LockArgs,
     config: &'a LockConfig,
     timings: Timings,
-    /// Location of the lock.
     store: &'a str,
     messages: &'a JobMessages,
     trace: Option<&'a Trace>,
@@ -236,7 +234,7 @@ impl Job<'_> {
                 |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
             let mut locker = started.map_err(refused)?;
             if waits && let Some(command) = &mut command {
-                // Prepared while the store connects.
+                // The guard starts while the store connects.
                 tokio::task::yield_now().await;
                 command.prepare();
             }
@@ -261,7 +259,7 @@ impl Job<'_> {
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
                     patience = limits();
-                    // Leave the current holders some time, even with --no-wait.
+                    // Gives the current holders some time to release, even with --no-wait.
                     tokio::select! {
                         () = tokio::time::sleep(timings.retry_interval()) => continue,
                         stop = stops.next() => Some(stop.into()),

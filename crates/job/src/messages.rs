@@ -20,7 +20,8 @@ pub(super) struct JobMessages {
 }
 
 impl JobMessages {
-    /// `json` means that the log writes JSON; `quiet`, that a lock that others hold is not reported.
+    /// `json` is true if the log writes JSON. If `quiet` is true, no message reports that others
+    /// hold the lock.
     pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
@@ -30,7 +31,6 @@ impl JobMessages {
         }
     }
 
-    /// Reports why the command ends.
     pub(super) fn say(&self, what: &str) {
         if self.json {
             error!(lock = %self.lock, "{what}");
@@ -66,7 +66,6 @@ impl JobMessages {
         self.stderr.write_line(line.as_bytes());
     }
 
-    /// Returns true if standard error is a terminal and the log is text.
     pub(super) fn at_terminal(&self) -> bool {
         !self.json && io::stderr().is_terminal()
     }

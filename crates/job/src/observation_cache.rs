@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// Highest token that is accepted from a record. A forged token could use up the lock's tokens.
 const TOKEN_MAX: i64 = i64::MAX / 2;
 
-/// The record of a lock; nothing is saved without a writable path.
+/// The record of one lock. Nothing is saved if no directory for it is writable.
 pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
@@ -63,7 +63,6 @@ struct Line {
 }
 
 impl ObservationCache {
-    /// Reads the record for a lock of a store.
     pub(super) fn of(lock: &ResourceName, store: &str) -> Self {
         // The user's own directory comes first, because users do not share records.
         let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
@@ -88,7 +87,7 @@ impl ObservationCache {
         self.record().unwrap_or_default()
     }
 
-    /// Returns the content of the record. A damaged record proves nothing, and is overwritten.
+    /// A damaged record proves nothing, and is overwritten later.
     fn record(&self) -> Option<(Token, Observations)> {
         let text = read_bounded(self.path.as_ref()?, BYTES_MAX).ok()??;
         let record: CachedObservations = serde_json::from_slice(&text).ok()?;
@@ -103,7 +102,6 @@ impl ObservationCache {
         Some((token, Observations::remembered(entries)))
     }
 
-    /// Saves the observations for the next job.
     pub(super) fn keep(&self, finished: &Finished) {
         let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
             return;

@@ -69,7 +69,7 @@ impl Work<'_> {
         }
     }
 
-    /// Reports to the program that the lock is held. Fails with the result of this process.
+    /// Reports to the program that the lock is held. The error is the exit of this process.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
         let line = held_line(&self.job.args.name, self.token.get(), self.slot);
         let output = Sink::output();
@@ -158,7 +158,7 @@ impl Work<'_> {
     }
 }
 
-/// Writes without waiting. Returns true once nothing is left to write.
+/// Never blocks. Returns true once `rest` is empty.
 fn write(output: &Sink, rest: &mut &[u8]) -> rustix::io::Result<bool> {
     match output.write(rest) {
         // A reader that has closed the pipe is not an error.
@@ -180,7 +180,7 @@ pub(super) fn print_line(line: &str) -> bool {
     }
 }
 
-/// Returns the last line of `--report-exit-code`.
+/// Formats the line that `--report-exit-code` prints last.
 pub(super) fn exit_line(lock: &ResourceName, code: u8) -> String {
     let line = serde_json::json!({ "lock": lock.as_str(), "exit_code": code });
     format!("{line}\n")

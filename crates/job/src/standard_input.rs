@@ -21,10 +21,11 @@ const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
-/// Refused, because the first read would stop this process, and its lock would expire.
+/// A background job cannot hold a lock until its terminal closes, because its first read would stop
+/// this process, and the lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
 
-/// Checks that standard input can hold a lock, and otherwise returns the reason.
+/// Returns the reason if standard input cannot hold a lock.
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
@@ -112,7 +113,6 @@ impl StandardInput {
     }
 }
 
-/// Returns an unbuffered handle.
 fn own_handle() -> io::Result<File> {
     let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     Ok(input.into())

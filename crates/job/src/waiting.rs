@@ -20,9 +20,8 @@ use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_status::render::date;
 
-/// Maximum time for leaving the queue. Other waiters evict an entry that remains.
+/// Time limit for leaving the queue. If the entry remains, other waiters evict it once it expires.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
-/// Maximum time for leaving the queue if MongoDB does not respond.
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// Minimum wait for the first response of MongoDB, which shows if the lock is free now.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
@@ -103,7 +102,6 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Waits until the lock is held, or until the wait is over. Fails if the contender fails.
     pub(super) async fn wait(
         &self,
         locker: &mut Locker,
@@ -164,7 +162,7 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Leaves the queue at the end of the wait. The lock may have been granted just now.
+    /// The wait is over, but the lock may have been granted just now.
     async fn give_up(&self, locker: &mut Locker, last: &LockStatus, began: BootTime) -> Waited {
         // Only another holder or a full queue is a conflict.
         if !locker.is_kept_by_others(last) {
@@ -184,7 +182,7 @@ impl<'a> LockAttempt<'a> {
         Waited::NotAcquired
     }
 
-    /// Gives up on MongoDB. The entry of a join without a response may still appear.
+    /// MongoDB does not respond. If a join was sent, its entry may still appear later.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);
@@ -226,7 +224,7 @@ impl<'a> LockAttempt<'a> {
             )),
             End::TokensExhausted => wrong("token exhausted; use another name"),
             End::Skipped { ago } => {
-                // Without the milliseconds.
+                // Rounds down to seconds, because milliseconds would only be noise.
                 let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
                 messages.done_before(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Over(args.skipped_exit_code.into())
@@ -257,7 +255,6 @@ impl<'a> LockAttempt<'a> {
     }
 }
 
-/// Describes the holders and the position in the queue.
 fn wait_reason(status: &LockStatus) -> Option<String> {
     let Standing::Waiting {
         position,
@@ -275,7 +272,6 @@ fn wait_reason(status: &LockStatus) -> Option<String> {
     Some(format!("{}; {place}", holders(ahead, *holding)))
 }
 
-/// Names the first holders, and counts the others.
 fn holders(ahead: &[Ahead], holding: usize) -> String {
     let holders = ahead.iter().filter(|ahead| ahead.holds);
     let names: Vec<_> = holders

@@ -40,7 +40,7 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
 pub trait CallOutcome: Sized + PartialEq + Send + 'static {
     /// The filter did not match.
     const REJECTED: Self;
-    /// Provably never sent.
+    /// The operation was provably never sent.
     const FAILED: Self;
     /// The operation may have been applied, or may still be applied.
     const UNKNOWN: Self;
@@ -76,7 +76,7 @@ pub struct Answer<O = Outcome> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// A constant phrase.
+    /// A constant phrase that names the kind of failure.
     pub kind: &'static str,
     /// The user, host or file concerned, as it follows the phrase ("for user x").
     pub subject: String,
@@ -94,15 +94,14 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryPolicy {
-    /// None known; a retry may succeed.
+    /// No condition is known. A retry may succeed.
     Retry,
-    /// A server must be reachable; a retry may succeed.
+    /// A server must be reachable. A retry may succeed.
     WaitForServer,
-    /// The configuration or the permissions must change; a retry fails too.
+    /// The configuration or the permissions must change. Without a change, a retry fails too.
     Reconfigure,
 }
 
-/// Why a server may not answer a call, and how to find the cause.
 pub(crate) const UNANSWERED: &str = "it is overloaded, blocks writes (fsyncLock) or has no majority, or the network is down: see \
      rs.status() and db.currentOp()";
 
@@ -119,7 +118,6 @@ impl Failure {
         }
     }
 
-    /// Creates a failure that lasts until the configuration or the permissions change.
     pub(crate) fn lasting(kind: &'static str, detail: impl Into<String>) -> Self {
         Self::new(kind, detail).with_retry(RetryPolicy::Reconfigure)
     }
@@ -175,7 +173,7 @@ impl fmt::Display for Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent<W = Watch> {
-    /// From the change stream.
+    /// The change stream has reported this event.
     Watch(W),
     /// Writes go to another server from now on.
     PrimaryChanged,
@@ -197,7 +195,7 @@ pub enum StoreEvent<W = Watch> {
 /// both lead because they use different stores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
-    /// The kind.
+    /// The kind of deployment.
     pub kind: StoreKind,
     /// The replica set's name; `None` without a set.
     pub set: Option<String>,

@@ -19,11 +19,10 @@ pub use self::options::{OPTIONS, Treatment, UriOption};
 /// Maximum size of a connection string in bytes, in case the path of its file is wrong (`/dev/zero`).
 pub const BYTES_MAX: usize = 64 * 1024;
 
-/// Of servers since 4.0.
+/// Mechanisms that servers since MongoDB 4.0 support.
 const MECHANISMS: &str =
     "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-OIDC, PLAIN or MONGODB-AWS";
 
-/// Maximum length of the name of an unknown option that is shown.
 const NAME_SHOWN_MAX: usize = 40;
 
 /// An option of a connection string that is not applied as written, or that has a risk.
@@ -120,7 +119,6 @@ pub enum UriProblem {
 
 /// A valid connection string.
 pub struct ConnectionUri {
-    /// The driver's connection string, with the options to apply.
     driver: ConnectionString,
     notices: Vec<UriNotice>,
 }
@@ -231,7 +229,6 @@ impl ConnectionUri {
 
 #[derive(Default)]
 struct UriOptions<'a> {
-    /// The names and values for the driver.
     applied: Vec<(&'static str, &'a str)>,
     notices: Vec<UriNotice>,
 }
@@ -311,7 +308,6 @@ impl<'a> UriOptions<'a> {
         }
     }
 
-    /// Parses the connection string with the options to apply, as the driver does.
     fn driver(&self, scheme: &str, servers: &str) -> Result<ConnectionString, UriProblem> {
         let parsed = |without| parsed(&self.uri(scheme, servers, without));
         parsed(None).map_err(|error| {

@@ -93,7 +93,7 @@ pub struct RecoveredState {
 #[derive(Debug, Serialize, Deserialize)]
 struct ClaimFileRecord {
     schema: u32,
-    /// Omitted by earlier versions.
+    /// Earlier versions omit this field.
     #[serde(default)]
     lease: Option<String>,
     claim: Option<String>,
@@ -274,7 +274,6 @@ impl StatusDirectory {
         })
     }
 
-    /// Removes the status files of the previous process.
     fn clear(&self) -> io::Result<()> {
         place::remove(&self.path.join(JSON_FILE))?;
         place::remove(&self.path.join(ENV_FILE))
@@ -380,7 +379,6 @@ fn lock(directory: &Path, name: &str) -> Result<File, CommandError> {
     try_lock(directory, name)?.ok_or_else(|| locked(directory, name))
 }
 
-/// Returns the locked file; `None` if another process has locked it.
 fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> {
     let path = directory.join(name);
     let error = cannot_write(directory, name);

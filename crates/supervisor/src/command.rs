@@ -122,7 +122,6 @@ impl StandbyCommand {
 pub struct SupervisedCommand {
     workload: GuardedCommand,
     stopping: StopMethod,
-    /// Time between the stop signal and SIGKILL for processes that the command left.
     leftover_grace: Duration,
     /// True if the command exited by itself, possibly leaving processes.
     exited: bool,
@@ -131,11 +130,8 @@ pub struct SupervisedCommand {
     /// True if the command was killed while the authority lasted.
     killed: bool,
     stuck: bool,
-    /// True while descendants of a command that has exited may end by themselves.
     lingers: bool,
-    /// As in [`SupervisedEnd`].
     cut_off: bool,
-    /// When the guard stopped the descendants that had not ended by themselves.
     leftovers_stopped_at: Option<BootTime>,
 }
 

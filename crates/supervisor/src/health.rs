@@ -49,7 +49,6 @@ pub struct Health {
     program: Program,
     /// Token of the running command, if any. The outer `None` stands for an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,
-    /// Health command that could not be killed.
     left: LeftoverProcess,
 }
 
@@ -57,7 +56,7 @@ pub struct Health {
 enum ProbeOutcome {
     Healthy,
     Unhealthy(String),
-    /// The workload is not running and is not expected to be.
+    /// This process does not run the workload now, so a refused connection is not a failure.
     NotRunning,
 }
 
@@ -71,7 +70,7 @@ struct HealthState {
 }
 
 impl HealthState {
-    /// Records a check. Returns true if the state changed.
+    /// Returns true if the state changed.
     fn record(&mut self, outcome: &ProbeOutcome, now: BootTime) -> bool {
         let before = self.healthy;
         match outcome {
@@ -93,7 +92,6 @@ impl HealthState {
         self.healthy != before
     }
 
-    /// Resets the failures for a new run of the workload.
     fn reset_failures(&mut self) {
         self.failures = 0;
     }

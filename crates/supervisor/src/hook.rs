@@ -24,12 +24,11 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 pub(super) const ON_LEAD: &str = "on_lead";
 pub(super) const ON_STEP_DOWN: &str = "on_step_down";
 
-/// A hook. Not started while an earlier run exists.
+/// A hook is not started while an earlier run of it exists.
 pub(super) struct Hook {
     name: &'static str,
     place: ClaimPlace,
     words: Vec<OsString>,
-    /// An earlier run that could not be killed.
     pub(super) left: LeftoverProcess,
 }
 

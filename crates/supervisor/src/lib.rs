@@ -44,7 +44,7 @@ const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 /// Time within which the guard executes a command, unless the disk of its records hangs.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The workload.
+/// Commands and options of a supervisor.
 pub struct SupervisorOptions {
     /// Environment of the commands.
     pub program: Program,
@@ -203,7 +203,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         self.step_down(token).await && self.options.step_down_confirms
     }
 
-    /// Starts the on_lead hook, and a task that stops it with this claim.
+    /// Also starts a task that stops the hook once the claim no longer leads.
     async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
         let until = clock::boot_now() + self.options.hook_timeout;
         let desired = self.desired(token).filter(DesiredState::runs)?;
@@ -214,7 +214,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         Some(tokio::spawn(lead))
     }
 
-    /// Runs the on_step_down hook, even long after a loss. Returns true if the hook exited 0.
+    /// Runs the hook even long after a loss. Returns true if the hook exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
         let mut limit = self.options.hook_timeout;
         let terms = Terms::without_grace(clock::boot_now() + limit);
@@ -234,7 +234,6 @@ impl<W: WorkloadObserver> Supervisor<W> {
         hook::report(&self.options.program.lease, hook::ON_STEP_DOWN, ended)
     }
 
-    /// Runs the command until it is gone.
     async fn run_command(&mut self, command: &mut StandbyCommand, token: Token) {
         let claims = &self.options.claims;
         let claim = claims.share(ClaimPlace::Command, RECORDED_WITHIN).await;
@@ -260,7 +259,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let (mut started, mut closed) = (false, false);
         let finished = loop {
             tokio::select! {
-                // A new desired state takes precedence.
+                // If several branches are ready, a new desired state comes first.
                 biased;
                 changed = self.desired.changed(), if !closed => {
                     closed = changed.is_err();
@@ -367,7 +366,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 }
 
-/// Returns the desired state of the workload of this claim, unless there is a newer claim.
+/// Returns `None` if there is a newer claim.
 fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<DesiredState> {
     let newest = newest.filter(|(of, _)| *of == token);
     newest.map(|(_, desired)| desired)

@@ -15,11 +15,11 @@ pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// Environment of every command, except the token.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// LEASEHOLD_LEASE.
+    /// The lease, passed to each command as LEASEHOLD_LEASE.
     pub lease: ResourceName,
-    /// LEASEHOLD_IDENTITY.
+    /// This candidate's name, passed to each command as LEASEHOLD_IDENTITY.
     pub identity: Identity,
-    /// LEASEHOLD_STATUS_FILE.
+    /// The JSON status file. Its path is passed to each command as LEASEHOLD_STATUS_FILE.
     pub status_file: PathBuf,
 }
 
@@ -85,7 +85,6 @@ pub(super) fn success(ended: Termination) -> Result<(), String> {
     }
 }
 
-/// A command that was killed and has not ended, if any.
 #[derive(Debug, Default)]
 pub(super) struct LeftoverProcess(Option<GuardedCommand>);
 
@@ -96,7 +95,8 @@ impl LeftoverProcess {
         self.0.is_some()
     }
 
-    /// Waits for a command that its guard kills within `limit`. Keeps a command that survives.
+    /// Waits for a command that its guard kills within `limit`. If the command survives the kill,
+    /// it is kept, so that no other command is started.
     pub(super) async fn outlast(
         &mut self,
         mut started: GuardedCommand,

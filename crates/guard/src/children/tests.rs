@@ -2,7 +2,6 @@ use std::process::{Child, Command};
 
 use super::*;
 
-/// Set in a process that runs only one test.
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
 /// Returns true in a process that runs only this test; otherwise runs this test in a process of its
@@ -35,7 +34,6 @@ fn sleeper() -> Child {
     Command::new("sleep").arg("20").spawn().unwrap()
 }
 
-/// Both listing methods, if the kernel supports the first.
 fn both() -> [Children; 2] {
     let found = Children {
         listed: false,
@@ -72,7 +70,7 @@ fn more_children_than_fit_into_a_buffer_are_all_seen() {
     if !runs_alone("more_children_than_fit_into_a_buffer_are_all_seen") {
         return;
     }
-    // 700 ids of five digits take more than 4 KiB.
+    // 700 ids of five digits do not fit into the buffer of 4 KiB.
     let mut started: Vec<_> = (0..700).map(|_| sleeper()).collect();
     for mut children in both() {
         let seen = seen(&mut children);

@@ -9,7 +9,6 @@ fn any_time() -> impl Strategy<Value = BootTime> {
     any::<u64>().prop_map(BootTime::from_nanos)
 }
 
-/// Returns the record as its receiver decodes it.
 fn arrived<R: Serialize + DeserializeOwned>(record: &R) -> Option<R> {
     decode(encode(record, &mut [0; LENGTH_MAX]).expect("it fits"))
 }
@@ -62,7 +61,6 @@ proptest! {
     }
 }
 
-/// Decodes bytes as each kind of record, and asserts that the result is a record that can be sent.
 fn assert_decoded(bytes: &[u8]) {
     fn assert_sendable<R>(bytes: &[u8])
     where

@@ -58,7 +58,7 @@ impl Stderr {
 }
 
 impl io::Write for &Stderr {
-    /// Writes one whole line per call, as the log passes them.
+    /// The log passes one whole line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.write_line(line);
         Ok(line.len())

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold_core::election::BootTime;
 
-/// Default interval from the first line about an error to the second.
+/// The second line about an error follows the first one after this interval, by default.
 const REPEAT_MIN: Duration = Duration::from_secs(2);
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
-/// Maximum number of kinds of failures to remember. Later new kinds are not logged immediately.
+/// At most this many kinds of failures are remembered. Later new kinds are not logged immediately.
 const KINDS_MAX: usize = 64;
 
 /// Returns a duration as a field of a log line.

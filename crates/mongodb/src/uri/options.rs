@@ -156,7 +156,6 @@ const TREATMENTS: [(Treatment, &str); 25] = [
     (Refused("write tlsCAFile instead"), "sslCA"),
 ];
 
-/// Options with their aliases.
 const ALIASES: &str = "\
     connectTimeoutMS=connectTimeout heartbeatFrequencyMS=heartbeatInterval,heartbeatIntervalMS \
     journal=j maxStalenessSeconds=maxStaleness serverSelectionTimeoutMS=serverSelectionTimeout \
@@ -178,7 +177,7 @@ const HARMLESS: &str = "\
     w=majority rejectUnauthorized=true sslValidate=true sslVerifyCertificate=true \
     ssl_cert_reqs=CERT_REQUIRED ssl_match_hostname=true checkServerIdentity=true";
 
-/// All options.
+/// All options of connection strings that leasehold knows.
 pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
     let named = TREATMENTS.iter().flat_map(|(treatment, names)| {
         let names = names.split_whitespace();
@@ -192,7 +191,6 @@ pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
     options.collect()
 });
 
-/// Returns the values of a name in one of these texts.
 fn values_of(text: &'static str, name: &str) -> impl Iterator<Item = &'static str> {
     let mut pairs = text
         .split_whitespace()
@@ -209,9 +207,8 @@ impl UriOption {
         options.find(|option| is_name(option.name) || option.aliases.iter().any(|a| is_name(a)))
     }
 
-    /// Returns the known name that is most similar to an unknown one.
     pub(super) fn nearest(name: &str) -> Option<&'static str> {
-        /// A name with a lower similarity is not a misspelling.
+        /// A name with a lower similarity is not taken for a misspelling.
         const SIMILARITY_MIN: f64 = 0.84;
         let name = name.to_ascii_lowercase();
         let names = OPTIONS.iter().flat_map(|option| {
@@ -233,7 +230,6 @@ impl UriOption {
         self.treatment == Applied && !harmless.contains(&self.name)
     }
 
-    /// Returns true if this value changes nothing.
     pub(super) fn is_harmless(&self, value: &str) -> bool {
         values_of(HARMLESS, self.name).any(|known| known.eq_ignore_ascii_case(value))
     }

@@ -14,14 +14,14 @@ use leasehold_host::occupant::{self, Occupant};
 /// The state of a usable status directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Examined {
-    /// Missing; can be created in this existing directory.
+    /// The directory is missing. A daemon can create it in this existing directory.
     Missing(PathBuf),
-    /// Writable.
+    /// A daemon can create files in the directory.
     Writable {
         /// The processes that use it; empty if none is visible.
         by: Vec<Occupant>,
     },
-    /// On a full disk, so no file can be created.
+    /// The disk of the directory is full, so no file can be created.
     Full,
 }
 

@@ -13,9 +13,8 @@ use rustix::process::geteuid;
 
 /// Mode of created parents. A closed parent would hide a directory that other users read.
 const PARENT_MODE: u32 = 0o755;
-/// Name of the directory that contains the status directories.
+/// The parent directory of all status directories has this name.
 const ROOT: &str = "leasehold";
-/// Mode bits that let the group or every user write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Creates a directory with this mode if it is missing, and its missing parents with 0755. Fails if
@@ -116,7 +115,6 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -150,7 +148,6 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Replaces the error of the kernel about a foreign file under one of our names.
 fn refusal(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),
@@ -160,7 +157,6 @@ fn refusal(error: io::Error) -> io::Error {
     }
 }
 
-/// Replaces the error about a directory that a file cannot replace.
 fn in_place_of(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::IsADirectory => in_the_way("a directory"),

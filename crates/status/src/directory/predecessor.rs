@@ -84,8 +84,8 @@ mod tests {
         started.wait().unwrap();
     }
 
-    /// Another test that starts a process holds a copy of every lock of this process until the
-    /// child executes its program.
+    /// Retries while the directory is locked. If another test forks a process, the child holds a
+    /// copy of every lock of this process until the child executes its program.
     fn open(path: &Path, patience: Duration) -> (StatusDirectory, RecoveredState) {
         loop {
             match StatusDirectory::open_after(path, &orders(), patience, |_| {}) {
@@ -95,7 +95,6 @@ mod tests {
         }
     }
 
-    /// Returns the states that the next two daemons recover.
     fn opened_twice(path: &Path, patience: Duration) -> (RecoveredState, RecoveredState) {
         let (first, memory) = open(path, patience);
         drop(first);

@@ -37,7 +37,6 @@ fn refused(what: String, error: &io::Error, remedy: &str) -> CommandError {
     }
 }
 
-/// Returns the error for a locked file, which names the visible processes that hold the lock.
 pub(super) fn locked(directory: &Path, file: &str) -> CommandError {
     let by = named(&occupant::of_file(&directory.join(file)));
     let directory = directory.display();

@@ -1,4 +1,5 @@
-//! Goal: verify what the claim record proves and keeps. Method: real files.
+//! Goal: a record that proves too much would let a daemon lead while the previous command still
+//! runs, and a lost token would hide a rollback of the store. Method: real directories and files.
 
 use super::*;
 use leasehold_guard::claim_share::FILE_LENGTH;
@@ -268,7 +269,6 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(cwd, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }
 
-/// Returns a file with a secret, and an empty status directory next to it.
 fn next_to_a_secret() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let (precious, path) = (place.path().join("precious"), place.path().join("status"));

@@ -17,7 +17,6 @@ fn terms(valid_until: BootTime) -> Terms {
     }
 }
 
-/// Returns a command with an authority for an hour.
 fn supervised() -> (SupervisedCommand, watch::Sender<CommandProgress>) {
     let (workload, progress) = GuardedCommand::stand_in();
     let stopping = StopMethod {
@@ -43,7 +42,6 @@ fn ended(by_us: bool, guard_lost: bool) -> Termination {
 }
 
 impl SupervisedCommand {
-    /// Returns the ordered time of the kill after a stop.
     fn kill_at(&self) -> Option<BootTime> {
         self.workload.desired().stop.map(|stop| stop.kill_at)
     }

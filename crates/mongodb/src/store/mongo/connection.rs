@@ -39,7 +39,6 @@ use leasehold_core::election::{BootTime, Outcome, Timings};
 /// Time limit for shutting down a client, which ends its sessions in a few milliseconds. The
 /// client's monitors notice the shutdown up to a heartbeat later; an exiting process need not wait.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
-/// Kind of the failure if the connection string or its deployment is refused.
 const URI_REFUSED: &str = "MongoDB URI refused";
 
 /// A collection of a deployment, and the client that reaches it.
@@ -61,7 +60,6 @@ pub(super) struct Deployment {
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,
     pub(super) home: Mutex<Home>,
-    /// The seeds of the newest client.
     seeds: Mutex<Option<Arc<Seeds>>>,
     /// The product, if it is known not to be MongoDB.
     other_product: Mutex<Option<&'static str>>,
@@ -70,7 +68,6 @@ pub(super) struct Deployment {
     unanswered_since: Mutex<Option<BootTime>>,
 }
 
-/// A store that is notified when writes go to another server.
 pub(super) trait PrimaryObserver: Send + Sync {
     fn primary_changed(&self);
 
@@ -78,11 +75,10 @@ pub(super) trait PrimaryObserver: Send + Sync {
     fn is_gone(&self) -> bool;
 }
 
-/// Reason why an operation has no outcome.
 pub(super) enum SendError {
-    /// Nothing was sent.
     Unsent(Failure),
-    /// Nothing was sent, because the connection string leads to another deployment.
+    /// Nothing was sent, because the connection string leads to another deployment. Contains the
+    /// reason.
     Elsewhere(String),
     /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),
@@ -166,7 +162,6 @@ impl Deployment {
         }
     }
 
-    /// Returns the collection; creates a client if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
         if let Some(why) = lock(&self.home).unreported.clone() {
             return Err(SendError::Elsewhere(why));
@@ -196,7 +191,6 @@ impl Deployment {
         SendError::unsent(kind, why, RetryPolicy::WaitForServer)
     }
 
-    /// Runs a command of the database `admin` on the primary.
     pub(super) async fn admin(self: &Arc<Self>, command: Document) -> Result<Document, Failure> {
         let collection = self.collection().await;
         let collection = collection.map_err(|error| self.failure(error))?;
@@ -212,7 +206,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Updates one document and returns it as updated; `None` if the filter matched none.
+    /// Returns the updated document, or `None` if the filter matched none.
     pub(super) async fn update(
         self: &Arc<Self>,
         filter: Document,
@@ -299,7 +293,6 @@ impl Deployment {
         }
     }
 
-    /// Waits until a server has described itself.
     pub(super) async fn described(&self) -> Option<StoreInfo> {
         let mut info = self.info.subscribe();
         let known = info.wait_for(Option::is_some).await.ok()?;
@@ -347,7 +340,6 @@ impl Deployment {
         answer
     }
 
-    /// Converts the result of a read, and discards an unusable client.
     pub(super) async fn read_answer<T>(&self, read: Result<T, SendError>) -> Result<T, Failure> {
         let (value, sent) = match read {
             Ok(value) => (Some(value), Ok(Outcome::Rejected)),
@@ -383,7 +375,7 @@ impl Deployment {
         outcome::describe(error, &self.servers)
     }
 
-    /// Returns why the servers are unusable, if known before a call fails.
+    /// Returns the reason if the servers are known to be unusable before a call fails.
     pub(super) fn trouble(&self) -> Option<Failure> {
         if self.servers.writable().is_some() {
             return None;

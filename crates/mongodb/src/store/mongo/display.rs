@@ -36,7 +36,6 @@ pub(super) fn history(document: &Document) -> Vec<PastHolder> {
     .collect()
 }
 
-/// Returns the elements of a list; none if the field is not a list.
 pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
     match document.get(key) {
         Some(Bson::Array(elements)) => elements,

@@ -21,7 +21,7 @@ pub struct FailoverSettings {
 }
 
 impl Default for FailoverSettings {
-    /// Returns MongoDB's defaults.
+    /// These are MongoDB's defaults.
     fn default() -> Self {
         Self {
             election_timeout: Duration::from_secs(10),
@@ -32,7 +32,6 @@ impl Default for FailoverSettings {
 }
 
 impl FailoverSettings {
-    /// Reads the reply to `replSetGetConfig`.
     fn of(reply: &Document) -> Self {
         let settings = reply.get_document("config");
         let settings = settings.and_then(|config| config.get_document("settings"));
@@ -62,7 +61,7 @@ impl FailoverSettings {
 }
 
 impl Deployment {
-    /// Returns the settings of the set's elections. Needs the right `replSetGetConfig`.
+    /// The user needs the right `replSetGetConfig`.
     pub(super) async fn failover_settings(self: &Arc<Self>) -> Result<FailoverSettings, Failure> {
         if self.kind() == Some(StoreKind::Sharded) {
             let why = "routers do not show the settings of their shards";

@@ -107,7 +107,6 @@ impl Home {
         }
     }
 
-    /// Returns true if a client may send calls, because its primary was verified.
     pub(super) fn has(&self, client: u64) -> bool {
         self.client == client
     }
@@ -153,14 +152,14 @@ impl Home {
         }
     }
 
-    /// Makes a client verify the next primary that it finds.
+    /// The next primary that the client finds must be verified.
     pub(super) fn doubt(&mut self, client: u64) {
         if self.client == client {
             self.client = 0;
         }
     }
 
-    /// Records that a call was answered: a candidate without a home adopts the deployment found.
+    /// A candidate without a home adopts the deployment that answered.
     pub(super) fn answered(&mut self) {
         if let Some(found) = self.found.take() {
             self.settle(found.client, &found.uri, found.deployment);
@@ -206,7 +205,7 @@ impl Home {
         }
     }
 
-    /// Refuses a connection string. The next call must fail with this message.
+    /// The next call must fail with this message.
     pub(super) fn refuse(&mut self, uri: &str, why: String) -> Result<(), String> {
         self.refused = Some(uri.to_owned());
         self.unreported = Some(why.clone());
@@ -229,7 +228,6 @@ impl Home {
         )
     }
 
-    /// Returns the connection string to use in place of the configured one.
     pub(super) fn instead_of(&self, uri: String) -> String {
         match &self.uri {
             Some(home) if self.is_refused(&uri) => home.clone(),

@@ -13,7 +13,6 @@ const HOSTS: [(&str, &str); 4] = [
     (".docdb-elastic.amazonaws.com", "Amazon DocumentDB"),
 ];
 
-/// Returns the product behind these hosts if it is not MongoDB.
 pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
     hosts.into_iter().find_map(|host| {
         let host = host.to_lowercase();
@@ -23,7 +22,6 @@ pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'
     })
 }
 
-/// Returns the product that sends this reply to `hello` if it is not MongoDB.
 pub(super) fn by_hello(hello: &Document) -> Option<&'static str> {
     let text = |field| hello.get_str(field).ok();
     let hosts = list(hello, "hosts").iter().filter_map(Bson::as_str);
@@ -41,7 +39,6 @@ pub(super) fn by_hello(hello: &Document) -> Option<&'static str> {
     }
 }
 
-/// Returns the product that sends this reply to `buildInfo` if it is not MongoDB.
 pub(super) fn by_build(info: &Document) -> Option<&'static str> {
     if info.contains_key("_t") {
         return Some("Azure Cosmos DB");

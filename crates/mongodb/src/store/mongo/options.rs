@@ -112,7 +112,6 @@ impl StoreOptions {
         self
     }
 
-    /// Returns the full name of a document, for traces.
     pub(crate) fn document(&self, name: &str) -> String {
         format!("{}.{}/{name}", self.database, self.collection)
     }

@@ -7,7 +7,7 @@ use crate::store::Failure;
 
 /// The unique index, which rejects a second document with the same name.
 const ID_INDEX: &str = "_id_";
-/// Code and text of a server that cannot create or extend a file.
+/// A server that cannot create or extend a file returns this code, with this text.
 const UNKNOWN_ERROR: i32 = 8;
 const NO_SPACE: &str = "No space left on device";
 const NAME_MAX: usize = 64;
@@ -138,7 +138,6 @@ const NAMES: [(i32, &str); 10] = [
     (outcome::DUPLICATE_KEY, "DuplicateKey"),
 ];
 
-/// Creates the failure of this kind for an error of a server.
 pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
@@ -181,7 +180,6 @@ pub(super) fn foreign_index(error: &Error) -> Option<String> {
     (index != ID_INDEX).then(|| shown_index(index))
 }
 
-/// Returns the name of an index, safe to show on a terminal.
 pub(super) fn shown_index(name: &str) -> String {
     let shown: String = name.chars().take(NAME_MAX).collect();
     shown.escape_debug().to_string()

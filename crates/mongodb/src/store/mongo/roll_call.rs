@@ -10,7 +10,7 @@ use super::document::{id, ours, uuid};
 use leasehold_core::election::Identity;
 
 const FIELD: &str = "roll_call";
-/// Answers that the document keeps.
+/// A lease document keeps this many answers, and discards later ones.
 const PRESENT_MAX: i32 = 1_000;
 
 pub(super) type RollCallId = [u8; 16];
@@ -65,7 +65,6 @@ pub(super) fn read(document: &Document) -> Option<RollCall> {
     })
 }
 
-/// Returns the filter and the update that call the roll.
 pub(super) fn call(name: &str, call: RollCallId) -> (Document, Document) {
     let question = doc! { "id": uuid(call), "present": [] };
     (ours(name), doc! { "$set": { FIELD: question } })
@@ -89,7 +88,6 @@ pub(super) fn answer(
     (filter, doc! { "$push": { "roll_call.present": present } })
 }
 
-/// Returns the filter and the update that end a roll call.
 pub(super) fn end(name: &str, call: RollCallId) -> (Document, Document) {
     let mut filter = ours(name);
     filter.insert("roll_call.id", uuid(call));

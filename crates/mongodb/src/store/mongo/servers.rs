@@ -19,7 +19,6 @@ use crate::store::kind::is_router;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
-/// Maximum number of servers in one message, enough to show the cause.
 const NAMED_MAX: usize = 3;
 /// Time limit of a look-up. With up to four nameservers, the C library gives up earlier.
 const LOOKUP_MAX: Duration = Duration::from_secs(45);
@@ -35,7 +34,6 @@ pub(super) struct Asked {
     /// True for a direct connection to one server, whatever its type is.
     pub(super) direct: bool,
     pub(super) hosts: Vec<String>,
-    /// The certificate files, as options and paths.
     pub(super) files: Vec<NamedFile>,
 }
 
@@ -45,11 +43,11 @@ pub(super) enum AuthMethod {
     Nobody,
     Password {
         user: String,
-        /// The database that keeps the password.
+        /// The database in which the server looks the user up.
         source: String,
     },
     Certificate,
-    /// OIDC.
+    /// The client logs in with a token of an OIDC provider.
     Token,
 }
 
@@ -83,10 +81,9 @@ struct ServerStates {
     causes: BTreeMap<String, Cause>,
 }
 
-/// Why connections to a server fail, as an examination found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A look-up of the server's name has been running since this instant.
+    /// The look-up of the server's name has not returned since this instant.
     Resolving(BootTime),
     /// The look-up of the server's name took this long.
     Resolved(Duration),
@@ -95,7 +92,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Describes the cause; `None` while a look-up is not slow.
+    /// Returns `None` while a look-up is not slow.
     fn describe(self) -> Option<String> {
         let slow = match self {
             Self::Resolving(since) => {
@@ -181,7 +178,7 @@ impl Asked {
 }
 
 impl Servers {
-    /// Records the settings of a new client. Observations made under other settings are discarded.
+    /// Observations made under other settings are discarded.
     pub(super) fn ask(&self, asked: Asked) {
         let mut known = self.known();
         if known.asked != asked {
@@ -239,7 +236,7 @@ impl Servers {
         known.answered || known.seen.contains_key(&canonical(address))
     }
 
-    /// Records the cause found for a server or an SRV record; `None` removes the cause.
+    /// `None` removes the cause.
     pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
         let mut known = self.known();
         match cause {
@@ -281,7 +278,6 @@ impl Servers {
         self.known().caused().join("; ")
     }
 
-    /// Returns the servers that accepted writes at their last reply: a primary, or several routers.
     pub(super) fn writable(&self) -> Option<String> {
         let known = self.known();
         let writable = known.seen.iter().filter_map(|(address, seen)| match seen {
@@ -292,7 +288,6 @@ impl Servers {
         (!addresses.is_empty()).then(|| addresses.join(", "))
     }
 
-    /// Returns why no server accepts a call.
     pub(super) fn no_primary(&self) -> Failure {
         let known = self.known();
         let asked = &known.asked;
@@ -343,7 +338,6 @@ impl Servers {
     }
 }
 
-/// Classifies a server by its reply to `hello`.
 fn state_of(reply: &Document, asked: &Asked) -> ServerState {
     let is = |field: &str| reply.get_bool(field).unwrap_or(false);
     if is("isreplicaset") {

@@ -14,11 +14,8 @@ use rustls::{
     AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage, RootCertStore,
 };
 
-/// The remedy if no file is the cause.
 pub(super) const UNUSABLE: &str = "check the TLS options of the MongoDB URI";
-/// Kind of the failure if the TLS files or options are not usable.
 pub(super) const REFUSED: &str = "TLS configuration refused";
-/// Kind of the failure if the TLS files were not read in time.
 pub(super) const UNREAD: &str = "TLS files unavailable";
 const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
                        server must accept TLS 1.2 or 1.3";
@@ -26,11 +23,9 @@ const NOT_FOR_SERVERS: (&str, &str) = (
     "is not for servers",
     "issue one with the extended key usage serverAuth",
 );
-/// The remedy for a certificate that no client accepts.
 const ISSUE_ANOTHER: &str = "issue another one, and see openssl verify -verbose";
 const AUTHORITIES: &str = "tlsCAFile";
 const UNREADABLE: &str = "cannot be read";
-/// Markers of the two formats of encrypted keys.
 const ENCRYPTED: [&str; 2] = ["ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"];
 
 /// An option of the connection string that names a file, and the path.
@@ -66,7 +61,6 @@ pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     })
 }
 
-/// Describes files that were not read in time because their disk hangs.
 pub(super) fn unread(files: &[NamedFile]) -> String {
     let files = files.iter();
     let files: Vec<_> = files
@@ -97,7 +91,6 @@ pub(super) fn unusable(files: &[NamedFile]) -> String {
     found.unwrap_or_else(|| UNUSABLE.to_owned())
 }
 
-/// Returns the authorities in a file, or why there are none.
 pub(super) fn authorities(path: &Path) -> Result<RootCertStore, &'static str> {
     let bytes = fs::read(path).map_err(|_| UNREADABLE)?;
     let mut roots = RootCertStore::empty();
@@ -109,7 +102,6 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, &'static str> {
     }
 }
 
-/// Returns the client certificate in a file, or why it is not usable.
 pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     let bytes = fs::read(path).map_err(|_| UNREADABLE)?;
     let chain = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
@@ -144,7 +136,6 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     }
 }
 
-/// Returns a message for a connection error, if TLS caused it.
 pub(super) fn refusal(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -207,7 +198,6 @@ fn refused_certificate(error: &CertificateError) -> String {
     format!("the server's certificate {what}: {remedy}")
 }
 
-/// Returns the cause and the remedy of a refusal that has no name in the TLS library.
 fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
     match error {
         webpki::Error::CaUsedAsEndEntity => (

@@ -35,7 +35,7 @@ pub(super) struct ConnectedClient {
     /// False if the program has provided the client.
     pub(super) is_own: bool,
     pub(super) number: u64,
-    /// Runs the driver's tasks, without which no call returns.
+    /// The runtime that runs the driver's tasks. If it ends, no call returns.
     runtime: runtime::Id,
     uri: String,
     pub(super) seeds: Arc<Seeds>,
@@ -260,7 +260,6 @@ impl Deployment {
         }
     }
 
-    /// Closes the current client if the condition is true. Returns true if it closed a client.
     pub(super) fn discard(&self, condition: impl FnOnce(&ConnectedClient) -> bool) -> bool {
         let discarded = lock(&self.connection).take_if(|connection| condition(connection));
         let closing = discarded.map(|connection| tokio::spawn(connection.close()));
@@ -383,7 +382,6 @@ impl Deployment {
         }
     }
 
-    /// Records the primary's set, with its id if known.
     pub(super) fn note_primary(
         &self,
         (set, id): (Option<String>, Option<String>),

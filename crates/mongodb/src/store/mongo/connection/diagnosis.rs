@@ -23,7 +23,7 @@ use super::Deployment;
 use super::client::ConnectedClient;
 
 const EXTRA_MAX: Duration = Duration::from_secs(30);
-/// Delay before an examination. Most servers answer earlier.
+/// A server is examined after this delay. Most servers answer earlier.
 const EXAMINED_AFTER: Duration = Duration::from_millis(250);
 /// A server with too many connections closes a new connection within this time.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
@@ -31,7 +31,6 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Examinations {
     running: BTreeSet<String>,
-    /// The time that the last look-up of each slow name took.
     slow: BTreeMap<String, Duration>,
 }
 
@@ -106,7 +105,6 @@ impl Deployment {
         });
     }
 
-    /// Finds out if a server closes connections before it has read anything.
     fn examine_acceptance(self: &Arc<Self>, server: &ServerAddress) {
         let address = canonical(server);
         let is_known = self.servers.is_full(&address);
@@ -139,7 +137,6 @@ impl Deployment {
         }
     }
 
-    /// Starts an examination; returns false if one is running.
     fn begin(&self, address: &str) -> bool {
         lock(&self.examinations).running.insert(address.to_owned())
     }

@@ -19,10 +19,9 @@ use leasehold_core::election::BootTime;
 /// Time limit for reading the connection string, once one is known.
 const URI_TIME_MAX: Duration = Duration::from_millis(250);
 const URI_UNAVAILABLE: &str = "MongoDB URI unavailable";
-/// Time limit for reading the files that a connection string names.
 const FILES_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Reads files on a thread of its own, one at a time.
+/// Reads files on a separate thread, one file at a time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileReader(Arc<Mutex<()>>);
 
@@ -57,10 +56,8 @@ impl FileReader {
 
 #[derive(Default)]
 pub(super) struct LastUri {
-    /// The connection string as last read.
     text: Option<String>,
     was_asked: bool,
-    /// Start of the first unanswered read.
     unread_since: Option<BootTime>,
 }
 
@@ -98,7 +95,6 @@ impl Deployment {
         read.map_err(|why| SendError::unsent(URI_UNAVAILABLE, why, RetryPolicy::Reconfigure))
     }
 
-    /// Adds a hint to a failure if the connection string may be outdated.
     pub(super) fn with_unread_uri(&self, mut failure: Failure) -> Failure {
         let has_text = lock(&self.last_uri).text.is_some();
         let why = self.unread();
@@ -109,7 +105,6 @@ impl Deployment {
         failure
     }
 
-    /// Describes the read that hangs; empty if there is none.
     fn unread(&self) -> String {
         let Some(since) = lock(&self.last_uri).unread_since else {
             return String::new();
@@ -121,7 +116,8 @@ impl Deployment {
     }
 }
 
-/// Creates a client. For this, the driver reads the files that the options name.
+/// Creates a client, on another thread if the options name files, because the driver reads these
+/// files.
 pub(super) async fn made(
     mut options: ClientOptions,
     reader: &FileReader,

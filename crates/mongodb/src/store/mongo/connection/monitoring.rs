@@ -6,7 +6,7 @@ use mongodb::options::{ClientOptions, ServerMonitoringMode};
 
 use leasehold_core::election::Timings;
 
-/// The driver's minimum.
+/// The driver accepts no shorter heartbeat interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// If renewals are more frequent, checks at their pace would cost more than reports.
 const RENEWALS_MIN: Duration = Duration::from_secs(1);

@@ -24,9 +24,7 @@ use crate::store::DeploymentId;
 use crate::store::kind::is_router;
 use leasehold_core::election::BootTime;
 
-/// The servers that a connection string names, and what they reported.
 pub(super) struct Seeds {
-    /// Each address with its canonical form.
     named: Vec<(ServerAddress, String)>,
     options: ClientOptions,
     tls_files: FileReader,
@@ -36,7 +34,6 @@ pub(super) struct Seeds {
     seen: watch::Sender<BTreeMap<String, Option<HelloIdentity>>>,
 }
 
-/// The parts of a reply to `hello` that identify a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HelloIdentity {
     deployment: DeploymentId,
@@ -44,15 +41,14 @@ struct HelloIdentity {
     is_writable: bool,
 }
 
-/// A server, compared with the deployment of the primary.
 #[derive(Debug, PartialEq, Eq)]
 enum Relation {
     Same,
-    /// Not part of a deployment now, or never used with this connection string.
+    /// The server is not part of a deployment now, or the driver never uses it with this string.
     Unused,
-    /// Undecided until the server reports the id of its set.
+    /// Only the id of the server's set can decide, and the server has not reported it yet.
     Unclear,
-    /// Belongs to another deployment; contains its description.
+    /// The server belongs to another deployment. Contains its description.
     Other(String),
 }
 
@@ -99,7 +95,7 @@ impl Seeds {
         });
     }
 
-    /// Records that a server cannot be reached. Earlier replies still count.
+    /// Earlier replies of the server still count.
     pub(super) fn unreachable(&self, address: impl ToString) {
         let address = canonical(address);
         self.seen.send_if_modified(|seen| {
@@ -109,14 +105,13 @@ impl Seeds {
         });
     }
 
-    /// Returns the named servers other than the primary; none if the string names one server.
     fn others(&self, primary: &str) -> impl Iterator<Item = &(ServerAddress, String)> {
         let several = self.named.len() > 1;
         let named = self.named.iter();
         named.filter(move |(_, address)| several && address != primary)
     }
 
-    /// Compares a server with the deployment of the primary; `None` if it has not replied.
+    /// Returns `None` if the server has not replied.
     fn relation(
         &self,
         address: &str,
@@ -152,7 +147,6 @@ impl Seeds {
         })
     }
 
-    /// Describes the first server of another deployment that this client may use.
     fn stranger(&self, home: &DeploymentId, primary: &str) -> Option<String> {
         let (address, what) = self.strangers(home, primary, self.set()).next()?;
         let home = home.describe();
@@ -168,7 +162,6 @@ impl Seeds {
         let _ = seen.wait_for(all).await;
     }
 
-    /// Asks a server for its identity, on a connection of its own without a login.
     async fn ask(&self, server: &ServerAddress, deadline: BootTime) {
         match self.asked(server, deadline).await {
             Some(hello) => self.replied(server, &hello),
@@ -347,7 +340,7 @@ fn left(deadline: BootTime) -> Duration {
     deadline.since(leasehold_clock::boot_now())
 }
 
-/// Returns the deployment of a client; `None` if the client was replaced or must be verified again.
+/// Returns `None` if the client was replaced, or must be verified again.
 fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<DeploymentId> {
     let deployment = deployment.upgrade()?;
     let current = lock(&deployment.connection).as_ref().map(|c| c.number);

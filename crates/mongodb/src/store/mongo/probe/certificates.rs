@@ -27,10 +27,8 @@ const DATES_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Certificates {
     verifier: Arc<WebPkiServerVerifier>,
-    /// The authorities of `verifier`.
     roots: Arc<RootCertStore>,
     config: Arc<ClientConfig>,
-    /// The certificate of this client and its chain; empty if there is none.
     client: Vec<CertificateDer<'static>>,
     /// False if the connection string accepts every certificate.
     pub are_verified: bool,

@@ -15,7 +15,7 @@ use leasehold_core::election::{
     Acquisition, Claim, Declared, Identity, Operation, Revision, Session, Token,
 };
 
-/// `NamespaceNotFound`: the first candidate creates the collection.
+/// The server reports this code if the collection does not exist. The first candidate creates it.
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const DURATION: Declared = Declared { millis: 24_000 };
 
@@ -84,7 +84,6 @@ impl StoreProbe {
     }
 }
 
-/// Creates and acquires two leases. Then creates a lock with two contenders.
 async fn write_all(
     collection: &Collection<Document>,
     session: &mut ClientSession,
@@ -119,7 +118,6 @@ async fn write_all(
     Ok(())
 }
 
-/// Returns how an index harms leasehold, if it does.
 fn harm(index: &Document) -> Option<Failure> {
     let name = refusals::shown_index(&text(index, "name"));
     let is_unique = index.get_bool("unique").unwrap_or(false);

@@ -1,6 +1,6 @@
-//! Goal: of two deployments that one connection string names, at most one is used by candidates with
-//! that string (I1), and no set is refused for its own members. Method: all combinations of what
-//! `hello` can report, since each candidate takes whichever primary answers first.
+//! Goal: candidates with one connection string never use two deployments, where two of them could
+//! lead (I1), and never refuse a set because of its own members. Method: all combinations of what
+//! `hello` can report, because each candidate uses whichever primary answers first.
 
 use futures_util::FutureExt;
 use mongodb::bson::doc;
@@ -21,7 +21,7 @@ struct Named {
 
 const SETS: [&str; 2] = ["rs0", "rs1"];
 const IDS: [&str; 2] = ["6b08", "6b09"];
-/// Host names may be the same in two clusters. The first host is the primary.
+/// Two clusters may use equal host names. The first host is the primary.
 const MEMBERS: [&[&str]; 3] = [&["m:1", "n:1"], &["m:1", "o:1"], &["p:1"]];
 
 const ROUTER: Named = Named {
@@ -68,12 +68,10 @@ impl Named {
         self.members.first().copied().unwrap_or("m:1")
     }
 
-    /// Returns true if the driver may use this deployment with this `replicaSet`.
     fn is_usable(&self, asked: Option<&str>) -> bool {
         asked.is_none() || asked == self.set
     }
 
-    /// Returns the relation of another deployment's writable server to this one.
     fn relation(&self, other: &Self, tell_ids: [bool; 2], asked: Option<&str>) -> Relation {
         let home = self.deployment(tell_ids[0]);
         other
@@ -176,7 +174,6 @@ fn a_server_that_the_driver_does_not_use_is_not_refused() {
 const HOME: &str = "6b08f00000000000000000a1";
 const ELSEWHERE: &str = "6b08f00000000000000000b2";
 
-/// Returns the reply of a member of a set.
 fn member(me: &str, set: &str, id: Option<&str>, hosts: &[&str]) -> Document {
     let mut hello = doc! {
         "setName": set, "me": me, "hosts": hosts, "isWritablePrimary": false, "secondary": true,
@@ -193,7 +190,8 @@ fn with(mut hello: Document, more: Document) -> Document {
     hello
 }
 
-/// The verdict on a named server, by two strings: without `replicaSet`, and with the primary's set.
+/// The verdicts on one named server: for a string without `replicaSet`, and for a string with the
+/// primary's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
