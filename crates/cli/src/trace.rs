@@ -34,8 +34,8 @@ pub fn from_environment() -> Result<Option<Trace>, CommandError> {
     }
 }
 
-/// Opens or creates a file that only this user can read. Refuses links, which another user may have
-/// planted, and pipes, which block each turn until a process reads them.
+/// Opens or creates a file that only this user can read. Refuses links, because another user may
+/// have planted them, and pipes, because each write would block until a process reads it.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()

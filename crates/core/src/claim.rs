@@ -1,6 +1,6 @@
 //! Code that leases and locks share: turns and effects, calls and their outcomes, sent writes,
-//! reads, and detection of rollbacks. The code depends neither on a document's fields nor on the
-//! rules of either protocol.
+//! reads, and detection of rollbacks. The code does not depend on a document's fields or on the
+//! rules of a protocol.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl<E> Outbox<E> {
         CallId(self.calls + 1)
     }
 
-    /// Requests the store call that `effect` returns for its id.
+    /// Requests a store call. `effect` builds the call's effect from its id.
     pub(crate) fn call(&mut self, effect: impl FnOnce(CallId) -> E) -> CallId {
         let id = self.next_call();
         self.calls = id.0;
@@ -222,7 +222,7 @@ pub(crate) struct ReadInFlight<C> {
     pub(crate) call: CallId,
     /// True for a linearizable read.
     pub(crate) confirm: bool,
-    /// Token that the document was known to have when the read was sent.
+    /// Known token of the document when the read was sent.
     pub(crate) token_known: Option<Token>,
     pub(crate) note: C,
 }

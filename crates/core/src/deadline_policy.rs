@@ -127,7 +127,7 @@ impl DesiredState {
         Self { kill: true, ..self }
     }
 
-    /// Returns the state with everything that `newer` adds to it.
+    /// Returns this state merged with a newer one.
     #[must_use]
     pub fn merged(self, newer: Self) -> Self {
         let extended = self.extended(newer.terms);
@@ -166,7 +166,7 @@ pub enum StopScope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Leftovers {
-    /// Time to end by themselves.
+    /// Time in which descendants may end by themselves.
     pub linger: Duration,
     /// Time from the stop signal to SIGKILL.
     pub grace: Duration,
@@ -328,7 +328,7 @@ impl DeadlinePolicy {
         self.killed
     }
 
-    /// Returns the end of authority, as far as known.
+    /// Returns the newest known end of authority.
     pub fn valid_until(&self) -> BootTime {
         self.desired.terms.valid_until
     }

@@ -87,7 +87,7 @@ impl Election {
 
     /// Processes one input at `now` and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may pass an earlier instant.
+        // A caller that reads the clock and then waits for a mutex may be overtaken by another.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {

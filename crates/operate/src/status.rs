@@ -175,7 +175,7 @@ fn to_json(judgement: &Judgement) -> String {
     struct Judged {
         #[serde(flatten)]
         document: Option<StatusDocument>,
-        /// Set only if there is no document, whose own `leader` is printed otherwise.
+        /// Set only without a document, because a document has its own `leader`.
         #[serde(skip_serializing_if = "Option::is_none")]
         leader: Option<bool>,
         fresh: bool,

@@ -49,7 +49,7 @@ pub(super) enum Decision {
 }
 
 impl Contender {
-    /// Returns the instant before which the candidate leaves the lease to others.
+    /// Returns the earliest instant at which this candidate may lead again.
     fn gate(&self) -> BootTime {
         let shown_until = self.workload.drain.map(|drain| drain.shown_until);
         let closed = self.waits.contend_from().max(shown_until);

@@ -128,7 +128,7 @@ pub enum Operation {
         reserved_for: Option<Reservation>,
     },
     /// Register this candidate as the standby. The filter matches `holder` and the standby to
-    /// replace. Changes neither the revision nor the token.
+    /// replace. It does not change the revision or the token.
     Register {
         /// The claim of the current holder.
         holder: Claim,
@@ -217,7 +217,7 @@ pub struct Transition {
     pub lasted: Duration,
 }
 
-/// Events to report to humans. Exhaustive: a host must decide how to report each of them.
+/// Events to report to humans. Exhaustive, because a host must decide how to report each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Notice {
@@ -261,12 +261,12 @@ pub enum Notice {
         /// The declared duration in milliseconds.
         millis: i64,
     },
-    /// Lost by deadline twice in ten minutes, so this candidate leaves the lease to others.
+    /// Leadership ended at a deadline twice in ten minutes, so others may go first.
     BackingOff {
         /// Duration of the wait, which ends early if another candidate leads.
         wait: Duration,
     },
-    /// A status file could be neither rewritten nor removed in time.
+    /// A status file could not be rewritten or removed in time.
     NotDemoted {
         /// Time until the deadline in the old file. The release waits until then or longer.
         wait: Duration,

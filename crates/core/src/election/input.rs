@@ -45,8 +45,8 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// All processes of the supervised workload have exited, or none was started. Its claim may now
-    /// be released (I6), and another claim may lead.
+    /// All processes of the supervised workload have exited, or none was started. The workload's
+    /// claim may now be released (I6), and another claim may lead.
     WorkloadGone {
         /// Token of the claim that the workload ran under.
         token: Token,
@@ -57,8 +57,8 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload, which counts as healthy until the first input. A candidate with an
-    /// unhealthy workload neither leads nor contends.
+    /// Health of the workload, which counts as healthy until the first input. With an unhealthy
+    /// workload, a candidate does not lead or contend.
     Health {
         /// False if another replica should lead.
         healthy: bool,
@@ -79,7 +79,7 @@ pub struct Tunables {
     pub timings: Timings,
     /// Time that a workload without confirmation has to notice the end of leadership.
     pub handoff_delay: Duration,
-    /// True if the workload normally ends before a shutdown, which then waits at most one second.
+    /// True if the workload normally ends before this process. A shutdown then waits at most 1 s.
     pub workload_ends_first: bool,
     /// Minimum time from an acquisition to a handover to a standby with a higher priority, if any.
     pub prefer_interval: Option<Duration>,

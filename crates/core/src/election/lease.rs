@@ -57,7 +57,8 @@ impl ResourceName {
     }
 }
 
-/// The human-readable name of a candidate. Only the reservation of a transfer depends on it.
+/// The human-readable name of a candidate. In the protocol, only the reservation of a transfer
+/// depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -235,7 +236,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the declared interval of renewals, if valid. It decides only when others read.
+    /// Returns the declared renewal interval, if valid. The interval decides only when others read.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval

@@ -34,7 +34,7 @@ enum Step {
     Idle,
     /// The withdrawal of the registration was sent.
     Asking(CallId),
-    /// The registration was withdrawn at `from`; the decision is at `until`.
+    /// The registration was withdrawn at `from`; the leader decides at `until`.
     Asked { from: BootTime, until: BootTime },
     /// No preferred standby registered again, so the leader waits for another interval.
     Waiting { until: BootTime },

@@ -79,8 +79,8 @@ impl Publication {
         let transition = (role != before).then(|| {
             let token_before = self.status.authority.map(|a| a.token);
             let stopping_token = state.tenure().map(|t| t.token);
-            // A change between idle roles, such as a store that stops answering, does not repeat
-            // the last reason, because a loss would then be counted twice.
+            // A change between idle roles, for example to unknown, does not repeat the last reason,
+            // because metrics would then count a loss twice.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
                 && matches!(role, Role::Follower | Role::Unknown);
             let transition = Transition {

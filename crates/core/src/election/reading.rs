@@ -293,7 +293,7 @@ impl Contender {
         true
     }
 
-    /// Handles an event of the source of changes; returns the document in it, if any.
+    /// Handles an event of the change stream or of hints; returns the event's document, if any.
     pub(super) fn watch(&mut self, watch: Watch, leads: bool, now: BootTime) -> Option<Lease> {
         let reads = &mut self.reads;
         match watch {

@@ -15,7 +15,7 @@ named! {
         Paused = "paused",
         /// The candidate gives up leadership: it has no authority, and its workload is ending.
         Stopping = "stopping",
-        /// The store has not been read yet, or not for a lease duration.
+        /// The store has not been read yet, or has not answered for a lease duration.
         Unknown = "unknown",
     }
 }

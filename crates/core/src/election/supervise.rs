@@ -19,7 +19,7 @@ pub(super) struct WorkloadState {
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
-    /// The last lost leadership, until an unsupervised workload has had its time to notice.
+    /// The last lost leadership, until an unsupervised workload has had time to notice the loss.
     pub(super) drain: Option<DrainAfterLoss>,
 }
 

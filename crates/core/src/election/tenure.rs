@@ -149,7 +149,7 @@ impl Tenure {
             // A later renewal may have been applied first, so the later outcome decides.
             Outcome::Rejected => self.renewals.remove(call),
             Outcome::Unknown if planted!(UnknownAsApplied) => self.applied(call),
-            // Neither a failure nor an unknown outcome extends authority (I7).
+            // A failure or an unknown outcome does not extend authority (I7).
             Outcome::Failed => self.retry(call, false, retry_at),
             Outcome::Applied(_) | Outcome::Unknown => {
                 self.retry(call, !planted!(UnknownAsFailed), retry_at);

@@ -11,7 +11,7 @@ use crate::claim::Turn;
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
-/// Two losses by deadline within this window make a candidate wait.
+/// Two losses at a deadline within this window make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -96,7 +96,7 @@ impl Waits {
         self.quarantine = None;
     }
 
-    /// Records a loss by deadline; returns true if it is the second within the window.
+    /// Records a loss at a deadline; returns true for the second one within the window.
     pub(super) fn lost_by_deadline(&mut self, now: BootTime) -> bool {
         let before = self.deadline_loss.replace(now);
         before.is_some_and(|at| now.since(at) < LOSSES_WINDOW)

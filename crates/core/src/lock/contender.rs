@@ -71,7 +71,7 @@ impl LockContender {
 
     /// Applies one input at `now` and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may pass an earlier instant.
+        // A caller that reads the clock and then waits for a mutex may be overtaken by another.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);

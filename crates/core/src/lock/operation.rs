@@ -67,7 +67,7 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Append this contender to the queue, and grant.
+    /// Append this contender to the queue, and grant free room to waiters.
     Join {
         /// Entry to append.
         entry: NewEntry,
@@ -105,7 +105,7 @@ pub enum LockOperation {
         /// Key of the work, to record its success.
         success: Option<WorkKey>,
     },
-    /// Remove this contender's entry, and grant.
+    /// Remove this contender's entry, and grant free room to waiters.
     Leave {
         /// Claim of this contender.
         claim: Claim,
@@ -118,8 +118,9 @@ pub enum LockOperation {
         /// Number of slots that this contender wants; with 0, the grants give no slots.
         slots: u32,
     },
-    /// Remove every entry that still matches, and grant. With no `entries`, the write only grants:
-    /// if the sender waits, or, for a sender without an entry, if any entry waits.
+    /// Remove every entry that still matches, and grant free room to waiters. With no `entries`,
+    /// the write only grants: if the sender waits, or, for a sender without an entry, if any entry
+    /// waits.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
@@ -130,7 +131,8 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims whatever their revisions, and grant. This voids the exclusion.
+    /// Remove these claims whatever their revisions, and grant free room to waiters. This voids
+    /// mutual exclusion.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,

@@ -84,7 +84,8 @@ pub struct Ahead {
     pub since: WallMillis,
 }
 
-/// Current state of a contender. Exhaustive: a host must decide in each state whether work may run.
+/// Current state of a contender. Exhaustive, because a host must decide in each state whether work
+/// may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The claim is not known to be in the document.
@@ -173,7 +174,7 @@ pub enum LockEffect {
         token: Token,
         /// Number of the held slot, from 0, if the lock has slots.
         slot: Option<u32>,
-        /// End of authority, unless it is renewed.
+        /// End of authority if no renewal extends it.
         valid_until: BootTime,
         /// Time that the acquisition took.
         waited: Duration,
@@ -186,7 +187,8 @@ pub enum LockEffect {
     Exit(End),
 }
 
-/// An event to report to operators. Exhaustive: a host must decide how to report each of them.
+/// An event to report to operators. Exhaustive, because a host must decide how to report each of
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockNotice {

@@ -1,4 +1,5 @@
-//! Calls of `leasehold locks`. Each is repeated until MongoDB answers or `--timeout` has passed.
+//! Calls of `leasehold locks`. Each call is repeated until MongoDB answers or `--timeout` has
+//! passed.
 
 use std::future::Future;
 use std::time::Duration;

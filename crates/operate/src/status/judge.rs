@@ -1,4 +1,4 @@
-//! Decides if a status file can be trusted, without IO: the caller passes the time and the boot.
+//! Decides without IO if a status file can be trusted. The caller passes the time and the boot.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl Judgement {
 }
 
 /// Judges the `text` of a status file at `now`, for a reader in the boot `boot_id` and the time
-/// namespace `time_namespace`, which has its own clock.
+/// namespace `time_namespace`. Each time namespace has its own clock.
 pub fn judge(
     text: &str,
     lease: Option<&str>,

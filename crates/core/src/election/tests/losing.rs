@@ -150,8 +150,8 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     assert_eq!(b.count("release"), 1);
 }
 
-/// Returns a leader that lost its lease by deadline at 18 s, with this handoff delay. Its workload
-/// is unhealthy, so it leaves the lease to others.
+/// Returns a leader that lost its lease at its deadline of 18 s, with this handoff delay. Its
+/// workload is unhealthy, so it leaves the lease to others.
 fn lost_at_18(delay: std::time::Duration) -> (Node, Stored) {
     let (mut a, stored) = leader_with("a", at(0), with_handoff(delay));
     a.run_cut_off(at(18), &Outcome::Unknown);

@@ -219,7 +219,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     let (read, operation) = b.calls.pop_back().expect("a read");
     let outcome = stored.apply(&b.identity, &operation);
     b.reply(at(1), read, outcome);
-    // Then the document is deleted, and the insert lands.
+    // The document is deleted, and then the insert is applied.
     stored.document = None;
     b.serve(at(2), &mut stored);
     assert_eq!(b.reason(), Some(Reason::StoreRolledBack));

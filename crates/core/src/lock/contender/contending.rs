@@ -260,7 +260,7 @@ fn shown(
             exchange.reads.doubt(turn.now);
             return Consequence::Unchanged;
         }
-        // The call was sent before the claim was known to be in the document.
+        // The call was sent before the claim was known to be stored, so its reply may be older.
         EntryPlace::Absent if writes.is_present() => {
             exchange.reads.again(turn.now);
             return Consequence::Unchanged;
@@ -269,7 +269,8 @@ fn shown(
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
             if proof == Proof::Newest && !writes.sent.carried(entry.revision) =>
         {
-            // After many unanswered writes, the revision may be a forgotten one of this contender.
+            // After many unanswered writes, this contender may have sent the revision and forgotten
+            // it.
             match writes.forgotten {
                 true => Consequence::PlaceLost,
                 false => Consequence::Duplicated,

@@ -1,4 +1,4 @@
-//! Leaving a lock, losing it, and losing a place in the queue.
+//! Leaving a lock, losing it, and losing an entry in the queue.
 
 use super::harness::{Fixture, seconds};
 use crate::lock::{End, LockInput, LockMode, LockNotice, LockOutcome, Loss, Standing};

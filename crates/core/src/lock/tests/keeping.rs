@@ -1,4 +1,4 @@
-//! Places that stay taken for a minimum hold after the acquisition.
+//! Entries that stay for a minimum hold after the acquisition.
 
 use super::harness::{Fixture, options, seconds};
 use crate::lock::{
@@ -8,7 +8,7 @@ use crate::lock::{
 
 const LEAST: u64 = 55;
 
-/// Adds a contender that keeps its place for 55 s.
+/// Adds a contender with a minimum hold of 55 s.
 fn keeper(fixture: &mut Fixture, name: &str) -> usize {
     let min_hold = MinHold::new(seconds(LEAST)).expect("short");
     fixture.come_with(crate::lock::Options {

@@ -163,7 +163,7 @@ impl Shared {
         client: &Client,
     ) -> Result<Answer, Refusal> {
         if !request.body().is_end_stream() {
-            // hyper notices that a connection was closed only after its unread bytes.
+            // hyper notices a closed connection only after it has read the pending bytes.
             return refused(StatusCode::PAYLOAD_TOO_LARGE, "/events takes no body");
         }
         let Some(place) = client.streams.admit(client, || ()) else {
