@@ -1,6 +1,6 @@
-//! Goal: docs/metrics.md lists exactly the metrics that a scrape shows. Method: generates the table
-//! from the registry and compares it with the page; `UPDATE_DOCS=1 cargo test --test metrics_page`
-//! writes the page.
+//! Goal: docs/metrics.md never misses a metric that a scrape shows, and never lists another one.
+//! Method: generates the table from the registry and compares it with the page; `UPDATE_DOCS=1
+//! cargo test --test metrics_page` writes the page.
 
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 const BEGIN: &str = "<!-- table: made by tests/metrics_page.rs -->\n";
 const END: &str = "<!-- end of table -->";
 
-/// Returns metrics in which every family has a series.
+/// Sets every metric, so that each family has a series in the scrape.
 fn full_scrape() -> Metrics {
     let who = Identification {
         lease: ResourceName::new("orders").unwrap(),

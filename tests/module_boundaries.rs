@@ -1,10 +1,9 @@
-//! Checks that the sources of a module do not mention forbidden dependencies
-//! (docs/architecture.md).
+//! Goal: no module depends on a module or crate that docs/architecture.md forbids it to use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files and directories, and the words that they must not contain.
+/// The sources of `part` must not contain these words.
 struct Rule {
     part: &'static [&'static str],
     forbidden: &'static [&'static str],
@@ -97,7 +96,6 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Maximum number of lines of a file.
 const LINES_MAX: usize = 500;
 
 fn rust_files(path: &Path, into: &mut Vec<PathBuf>) {
@@ -123,7 +121,6 @@ fn sources(parts: &[&str]) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Returns the code of a line, without its comment.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }

@@ -1,5 +1,6 @@
-//! Asserts that the daemon's binary lacks the marker that every program with planted bugs contains.
-//! A test next to the planted bugs checks that unit tests contain the marker.
+//! Goal: no planted bug is in the shipped daemon. Each program with planted bugs contains a
+//! marker, which must not be in the daemon's binary. A unit test next to the planted bugs checks
+//! that the marker is in the unit tests.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Goal: a chart that depends on ours twice never gets two uses that share an object or a lease.
-//! Method: renders such a chart.
+//! Goal: if a chart depends on ours twice, the two uses never share an object or a lease. Method:
+//! renders a chart with two uses.
 
 use std::collections::BTreeSet;
 use std::fs;

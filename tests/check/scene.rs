@@ -105,7 +105,7 @@ impl Check {
         self
     }
 
-    /// Drops the capabilities with which root bypasses file permissions.
+    /// Drops root's capabilities, which bypass file permissions.
     pub(crate) fn without_privileges(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
             let without = "--bounding-set=-dac_override,-dac_read_search,-net_bind_service";

@@ -75,8 +75,8 @@ fn a_returning_api_server_gets_the_newest_value_at_once() {
     });
 }
 
-/// Freezes the daemon, as CPU throttling would. The freeze begins shortly after the daemon has
-/// written its files, and ends when all timeouts of a step-down have passed.
+/// Freezes the daemon, as CPU throttling would: from shortly after it has written its files until
+/// all timeouts of a step-down have passed.
 #[test]
 fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
     in_cluster(async |cluster| {

@@ -16,16 +16,14 @@ use leasehold_testbed::{
 };
 use serde_json::json;
 
-/// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// The lease of every test. Each test has its own namespace and database.
+/// All tests use this lease name, because each test has its own namespace and database.
 pub(crate) const LEASE: &str = "orders";
 pub(crate) const LABEL: &str = "leasehold.dev/orders";
 
-/// The label `app` of all pods.
 const APP: &str = "orders";
 
-/// Selects the endpoint slices of a test's Service.
+/// Label selector for the endpoint slices of a test's Service.
 pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name=leader";
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -36,7 +34,6 @@ pub(crate) struct Cluster {
     set: Arc<ReplicaSet>,
 }
 
-/// Runs a test in a namespace whose pods have the rights that leasehold needs.
 pub(crate) fn in_cluster(test: impl AsyncFnOnce(Cluster)) {
     run(async {
         let cluster = Cluster::without_rights().await;
@@ -61,7 +58,7 @@ impl Cluster {
         self.kubernetes.grant(&self.namespace).await;
     }
 
-    /// Creates a Service that routes to the pod labelled `leader`.
+    /// Creates a Service that routes to the pod whose label is `leader`.
     pub(crate) async fn service(&self) {
         let route = self.kubernetes.route_to_leader(&self.namespace, APP, LABEL);
         route.await;
@@ -71,12 +68,12 @@ impl Cluster {
         self.kubernetes.place(&self.namespace, name, APP).await
     }
 
-    /// Builds a daemon in a pod, with a lease of 6 s and an immediate handoff.
+    /// The lease lasts 6 s and is handed off without a delay.
     pub(crate) fn candidate(&self, place: &Place) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment())
     }
 
-    /// Builds a daemon in a pod that reaches the API server through a proxy.
+    /// The daemon reaches the API server only through the proxy.
     pub(crate) fn candidate_through(&self, place: &Place, proxy: &Proxy) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment_through(proxy))
     }
@@ -92,14 +89,12 @@ impl Cluster {
         place.sidecar(builder, environment)
     }
 
-    /// Builds a daemon in a pod that reaches MongoDB through a new proxy.
     pub(crate) fn candidate_behind_proxy(&self, place: &Place) -> (Proxy, DaemonBuilder) {
         let proxy = self.set.proxy();
         let uri = proxy.uri(&self.set.uri());
         (proxy, self.candidate(place).uri(&uri))
     }
 
-    /// Returns the stored lease.
     pub(crate) fn stored(&self) -> StoredLease {
         StoredLease::new(&self.set.client(), &self.namespace, "leases", LEASE)
     }
@@ -132,19 +127,17 @@ impl Cluster {
         .await
     }
 
-    /// Sets or removes the label of a pod, as another authorized client might.
+    /// Changes or removes a pod's label, as another authorized client might.
     pub(crate) async fn interfere(&self, name: &str, value: Option<&str>) {
         self.set_label(name, LABEL, value).await;
     }
 
-    /// Sets any label of a pod.
     pub(crate) async fn set_label(&self, name: &str, label: &str, value: Option<&str>) {
         let patch = Patch::Merge(json!({ "metadata": { "labels": { label: value } } }));
         let (pods, parameters) = (self.pods(), PatchParams::default());
         pods.patch(name, &parameters, &patch).await.unwrap();
     }
 
-    /// The names of the pods that the Service routes to.
     pub(crate) async fn endpoints(&self) -> Vec<String> {
         let of_service = ListParams::default().labels(OF_SERVICE);
         let slices = self.slices().list(&of_service).await.unwrap();

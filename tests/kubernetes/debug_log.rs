@@ -1,4 +1,5 @@
-//! Goal: a debug log contains the records of the Kubernetes client libraries, but no source paths.
+//! Goal: a debug log contains the records of the Kubernetes client libraries, but never the source
+//! paths of the build machine.
 
 use crate::cluster::{LONG, in_cluster};
 
@@ -9,7 +10,7 @@ fn a_debug_log_has_no_paths_of_the_build() {
         let daemon = cluster.candidate(&place).flag("--log-level=debug");
         let daemon = daemon.leading(LONG).await;
         cluster.wait_label("a", "leader").await;
-        // A record of the HTTP client, which shows that the libraries' records are in the log.
+        // The HTTP client writes this record, so the libraries' records are in the log.
         assert!(daemon.logged("connected to ") > 0, "{}", daemon.logs());
         for record in daemon.log_records() {
             let is_foreign = record.to_string().contains(".rs\"");

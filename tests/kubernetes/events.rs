@@ -1,5 +1,5 @@
-//! Goal: each change of leadership is recorded as an Event of the pod, with the token and the
-//! reason, and after a takeover with the previous holder.
+//! Goal: no change of leadership goes without an Event of the pod, and each Event names the token,
+//! the reason and, after a takeover, the previous holder.
 
 use std::collections::BTreeSet;
 

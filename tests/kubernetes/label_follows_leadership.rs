@@ -1,5 +1,5 @@
-//! Goal: at start, handoff, crash and restart, the label marks the leader's pod, and a Service that
-//! selects the label routes only to this pod.
+//! Goal: at start, handoff, crash and restart, the label marks the leader's pod, and a Service
+//! that selects the label never keeps routing to another pod.
 
 use crate::cluster::{LONG, in_cluster, wait_in_sync};
 

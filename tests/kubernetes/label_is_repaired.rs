@@ -1,6 +1,6 @@
-//! Goal: the publisher repairs a label that another client edits or removes, and sends at most one
-//! request per interval while the label is correct. Method: the publisher without a daemon, with a
-//! short repair interval.
+//! Goal: a label that another client edits or removes does not stay wrong, and the publisher does
+//! not flood the API server: it sends at most one request per interval while the label is correct.
+//! Method: the publisher without a daemon, with a short repair interval.
 
 use std::time::{Duration, Instant};
 
@@ -33,9 +33,9 @@ fn an_edited_and_a_removed_label_are_put_right() {
 fn the_label_turns_at_the_deadline_although_nothing_is_published() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
-        // The repair interval is longer than the test.
+        // The repair interval is longer than the test, so the publisher makes no repair.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
-        // The promotion must not supersede the first write, because that would count as a failure.
+        // Waits, because a promotion now would cancel the first write and count as a failure.
         eventually("in sync", async || publisher.in_sync()).await;
         let authority = Duration::from_secs(15);
         let begin = Instant::now();

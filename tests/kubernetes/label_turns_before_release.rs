@@ -1,7 +1,7 @@
-//! Goal: at a handoff the old leader's label is `follower` before the lease is free, so that no
-//! Service routes to two pods, even if the API server needs almost `label_wait`. Method: a proxy
-//! delays the demotion, and watches show the order of the changes. If the machine was so slow that
-//! `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
+//! Goal: at a handoff no Service routes to two pods, because the old leader's label is `follower`
+//! before the lease is free, even if the API server needs almost `label_wait`. Method: a proxy
+//! delays the demotion, and watches record the order of the changes. If the machine was so slow
+//! that `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_cluster, routed_to};
 
-/// The value of `kubernetes.label_wait`, which is its maximum.
+/// The maximum of `kubernetes.label_wait`.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
-/// Delay of the demotion, well below `LABEL_WAIT`.
+/// The proxy delays the demotion for this time, which is well below `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
 /// A label that changes within this time after the signal certainly changes within `label_wait`.
 const IN_TIME: Duration = Duration::from_millis(350);
@@ -27,7 +27,7 @@ struct Side {
     name: &'static str,
     daemon: Daemon,
     proxy: Proxy,
-    /// Keeps the daemon's credentials.
+    /// The daemon reads its credentials from here.
     _place: Place,
 }
 
@@ -39,8 +39,8 @@ impl Side {
         let daemon = cluster
             .candidate_through(&place, &proxy)
             .flag(&format!("--kubernetes-label-wait={wait}ms"))
-            // Corrects the old leader's label if the old leader exited before writing it, but much
-            // later than IN_TIME.
+            // If the old leader exits before it has written its label, `b` corrects the label, but
+            // much later than IN_TIME.
             .flag("--kubernetes-demote-others=true")
             .start();
         Self {
@@ -125,7 +125,6 @@ async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     in_time
 }
 
-/// All changes of the selected objects after the watch began, in order.
 struct Watch<K> {
     changes: futures_util::stream::BoxStream<'static, Result<WatchEvent<K>, kube::Error>>,
 }
@@ -144,7 +143,6 @@ where
         }
     }
 
-    /// Reads the changes until `last` returns true.
     async fn until(&mut self, mut last: impl FnMut(&K) -> bool) {
         let looked = async {
             while let Some(change) = self.changes.try_next().await.unwrap() {

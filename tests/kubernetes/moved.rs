@@ -1,6 +1,6 @@
-//! Goal: pods that a kustomization has moved to another namespace or account do not share a lease
-//! or change other pods. `check` fails exactly where `run` refuses to start or logs an error. No
-//! cluster is needed.
+//! Goal: pods that a kustomization has moved to another namespace or account never share a lease
+//! or change other pods, and `check` fails exactly where `run` refuses to start or logs an error.
+//! No cluster is needed.
 
 use std::process::{Output, Stdio};
 
@@ -12,23 +12,22 @@ use crate::cluster::{LONG, PROGRAM};
 const RENDERED: &str = "--kubernetes-rendered-for=default/orders";
 const NOWHERE: &str = "mongodb://127.0.0.1:1/";
 
-/// Namespaces and accounts of a pod. The manifests are rendered for the first pair.
+/// Namespaces and service accounts. The manifests were rendered for the first pair.
 const PLACES: [(&str, &str); 3] = [
     ("default", "orders"),
     ("prod", "orders"),
     ("default", "a-orders"),
 ];
-/// Names of the lease. The first name contains the namespace, as the charts' default does.
+/// Lease names. The first name contains the namespace, as the charts' default does.
 const LEASES: [&str; 2] = ["default.orders", "chosen"];
 
-/// How a daemon starts, depending on the namespace and account of its pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Start {
-    /// Exit 78, with this text.
+    /// The daemon exits with code 78 and this text.
     Refused(String),
-    /// The daemon contends, after an ERROR with this text.
+    /// The daemon contends, but logs this error first.
     Error(String),
-    /// The daemon contends, without an ERROR.
+    /// The daemon contends and logs no error.
     Quiet,
 }
 
@@ -54,7 +53,6 @@ async fn run(lease: &str, flags: &[&str], place: (&str, &str)) -> Start {
     }
 }
 
-/// Returns the result of the check `pod`, and the whole check as text.
 async fn check(lease: &str, flags: &[&str], place: (&str, &str)) -> (String, String) {
     let scratch = Scratch::new();
     let output: Output = tokio::process::Command::new(PROGRAM)
@@ -81,7 +79,7 @@ async fn check(lease: &str, flags: &[&str], place: (&str, &str)) -> (String, Str
     (pod["result"].as_str().unwrap().to_owned(), pod.to_string())
 }
 
-/// Compares the reactions of `run` and `check` in one case with the expected reactions.
+/// Returns an error if `run` or `check` does not react to a case as expected.
 fn judge(
     started: &Start,
     (result, text): (&str, &str),

@@ -1,9 +1,8 @@
-//! Goal: an idle daemon holds no connection to the API server. Method: counts connections to a
-//! proxy's port in the kernel's table of sockets.
+//! Goal: idle daemons do not keep connections to the API server open. Method: counts connections
+//! to a proxy's port in the kernel's table of sockets.
 
 use crate::cluster::{LONG, eventually, in_cluster, wait_in_sync};
 
-/// Number of established connections to a port of 127.0.0.1.
 fn connections(port: u16) -> usize {
     const ESTABLISHED: &str = "01";
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();

@@ -1,5 +1,5 @@
-//! Goal: a daemon deployed by a chart reports that no admission policy restricts its token, and
-//! does not mistake a missing Role for a policy.
+//! Goal: a daemon that a chart deployed warns the operator if no admission policy restricts its
+//! token, and never mistakes a missing Role for a policy.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold_testbed::{Daemon, run};
 use crate::cluster::{Cluster, LONG, Place, eventually, in_cluster};
 
 const MISSING: &str = "no admission policy restricts the token of this pod";
-/// Logged while the token has no rights that a policy could restrict.
+/// The daemon logs this text while its token has no rights that a policy could restrict.
 const NOT_GRANTED: &str = "admission policy not verified yet";
 
 async fn rendered(cluster: &Cluster, place: &Place) -> Daemon {

@@ -1,4 +1,4 @@
-//! The publisher of one pod, without a daemon. The test decides which status it publishes.
+//! Runs the publisher of one pod without a daemon. The test chooses the status to publish.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{Cluster, LEASE, Place};
 
-/// Longer than a test, so that a test can tell whether the publisher waited.
+/// Longer than a test, so that a publisher which waits for the label makes the test fail.
 pub(crate) const LABEL_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Publisher {
@@ -28,7 +28,6 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Starts a publisher with the credentials of a pod.
     pub(crate) fn start(cluster: &Cluster, place: &Place, repair_interval: Duration) -> Self {
         let [(_, host), (_, port)] = cluster.kubernetes.environment();
         let directory = place.credentials.directory();

@@ -1,5 +1,5 @@
-//! Goal: the daemon distinguishes refusals of the API server, logs each once with the remedy, and
-//! keeps leading.
+//! Goal: the daemon keeps leading when the API server refuses its requests, and logs each kind of
+//! refusal once, with its remedy.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Goal: if labels are required, the daemon names a missing prerequisite at startup and exits.
-//! Otherwise a missing prerequisite is not an error. No cluster is needed.
+//! Goal: if labels are required, the daemon never starts without a prerequisite: it names what is
+//! missing and exits. If labels are optional, it starts. No cluster is needed.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,6 +1,6 @@
-//! Goal: a future that is dropped at any await point leaves no entry in the document, and a handle
-//! may be dropped after its runtime. Method: polls each future n times and then drops it, for each
-//! n until the future completes.
+//! Goal: a program that drops a future at any await point never leaves an entry in the lock's
+//! document, and may drop a handle after its runtime. Method: polls each future n times and then
+//! drops it, for each n until the future completes.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -16,14 +16,12 @@ use tokio::runtime::Runtime;
 
 use crate::fixture::{LONG, NAME, applied, read, shared_stage, store, store_options, token};
 
-/// More polls than any of the futures needs.
 const POLLS_MAX: usize = 200;
 
 fn name() -> ResourceName {
     ResourceName::new(NAME).expect("legal")
 }
 
-/// Polls a future at most this many times, and then drops it.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;
@@ -38,8 +36,8 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
     .await
 }
 
-/// Calls `begin` with an increasing number of polls, drops the result, and asserts that the lock is
-/// free. Returns the number of polls after which the future completes.
+/// Runs `begin` with one poll more each time, drops the result, and asserts that the lock is free.
+/// Returns the number of polls after which the future completes.
 async fn leaves_nothing<T>(
     stage: &Stage,
     lock: &Lock,

@@ -1,4 +1,4 @@
-//! Random locks and operations. They use few different ids, so that many operations match an entry.
+//! Generates random locks and operations. The ids are few, so that many operations match an entry.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::fixture::{claim, entry, joining, revision, token};
 
-/// Entries of a lock have claims from 1 to this number; some joins have higher claims.
+/// Claims of entries are between 1 and this number. Some joins have higher claims.
 const CLAIMS_MAX: u16 = 9;
 
 fn mode() -> impl Strategy<Value = EntryMode> {
@@ -39,7 +39,6 @@ fn success() -> impl Strategy<Value = Option<WorkKey>> {
     prop::option::of(key())
 }
 
-/// A random lock with distinct claims.
 pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
     let granted = prop::option::of(1..3_u16);
     let slot = prop::option::of(0..4_u32);
@@ -129,12 +128,11 @@ fn join(slots: u32) -> impl Strategy<Value = LockOperation> {
         })
 }
 
-/// The only write that applies to a missing document.
+/// No other write applies to a missing document.
 pub(crate) fn create() -> impl Strategy<Value = LockOperation> {
     some_token().prop_map(|seen| LockOperation::Create { seen })
 }
 
-/// A random write for a lock with this number of slots.
 pub(crate) fn operation(slots: u32) -> impl Strategy<Value = LockOperation> {
     let number = || 1..=CLAIMS_MAX;
     let pairs = proptest::collection::vec((number(), 1..3_u16), 0..8);

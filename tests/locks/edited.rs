@@ -1,5 +1,5 @@
-//! Goal: a manually edited lock recovers, and a success that the server dates in the future skips
-//! work only for a limited time.
+//! Goal: a lock whose document an operator has edited by hand becomes usable again, and a success
+//! that the server dated in the future does not skip work forever.
 
 use std::time::Duration;
 

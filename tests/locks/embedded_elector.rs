@@ -1,5 +1,5 @@
-//! Goal: a program that embeds a candidate learns whether its lease was released. Method: a proxy
-//! that withholds the reply to the release.
+//! Goal: a program that embeds a candidate never mistakes an unconfirmed release of its lease for
+//! a confirmed one. Method: a proxy withholds the reply to the release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,6 @@ use leasehold_testbed::Stage;
 
 use crate::fixture::{NAME, shared_stage, store_options, stored};
 
-/// Starts a candidate with this connection string, and waits until it leads.
 async fn leading(stage: &Stage, uri: String) -> Elector {
     let mut store = store_options(stage, "a");
     store.uri = Arc::new(move || Ok(uri.clone()));

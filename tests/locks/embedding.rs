@@ -1,5 +1,5 @@
-//! Goal: a program that embeds a lock learns why it does not hold the lock, and leaves no entry in
-//! the document.
+//! Goal: a program that embeds a lock learns why it does not hold the lock, and never leaves an
+//! entry in the document.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! Goal: once a successor has written to a document, the fence refuses the late write of a paused
-//! former holder, which the lock alone cannot stop. Method: the holder's runtime is no longer
-//! driven after the holder's check, as if the process were stopped between its check and its write.
+//! Goal: after a successor's write, a paused former holder cannot overwrite the document. The lock
+//! alone cannot stop the late write; the fence refuses it. Method: the test stops driving the
+//! holder's runtime after the holder has checked the lock, as if the process were paused between
+//! its check and its write.
 
 use leasehold::election::{ResourceName, Token};
 use leasehold::fenced::{self, Fence, FencedError};
@@ -20,7 +21,6 @@ fn lock(stage: &Stage, identity: &str) -> Lock {
     Lock::new(options, name)
 }
 
-/// The collection that the work writes to.
 fn orders(stage: &Stage) -> Collection<Document> {
     let client = stage.set().client();
     client.database(stage.database()).collection("orders")

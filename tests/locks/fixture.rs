@@ -19,30 +19,27 @@ use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use tokio::sync::mpsc;
 
-/// The name of the lock under test.
 pub(crate) const NAME: &str = "orders";
-/// Dates after this date come from a real clock.
+/// Later dates come from a real clock; earlier dates come from the test.
 const LONG_AGO: i64 = 1_000_000_000_000;
-/// Stands for all dates of a real clock in comparisons.
+/// Replaces all dates of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const NEWS_MAX: usize = 64;
 
-/// The set that tests share if they do not inject faults.
+/// Only for tests that do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a new database of the shared set.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// Returns a stage on a separate set.
 pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// Returns timings with this timeout for each call, and a lease that lasts even on a busy machine.
+/// The lease lasts long enough that a busy machine does not lose it.
 pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(60),
@@ -53,7 +50,6 @@ pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     .expect("they keep the rules")
 }
 
-/// Returns the options of `identity` for the collection of a stage.
 pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
     let identity = Identity::new(identity).expect("legal");
     let mut options = StoreOptions::new(stage.set().uri(), identity);
@@ -62,7 +58,7 @@ pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
     options
 }
 
-/// Returns a store of the lock `name`, and its events.
+/// Returns a store of the lock `name`, and the events that the store sends.
 pub(crate) fn store_over(
     options: StoreOptions,
     name: &str,
@@ -72,14 +68,13 @@ pub(crate) fn store_over(
     (MongoLockStore::new(options, name, sender).0, news)
 }
 
-/// Returns a store for `a`, and discards its events.
 pub(crate) fn store(stage: &Stage) -> MongoLockStore {
     let mut options = store_options(stage, "a");
     options.timings = timings(Duration::from_secs(10));
     store_over(options, NAME).0
 }
 
-/// Returns direct access to the lock's document, bypassing the store.
+/// Reads and writes the lock's document without the store.
 pub(crate) fn stored(stage: &Stage) -> StoredLease {
     let client = stage.set().client();
     StoredLease::new(&client, stage.database(), stage.collection(), NAME)
@@ -94,7 +89,6 @@ pub(crate) async fn applied(store: &MongoLockStore, operation: LockOperation) ->
     }
 }
 
-/// Performs an operation and asserts that its filter rejected it.
 pub(crate) async fn rejected(store: &MongoLockStore, operation: LockOperation) {
     let answer = store.perform(operation.clone()).await;
     assert_eq!(
@@ -105,12 +99,11 @@ pub(crate) async fn rejected(store: &MongoLockStore, operation: LockOperation) {
     );
 }
 
-/// Returns the stored lock.
 pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
     applied(store, LockOperation::Read { confirm: false }).await
 }
 
-/// Returns the next hint of a stream, other than a sign of life.
+/// Skips hints that only show that the stream is alive.
 pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) -> Hint {
     let next = async {
         loop {
@@ -159,7 +152,7 @@ pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     }
 }
 
-/// Returns a joining entry. Its claim and its first revision have this number.
+/// Builds the entry of a join. `number` is both its claim and its first revision.
 pub(crate) fn joining(number: u16, mode: EntryMode) -> NewEntry {
     NewEntry {
         claim: claim(number),
@@ -179,7 +172,7 @@ pub(crate) fn join(number: u16, mode: EntryMode) -> LockOperation {
     }
 }
 
-/// Renews the entry `number` from its first revision.
+/// Renews the entry `number`, which still has its first revision.
 pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     LockOperation::Renew {
         claim: claim(number),
@@ -190,13 +183,12 @@ pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     }
 }
 
-/// Removes the entry `number` at any revision that these tests write: the first revision, a
-/// renewal's, or the revision of [`sweep`].
+/// Removes the entry `number` at its first revision, at a renewal's revision, or at the revision of
+/// [`sweep`].
 pub(crate) fn leave(number: u16) -> LockOperation {
     leave_by(number, (10..=40).chain([number, number + 100]))
 }
 
-/// Removes the entry `number` if its revision is in `mine`.
 pub(crate) fn leave_by(number: u16, mine: impl IntoIterator<Item = u16>) -> LockOperation {
     LockOperation::Leave {
         claim: claim(number),
@@ -220,7 +212,6 @@ pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> LockOperation {
     }
 }
 
-/// Returns a waiting entry.
 pub(crate) fn entry(number: u16, mode: EntryMode) -> Entry {
     Entry {
         claim: claim(number),
@@ -241,7 +232,6 @@ pub(crate) fn entry(number: u16, mode: EntryMode) -> Entry {
     }
 }
 
-/// Returns a holding entry.
 pub(crate) fn held(number: u16, mode: EntryMode, with: i64) -> Entry {
     Entry {
         token: Some(token(with)),
@@ -249,7 +239,7 @@ pub(crate) fn held(number: u16, mode: EntryMode, with: i64) -> Entry {
     }
 }
 
-/// Returns the hint of a grant with token `number` to an entry whose revision is `found`.
+/// Returns the hint of a grant with token `number` to an entry of revision `found`.
 pub(crate) fn granted(number: i64, found: u16) -> Hint {
     Hint::Granted(Some(Grant {
         token: token(number),
@@ -258,7 +248,7 @@ pub(crate) fn granted(number: i64, found: u16) -> Hint {
     }))
 }
 
-/// Returns the document of a lock, as a client stores it.
+/// Encodes a lock as a client stores it.
 pub(crate) fn document(lock: &LockDocument) -> Document {
     let entries = |entries: &[Entry]| -> Vec<Document> {
         entries
@@ -300,7 +290,6 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
     }
 }
 
-/// Replaces the dates of a real clock by [`NOW`].
 pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
     for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
         for date in [&mut entry.owner.acquired_at, &mut entry.owner.renewed_at] {
@@ -318,7 +307,6 @@ pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
     lock
 }
 
-/// Returns the numbers of some entries.
 pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
     let number = |entry: &Entry| {
         let bytes = entry.claim.bytes();
@@ -327,7 +315,7 @@ pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
     entries.iter().map(number).collect()
 }
 
-/// Returns a string field of the document, or an empty string if it is absent.
+/// An absent field counts as an empty string.
 pub(crate) fn text<'a>(document: &'a Document, key: &str) -> &'a str {
     document.get(key).and_then(Bson::as_str).unwrap_or_default()
 }

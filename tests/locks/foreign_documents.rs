@@ -1,5 +1,5 @@
-//! Goal: the store never changes a document that is not a lock of this schema (I11), and every
-//! document that it reads as a lock is usable. Method: sets each field of a lock, and of its
+//! Goal: leasehold never changes a document that is not a lock of this schema (I11), and never
+//! reads a lock that it cannot use afterwards. Method: sets each field of a lock, and of its
 //! entries, to many odd BSON values in turn, and attempts every write with values that match the
 //! document.
 
@@ -45,14 +45,14 @@ const PATHS: [&str; 27] = [
     "queue.0.token",
     "queue.0.wake",
 ];
-/// The claim that joins.
+/// The claim of the contender that joins the lock.
 const NEW: u16 = 5;
 
 fn binary(subtype: BinarySubtype, bytes: Vec<u8>) -> Bson {
     Bson::Binary(Binary { subtype, bytes })
 }
 
-/// Values of many BSON types, and values that are almost valid. `None` means absent.
+/// Values of many BSON types, some of them almost valid. `None` removes the field.
 fn odd_values() -> Vec<Option<Bson>> {
     let regex = Regex {
         pattern: "lock".try_into().expect("no zero in it"),
@@ -96,7 +96,6 @@ fn odd_values() -> Vec<Option<Bson>> {
     present.chain([None]).collect()
 }
 
-/// Returns a lock that claim 1 holds and claim 2 waits for.
 fn lock() -> Document {
     document(&LockDocument {
         slot_owners: Vec::new(),
@@ -161,7 +160,7 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
     assert_eq!(stored.bytes().await, before, "{document}");
 }
 
-/// Joins, renews, evicts and leaves, to show that the lock is usable.
+/// Joins, renews, evicts and leaves, which shows that the lock is usable.
 async fn used(store: &MongoLockStore, document: &Document) {
     let lock = applied(store, join(NEW, EntryMode::Exclusive)).await;
     let found = lock.holders.iter().chain(&lock.queue);
@@ -230,7 +229,7 @@ async fn i11_only_documents_that_are_locks_are_used_and_changed() {
             }
         }
     }
-    // Both kinds of document must occur often; otherwise the cases prove nothing.
+    // Both kinds of document must occur often. Otherwise the test would compare almost nothing.
     assert!(counts[0] > 200 && counts[1] > 100, "{counts:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Goal: a grant makes a contender the holder without a further write. If an older version wrote
-//! the grant, the contender first confirms it with a write. Method: contenders of the library on a
+//! Goal: a contender that gets the lock does not pay for a further write, but never trusts the
+//! grant of an older version without confirming it first. Method: contenders of the library on a
 //! real set. The test itself writes the older version's grant.
 
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,6 @@ use leasehold::lock::{EntryMode, LockOperation};
 /// due; on a busy machine, the other acquisitions may be slower.
 const TRIES: u16 = 20;
 
-/// Records the names of a contender's operations.
 #[derive(Clone, Default)]
 struct Operations(Arc<Mutex<Vec<&'static str>>>);
 
@@ -103,7 +102,8 @@ async fn a_confirmed_grant_keeps_its_token() {
     b.wait().await.expect("it ends");
 }
 
-/// Moves the head of the queue to the holders as older versions did, without a token in the grant.
+/// Grants the lock as older versions did: moves the head of the queue to the holders, without a
+/// token in the grant.
 fn granted_by_an_older_version(mut lock: Document) -> Document {
     let mut queue = lock.get_array("queue").expect("a queue").clone();
     let head = queue.remove(0);

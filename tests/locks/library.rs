@@ -1,5 +1,5 @@
-//! Goal: a program's lock has one holder at a time, in order of arrival, with a growing token. It
-//! is released when its guard is dropped, and lost when an operator breaks it.
+//! Goal: a program's lock never has two holders. Contenders get it in order of arrival, with
+//! growing tokens, and lose it when an operator breaks it. Dropping the guard releases it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::fixture::{
     token,
 };
 
-/// Duration of waits that time out. Long enough to tell a wait from no wait.
+/// Waits that time out last this long, which is enough to tell a wait from no wait.
 const SHORTLY: Duration = Duration::from_millis(300);
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
@@ -242,7 +242,7 @@ async fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration(
     assert!(rival.is_ok_and(|guard| held_with(&guard) > before));
 }
 
-/// The shortest timings that a busy machine allows.
+/// Returns the shortest timings that a busy machine allows.
 pub(crate) fn short() -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(4),
@@ -303,7 +303,7 @@ async fn a_place_with_a_least_time_outlives_its_guard() {
     }
 }
 
-/// Acquires one of two slots and abandons it without a release.
+/// Acquires one of two slots and never releases it, like a killed process.
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let mut store = store_options(stage, "killed");
     store.timings = timings;

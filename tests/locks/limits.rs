@@ -1,5 +1,5 @@
-//! Goal: at most 256 contenders hold and 512 wait, the history has at most 20 entries, and an
-//! identity is plain text.
+//! Goal: no number of contenders makes the document of a lock too large: at most 256 hold and 512
+//! wait, the history has at most 20 entries, and an identity is plain text.
 
 use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, LockOperation, QUEUE_MAX};
 use leasehold::store::mongo::lock::MongoLockStore;
@@ -16,7 +16,6 @@ fn count(number: usize) -> u16 {
     u16::try_from(number).expect("a bound of the protocol")
 }
 
-/// Stores a lock with these entries.
 async fn locked(
     newest: i64,
     holders: impl IntoIterator<Item = Entry>,

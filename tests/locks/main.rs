@@ -1,4 +1,4 @@
-//! Locks on real replica sets. One file per behavior.
+//! Tests locks on real replica sets, with one file for each behavior.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! Goal: the minimum hold does not apply to work that never began, regardless of how the
+//! Goal: work that never began does not keep the lock for its minimum hold, no matter how the
 //! acquisition ended.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
     let mut acquiring = Box::pin(lock.acquire());
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
-    // One poll starts the contender; no further poll takes the guard.
+    // The first poll starts the contender. No later poll receives the guard.
     let polled = futures_util::poll!(&mut acquiring);
     assert!(polled.is_pending());
     eventually("the entry declares its minimum hold", async || {

@@ -1,5 +1,5 @@
-//! Goal: every write preserves fields of a newer version, in the document and in the entries, even
-//! when an entry moves from the queue to the holders.
+//! Goal: a client of this version never erases the fields of a newer version, neither in the
+//! document nor in an entry that moves from the queue to the holders.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn marked(number: u16) -> Bson {
     doc! { "of": i32::from(number) }.into()
 }
 
-/// Returns the number of each entry, and its field of a newer version if still present.
+/// Returns the number of each entry, with the newer version's field if the entry still has it.
 fn marks(document: &Document) -> Vec<(u16, Option<Bson>)> {
     let lists = ["holders", "queue"].map(|list| document.get_array(list).expect("a list"));
     let entries = lists.into_iter().flatten().filter_map(Bson::as_document);

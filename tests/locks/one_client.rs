@@ -1,6 +1,7 @@
-//! Goal: a program needs few connections. All acquisitions of a lock share one client per runtime,
-//! and leases and locks can use the program's own client, which stays open. Method: the server's
-//! list of connections by application name, and the client's own events.
+//! Goal: a program with many acquisitions does not exhaust the server's connections. All
+//! acquisitions of a lock share one client per runtime, and leases and locks can use the program's
+//! own client, which stays open. Method: the server's list of connections by application name, and
+//! the client's own events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -72,8 +73,8 @@ async fn the_acquisitions_of_a_lock_share_a_client_that_ends_with_it() {
     .await;
 }
 
-/// Holds a lock while `number` contenders of the same `Lock` wait, then lets each contender acquire
-/// in turn.
+/// Holds the lock while `number` contenders of the same `Lock` wait. Then each contender acquires
+/// it in turn.
 async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     let guard = lock.acquire_within(LONG).await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -131,7 +132,6 @@ async fn a_pool_of_a_connection_for_each_waiter_and_twenty_more_is_enough() {
     held_while_many_wait(&stage, Lock::new(own, name()), waiters).await;
 }
 
-/// Runs work on its own runtime, which is then dropped.
 fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -171,7 +171,7 @@ async fn a_holder_is_unaffected_by_a_contender_on_another_runtime() {
     guard.release().await.expect("it was held");
 }
 
-/// A program's own client, with a count of the commands that it has sent, by name.
+/// A program's own client. Counts the commands that it has sent, by name.
 struct Own {
     client: Client,
     sent: Arc<Mutex<BTreeMap<String, usize>>>,

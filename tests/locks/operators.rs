@@ -1,5 +1,5 @@
-//! Goal: operators can list holders and waiters, see the history, and prune an empty lock, without
-//! resetting the token.
+//! Goal: an operator can list the holders and waiters of a lock, see its history, and prune an
+//! empty lock without resetting its token.
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
 use leasehold::store::Store;

@@ -1,5 +1,5 @@
-//! Goal: a guard reports a release only if it held the lock throughout and MongoDB confirmed the
-//! release.
+//! Goal: a guard never reports a release that MongoDB has not confirmed, or a release of a lock
+//! that it lost in the meantime.
 
 use std::sync::Arc;
 use std::time::Duration;

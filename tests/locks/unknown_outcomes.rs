@@ -1,6 +1,6 @@
-//! Goal: the store classifies the outcome of each call as the protocol requires, and an unknown
-//! outcome never counts as applied (I7). Method: the fail point `failCommand`, a killed primary,
-//! and an unreachable set.
+//! Goal: a call whose outcome is unknown never counts as applied (I7), and the store classifies
+//! all other outcomes as the protocol requires. Method: the fail point `failCommand`, a killed
+//! primary, and an unreachable set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,9 @@ use crate::fixture::{
     store_options, store_over, timings, token,
 };
 
-/// The server's error code for a write that a majority of members did not acknowledge in time.
+/// The server returns this code if a majority of members did not acknowledge a write in time.
 const WRITE_CONCERN_FAILED: i32 = 64;
 
-/// Returns a store with a short timeout, so that a hanging call ends soon.
 fn hasty(stage: &Stage) -> MongoLockStore {
     let mut options = store_options(stage, "a");
     options.timings = timings(Duration::from_secs(2));

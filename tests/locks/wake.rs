@@ -1,5 +1,5 @@
-//! Goal: a waiter's change stream immediately reports the waiter's grant and its arrival at the
-//! head of the queue, but not the renewals of other contenders.
+//! Goal: a waiter learns at once that it was granted the lock or has become the head of the queue,
+//! and other contenders' renewals never wake it.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Opens a change stream for the claim of this number.
     async fn of(stage: &Stage, number: u16) -> Self {
         let (store, mut news) = store_over(store_options(stage, "waiter"), NAME);
         let watching = tokio::spawn(store.clone().watch(claim(number)));
@@ -43,7 +42,7 @@ impl Drop for Waiter {
     }
 }
 
-/// Renews the entry `number`, whose revision is `last`.
+/// Renews the entry `number` from the revision `last`.
 fn renew_again(number: u16, last: u16) -> LockOperation {
     LockOperation::Renew {
         claim: claim(number),

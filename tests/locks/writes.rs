@@ -1,6 +1,7 @@
-//! Goal: a real server applies each write like the reference implementation, which the simulator
-//! uses. The comparison covers holders and waiters, tokens, revisions, `granted`, `next` and the
-//! history. Method: every kind of write on random locks, with the shipped store.
+//! Goal: the simulator's results are valid for MongoDB, because a real server applies each write
+//! like the reference implementation that the simulator uses. The comparison covers holders and
+//! waiters, tokens, revisions, `granted`, `next` and the history. Method: every kind of write on
+//! random locks, with the shipped store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,7 +25,7 @@ const CASES: u32 = 500;
 /// applied several times.
 const RUNS_MAX: u32 = 5;
 
-/// Returns the value of the field `granted` after a write with these grants.
+/// Describes the field `granted` after a write with these grants.
 fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
     let text = |(claim, grant): &(Claim, Option<Grant>)| {
         let entry = after.holders.iter().find(|entry| entry.claim == *claim);
@@ -38,11 +39,11 @@ fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> Stri
     texts.join(" ")
 }
 
-/// How completely the stored document spells out its fields.
+/// The stored document has either all fields or only fields that are not empty.
 #[derive(Debug, Clone, Copy)]
 enum Written {
     InFull,
-    /// Empty fields are absent, and numbers have the types that some shells write.
+    /// Empty fields are absent. Numbers have the types that some shells write.
     InShort,
 }
 
@@ -89,7 +90,6 @@ fn without_rests(outcome: LockOutcome) -> LockOutcome {
     }
 }
 
-/// Returns the stored minimum holds of the holders in milliseconds.
 fn stored_rests(document: &Document) -> Vec<u128> {
     let empty = Vec::new();
     let holders = document.get_array("holders").unwrap_or(&empty);
@@ -99,7 +99,6 @@ fn stored_rests(document: &Document) -> Vec<u128> {
     rests.collect()
 }
 
-/// Compares one write with the reference. Returns true if the write was applied.
 async fn compare(
     store: &MongoLockStore,
     stored: &StoredLease,

@@ -1,5 +1,5 @@
-//! Goal: for an unknown name, a document that is not a lease, a missing right and an unreachable
-//! MongoDB, the commands report different errors with the remedy, and write nothing.
+//! Goal: for an unknown name, a document that is not a lease, a missing right or an unreachable
+//! MongoDB, an operator gets a distinct error with its remedy, and the command never writes.
 
 use std::time::{Duration, Instant};
 

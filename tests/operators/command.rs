@@ -1,5 +1,3 @@
-//! Runs an operator's commands.
-
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -13,18 +11,15 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// The set that tests share if they do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a new database of the shared set.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The exit code, or the negated number of the signal that ended the command.
+    /// A negative code is the number of the signal that ended the command.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -44,7 +39,6 @@ impl Answer {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the exit code and parts of the output.
     pub(crate) fn expect(self, code: i32, parts: &[&str]) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         for part in parts {
@@ -55,12 +49,11 @@ impl Answer {
     }
 }
 
-/// Returns a command on the collection of this stage.
+/// The command uses the collection of this stage.
 pub(crate) fn command(stage: &Stage, arguments: &[&str]) -> Command {
     command_with(&stage.set().uri(), stage, arguments)
 }
 
-/// Like [`command`], with another connection string.
 pub(crate) fn command_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Command {
     stage.command(uri, arguments)
 }
@@ -75,12 +68,11 @@ pub(crate) async fn run(mut command: Command) -> Answer {
     Answer::of(&output.expect("the program starts"))
 }
 
-/// Starts a command with piped output, which the test reads while the command runs.
+/// Pipes the output, which the test reads while the command runs.
 pub(crate) fn start(stage: &Stage, arguments: &[&str]) -> Child {
     start_with(&stage.set().uri(), stage, arguments)
 }
 
-/// Like [`start`], with another connection string.
 pub(crate) fn start_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Child {
     let mut command = command_with(uri, stage, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -101,20 +93,19 @@ pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
     found.unwrap_or_else(|_| panic!("{text:?} is missing: {read}"));
 }
 
-/// Waits until a started command ends.
 pub(crate) async fn ended(child: Child) -> Answer {
     let output = tokio::time::timeout(2 * LONG, child.wait_with_output()).await;
     let output = output.expect("it ends in time");
     Answer::of(&output.expect("the child can be waited for"))
 }
 
-/// Returns the name of the stage's lease.
+/// Reads the lease's name from the stored document.
 pub(crate) async fn name(stage: &Stage) -> String {
     let document = stage.stored().get().await;
     document.get_str("_id").expect("a name").to_owned()
 }
 
-/// Returns the duration of the request, as reported by the command.
+/// The command reports how long its request took.
 pub(crate) fn took(answer: &Answer) -> Duration {
     let milliseconds = answer.json()["took_ms"].as_f64().expect("a number");
     Duration::from_secs_f64(milliseconds / 1e3)

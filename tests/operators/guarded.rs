@@ -1,6 +1,6 @@
-//! Goal: an action is written only if the lease is still in the state that its author saw. It never
-//! affects another leader, overwrites another operator's action, or changes a document that is not
-//! a lease. No action changes the revision.
+//! Goal: an operator's action never applies to a lease whose state has changed since the operator
+//! saw it. It cannot affect another leader, overwrite another operator's action, or change a
+//! document that is not a lease. No action changes the revision.
 
 use leasehold::election::{Identity, ResourceName};
 use leasehold::randomness::KernelRandomness;

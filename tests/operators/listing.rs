@@ -1,5 +1,5 @@
-//! Goal: the listing shows the current state of each lease with its observed renewals, and marks
-//! documents that are not leases.
+//! Goal: the listing shows the state of each lease, never shows a frozen holder as renewing, and
+//! marks documents that are not leases.
 
 use leasehold_testbed::{DaemonTimings, wait};
 use mongodb::bson::doc;

@@ -1,5 +1,5 @@
-//! Goal: `--watch` prints one JSON line per change but none for renewals, and the live table
-//! restores the terminal when it ends.
+//! Goal: `--watch` prints one JSON line for each change and stays silent about renewals, and the
+//! live table never leaves the terminal in a changed state.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -54,7 +54,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     b.kill();
-    // Nothing writes to the collection until the lease has expired.
+    // A passed expiry is a change without a write to the collection.
     while last["state"] != "expired" {
         last = line(&mut lines).await;
     }

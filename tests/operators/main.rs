@@ -1,5 +1,5 @@
-//! The operators' commands, with real daemons on a real replica set: their output, their writes,
-//! and the errors for invalid requests.
+//! Runs the operators' commands with real daemons on a real replica set, and checks their output,
+//! their writes, and the errors for invalid requests.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

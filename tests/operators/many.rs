@@ -7,7 +7,7 @@ use crate::command::{leasehold, shared_stage};
 
 const LEASES: usize = 1_000;
 
-/// Returns the commands on this collection that the primary's profiler has recorded.
+/// Reads the commands on this collection from the primary's profiler.
 async fn profiled(stage: &Stage) -> Vec<Document> {
     use futures_util::TryStreamExt;
     let database = stage.set().client().database(stage.database());

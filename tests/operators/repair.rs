@@ -1,4 +1,5 @@
-//! Goal: `repair` raises the token of a restored lease, unless a candidate writes to the lease.
+//! Goal: `repair` raises the token of a restored lease, but never while a candidate writes to the
+//! lease.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;

@@ -1,5 +1,5 @@
-//! Goal: `leasehold replicas` succeeds if every replica answers, exactly one leads, and all contend
-//! for one lease in one collection. Otherwise it reports each problem.
+//! Goal: `leasehold replicas` never succeeds unless every replica answers, exactly one leads, and
+//! all contend for one lease in one collection. Otherwise it reports each problem.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::command::{Answer, LONG, run, shared_stage};
 
-/// Asks these daemons.
+/// Runs `leasehold replicas` with the addresses of these daemons.
 async fn replicas(daemons: &[&Daemon], more: &[&str]) -> Answer {
     let places = daemons
         .iter()
@@ -100,8 +100,8 @@ async fn forward(from: (&str, u16), to: u16) {
     });
 }
 
-/// Returns the command in a mount namespace with another /etc/hosts, which plays the DNS of a
-/// headless Service.
+/// Runs the command in a mount namespace with another /etc/hosts, which stands for the DNS records
+/// of a headless Service.
 fn resolving(hosts: &Path, arguments: &[&str]) -> Command {
     let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
     let mut command = Command::new("unshare");

@@ -1,5 +1,5 @@
-//! Goal: each request takes effect and is recorded with its author and reason, and the command
-//! reports the outcome. A request that cannot have an effect is not written.
+//! Goal: no request is lost: each takes effect, is recorded with its author and reason, and has
+//! its outcome reported by the command. A request that cannot have an effect is not written.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Bson, Document, doc};
@@ -43,7 +43,6 @@ async fn a_step_down_reports_the_next_leader_and_records_who_asked() {
     );
     let message = said["message"].as_str().expect("a text");
     assert!(message.starts_with("b leads with token 2, "), "{message}");
-    // The reported duration is plausible.
     assert!(took(&answer) < 2 * LONG);
     b.wait_leads(LONG).await;
     let actions = actions(&stage).await;

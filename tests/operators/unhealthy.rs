@@ -1,11 +1,10 @@
-//! Goal: a candidate with an unhealthy workload reports it in a roll call, and `transfer` refuses
-//! this candidate.
+//! Goal: `transfer` never makes a candidate the leader whose workload is unhealthy, because the
+//! candidate reports it in a roll call.
 
 use serde_json::Value;
 
 use crate::command::{LONG, eventually, leasehold, name, shared_stage};
 
-/// Returns the identity and health of each candidate that answers a roll call.
 async fn candidates(stage: &leasehold_testbed::Stage, lease: &str) -> Vec<(Value, Value)> {
     let described = ["describe", lease, "--candidates", "-o", "json"];
     let described = leasehold(stage, &described).await.expect(0, &[]).json();

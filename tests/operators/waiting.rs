@@ -1,5 +1,5 @@
-//! Goal: a command that waits for a leader reports the outcome of its request, even if another
-//! operator acts, a signal arrives, or the connection fails.
+//! Goal: a command that waits for a leader never reports a wrong outcome of its request, even if
+//! another operator acts, a signal arrives, or the connection fails.
 
 use leasehold_testbed::wait::throughout;
 use leasehold_testbed::{Daemon, DaemonTimings, Stage};
@@ -13,15 +13,14 @@ use crate::command::{
     wait_stderr,
 };
 
-/// Returns a frozen leader, which applies no request.
+/// Freezes a leader, so that it applies no request.
 async fn frozen(stage: &Stage) -> Daemon {
     let a = stage.candidate("a").leading(LONG).await;
     a.stop();
     a
 }
 
-/// Returns a leader, and a directory. The leader's workload ends only once the directory contains
-/// the file `end`.
+/// Starts a leader whose workload ends only once the returned directory contains the file `end`.
 async fn busy(stage: &Stage) -> (Daemon, TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let end = directory.path().join("end");
