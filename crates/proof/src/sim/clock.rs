@@ -1,10 +1,10 @@
-//! The clocks of machines, which run at different rates.
+//! The clocks of machines. They run at different rates.
 
 use std::time::Duration;
 
 use crate::election::BootTime;
 
-/// A clock. The clock advances in steps of 1000 true nanoseconds.
+/// A machine's clock, which advances in steps of 1000 true nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     /// Local nanoseconds per thousand true nanoseconds.
@@ -14,12 +14,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Returns the local time at a true time.
     pub(super) fn at(self, now: u64) -> i64 {
         self.base + i64::try_from(now / 1000 * self.rate).expect("a run is short")
     }
 
-    /// Returns the true time at which the clock, which now shows `shown`, will show `at`.
+    /// Returns the true time when the clock will show `at`. The clock shows `shown` at the true
+    /// time `now`.
     pub(super) fn true_time(self, now: u64, shown: BootTime, at: BootTime) -> u64 {
         let ahead = nanos(at.since(shown));
         (now / 1000 + ahead.div_ceil(self.rate)) * 1000 + u64::from(ahead > 0) * 1000

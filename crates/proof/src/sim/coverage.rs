@@ -1,23 +1,21 @@
-//! Counts of all cases that can occur. A soak run that never reaches a required case proves less
+//! Counts how often each case occurred. A soak run that never reaches a required case proves less
 //! than it claims, and fails.
 //!
 //! Every value of a closed enum is required, unless [`Case::excused`] gives a reason. A new role,
-//! reason, notice, operation or fault therefore requires a run in which it occurs.
+//! reason, notice, operation or fault therefore needs a run in which it occurs.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 
-/// A case that can occur.
 pub(super) trait Case: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send {
-    /// Returns all cases, in the order of the report.
+    /// Returns all cases in the order of the report.
     fn all() -> Vec<Self>;
 
-    /// Returns the reason if this case is not required.
+    /// Returns the reason why the runs need not reach this case, if there is one.
     fn excused(self) -> Option<&'static str>;
 }
 
-/// Returns a case for each pair of a value of `first` and a value of `second`.
 pub(super) fn pairs<A: Copy, B: Copy, C>(first: &[A], second: &[B], case: fn(A, B) -> C) -> Vec<C> {
     let each = first.iter();
     each.flat_map(|a| second.iter().map(move |b| case(*a, *b)))
@@ -25,7 +23,7 @@ pub(super) fn pairs<A: Copy, B: Copy, C>(first: &[A], second: &[B], case: fn(A, 
 }
 
 /// Declares a fieldless enum of cases, with a text for each. With `of Source`, a value of `Source`
-/// converts to the case of the same name.
+/// converts to the case with the same name.
 macro_rules! closed {
     ($(#[$doc:meta])* $name:ident { $($variant:ident => $words:literal,)* }) => {
         $(#[$doc])*
@@ -63,7 +61,6 @@ macro_rules! closed {
 pub(super) use closed;
 
 closed! {
-    /// The kinds of outcomes.
     Answer {
         Applied => "applied",
         Rejected => "rejected",
@@ -102,7 +99,6 @@ impl<C: Case> Coverage<C> {
         self.0.get(&case).copied().unwrap_or(0)
     }
 
-    /// Returns the required cases that never occurred.
     pub(super) fn missing(&self) -> Vec<String> {
         let missing = |case: &C| case.excused().is_none() && self.count(*case) == 0;
         let all = C::all().into_iter().filter(missing);

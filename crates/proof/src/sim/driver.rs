@@ -1,12 +1,10 @@
-//! The calls inside the driver of one process. A call that timed out is still answered later.
+//! The calls inside the driver of one process. The driver answers a call even after it timed out.
 
 use crate::election::CallId;
 
-/// The calls of one process, with the kind of each.
 #[derive(Debug, Clone)]
 pub(super) struct Driver<K>(Vec<Driven<K>>);
 
-/// A call inside the driver.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Driven<K> {
     pub(super) call: CallId,
@@ -36,24 +34,22 @@ impl<K: Copy> Driver<K> {
         });
     }
 
-    /// Removes an answered call; returns `None` if the call was already answered.
+    /// Removes an answered call, or returns `None` if the driver had already answered it.
     pub(super) fn returned(&mut self, call: CallId) -> Option<Driven<K>> {
         let index = self.0.iter().position(|driven| driven.call == call)?;
         Some(self.0.remove(index))
     }
 
-    /// Marks a call as timed out; returns its kind if the process was still waiting for it.
+    /// Marks a call as timed out, and returns its kind if the process still waited for the answer.
     pub(super) fn timed_out(&mut self, call: CallId) -> Option<K> {
         let driven = self.0.iter_mut().find(|driven| driven.call == call)?;
         (!std::mem::replace(&mut driven.timed_out, true)).then_some(driven.kind)
     }
 
-    /// Returns true if the process still waits for the call.
     pub(super) fn is_awaited(&self) -> bool {
         self.0.iter().any(|driven| !driven.timed_out)
     }
 
-    /// Returns true if the process no longer waits for the call.
     pub(super) fn gave_up(&self, call: CallId) -> bool {
         let driven = self.0.iter().find(|driven| driven.call == call);
         driven.is_none_or(|driven| driven.timed_out)

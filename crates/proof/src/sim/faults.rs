@@ -1,5 +1,6 @@
-//! Faults by name. Each seed draws a subset, which finds more bugs than always enabling all faults.
-//! The plan of a run is drawn before the run, so that a failing run can be reduced to few faults.
+//! Faults by name. Each seed enables a subset of the faults, which finds more bugs than to enable
+//! all of them. The plan of a run is drawn before the run starts, so that a failing run can be
+//! repeated with fewer faults.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -8,21 +9,19 @@ use std::marker::PhantomData;
 use super::network::Fate;
 use super::rng::Rng;
 
-/// The faults of a simulation.
 pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
     const ALL: &'static [Self];
 
     /// Returns the fault that causes this fate of a call.
     fn of_calls(fate: Fate) -> Self;
 
-    /// Returns the position in [`Kind::ALL`].
     fn index(self) -> u32;
 
-    /// Returns the description of the fault for a trace.
     fn words(self) -> &'static str;
 }
 
-/// Declares the faults of a simulation: the faults of calls, and further faults.
+/// Declares the faults of a simulation. `of calls` adds the faults that every simulation shares.
+/// The doc comments of the faults are their descriptions in a trace.
 macro_rules! faults {
     (of calls, $($own:tt)*) => {
         faults! {
@@ -40,7 +39,7 @@ macro_rules! faults {
         }
     };
     ($($(#[doc = $words:literal])* $name:ident,)*) => {
-        /// One kind of fault.
+        /// The kinds of faults.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(super) enum Fault {
             $($(#[doc = $words])* $name,)*
@@ -99,18 +98,17 @@ impl<F: Kind> Faults<F> {
     }
 }
 
-/// A fault that is planned for one instant.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planned<F> {
     pub(super) at: u64,
     pub(super) fault: F,
-    /// Random number that decides the details.
+    /// A random number that decides the details of the fault.
     pub(super) chance: u64,
 }
 
-/// Draws the faults of a run: at each instant, one fault by relative frequency. Nothing happens at
-/// an instant drawn for a disabled kind. `gap` returns the time from one instant to the next; the
-/// first call gets 0.
+/// Draws the faults of a run. Each instant has one fault, drawn by the relative frequencies, but
+/// nothing happens if that fault is disabled. `gap` returns the time until the next instant, and
+/// is called with 0 first.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

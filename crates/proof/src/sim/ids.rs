@@ -1,21 +1,23 @@
-//! The ids of a process, drawn as in `KernelRandomness` of leasehold-mongodb from three inputs: a
-//! generator that continues in a copy of the machine, the time of the draw, and a counter.
+//! The ids of a process. As in `KernelRandomness` of leasehold-mongodb, an id depends on three
+//! inputs: a generator, the time of the draw, and a counter. A copy of the machine continues with
+//! the same generator.
 //!
-//! Unlike the program, the source does not mix in the wall clock. Delays come from this source too,
-//! and a run with other wall clocks must make the same decisions (I9).
+//! Unlike the program, the simulation does not mix in the wall clock. Delays come from this source
+//! too, and a run with other wall clocks must make the same decisions (I9).
 
 use super::rng::Rng;
 use crate::election::{BootTime, Randomness};
 use crate::{election, lock};
 
-/// Maximum delay of a draw after its input, in nanoseconds, because machines differ in speed.
+/// A process draws an id at most this many nanoseconds after its input, because machines differ in
+/// speed.
 const WORK_MAX: u64 = 1 << 20;
 
-/// The source of ids of one process, or of the processes of one machine.
 #[derive(Clone)]
 pub(crate) struct Ids {
     generator: Rng,
-    /// Speed of the machine. It is the only field that a copy of the machine does not share.
+    /// The speed of the machine, which is the only field that a copy of the machine does not
+    /// share.
     work: Rng,
     now: BootTime,
     drawn: u64,
@@ -31,12 +33,11 @@ impl Ids {
         }
     }
 
-    /// Moves the process to a copy of its machine.
     pub(crate) fn copied(&mut self, work: Rng) {
         self.work = work;
     }
 
-    /// Returns the source for an input that is handled at `now`.
+    /// Returns the source for a process that handles an input at `now`.
     pub(crate) fn at(&mut self, now: BootTime) -> &mut Self {
         self.now = now;
         self

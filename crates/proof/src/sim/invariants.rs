@@ -1,12 +1,11 @@
-//! A violated invariant. Each simulation has a directory `invariants/`. Each of its files checks
-//! one invariant with a pure function, and tests the function on inputs written by hand.
+//! A violated invariant. Each simulation has a directory `invariants/`, in which each file checks
+//! one invariant by a pure function and tests the function on inputs written by hand.
 
 use std::fmt::Debug;
 
-/// A violated invariant and the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
-    /// A number such as `I1` in `docs/protocol.md`, or a name.
+    /// The number of the invariant in `docs/protocol.md`, such as `I1`, or a name.
     pub(crate) invariant: &'static str,
     pub(crate) evidence: String,
 }
@@ -18,7 +17,6 @@ pub(super) fn violation(invariant: &'static str, evidence: String) -> Option<Vio
     })
 }
 
-/// Returns a violation with these facts as its evidence, unless the condition holds.
 pub(super) fn require(
     condition: bool,
     invariant: &'static str,
@@ -27,7 +25,6 @@ pub(super) fn require(
     explain(condition, invariant, || format!("{facts:?}"))
 }
 
-/// Returns a violation with this evidence, unless the condition holds.
 pub(super) fn explain(
     condition: bool,
     invariant: &'static str,

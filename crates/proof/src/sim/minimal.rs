@@ -7,10 +7,9 @@ use super::run::{Setup, run};
 use super::with;
 use super::world::Protocol;
 
-/// Maximum number of runs for the minimization. They take a few seconds.
 const RUNS_MAX: usize = 600;
 
-/// Describes, line by line, the smallest failing run found for a failing seed.
+/// Describes the smallest failing run that was found for a failing seed, line by line.
 pub(super) fn explain<P: Protocol>(
     setup: &Setup<P::Fault>,
     violation: &Violation,
@@ -20,8 +19,8 @@ pub(super) fn explain<P: Protocol>(
     report::failed::<P>(setup, &smallest, violation, lines)
 }
 
-/// Removes kinds of faults, then planned faults, then machines, as long as the same invariant is
-/// violated.
+/// Removes kinds of faults, then planned faults, and then machines, as long as the run still
+/// violates the invariant.
 fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fault> {
     let mut budget = RUNS_MAX;
     let mut fails = |setup: &Setup<P::Fault>| {
@@ -68,7 +67,7 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
     smallest
 }
 
-/// Checks that the smallest run violates the same invariant with fewer faults.
+/// Checks that the smallest run violates the invariant with fewer faults.
 pub(super) fn still_breaks<P: Protocol>(mutation: P::Mutation) {
     P::Mutation::with(Some(mutation), || {
         let setup = Setup::new(0);

@@ -1,5 +1,5 @@
-//! Carries calls to the store and answers back, which may be slow, lost, late or duplicated. Also
-//! commits writes.
+//! Carries calls to the store and answers back, and commits writes. Calls and answers can be slow,
+//! lost, late or duplicated.
 
 use std::rc::Rc;
 
@@ -10,7 +10,6 @@ use super::replica_set::{Committed, Landed};
 use super::world::{AtPeace, Protocol, World};
 use crate::election::CallId;
 
-/// The fate of a call that a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Slow,
@@ -20,20 +19,19 @@ pub(super) enum Fate {
     Late,
 }
 
-/// Probabilities of the fates of a call. Of `rolls` equally likely results, `slow` results delay
-/// the call and `other` results give it another fate.
+/// The probabilities of the fates of a call. Of `rolls` equally likely results, `slow` results
+/// delay the call, and `other` results give it another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,
     pub(super) other: u64,
 }
 
-/// The protocol-specific part of calls.
 pub(super) trait Calls: Protocol {
     const ODDS: Odds;
 
-    /// Applies further faults to a call that is sent. `roll` decides the fate of the call. Returns
-    /// the additional delay.
+    /// Applies further faults to a call that is sent, and returns the additional delay. `roll`
+    /// decides the fate of the call.
     fn interfere(
         world: &mut World<Self>,
         process: usize,
@@ -42,14 +40,13 @@ pub(super) trait Calls: Protocol {
         quick: u64,
     ) -> u64;
 
-    /// Returns until when the process cannot reach the store, and its operation timeout in true
-    /// time.
+    /// Returns when the process can reach the store again, and its operation timeout in true time.
     fn link(world: &World<Self>, process: usize) -> Link;
 
     /// Returns true if a call of the process reaches the deposed primary.
     fn reaches_deposed(world: &mut World<Self>, process: usize) -> bool;
 
-    /// Applies a call at a member. Returns its result, and the write to replicate, if any.
+    /// Applies a call at a member. Returns the result, and the write to replicate, if any.
     fn apply(
         world: &mut World<Self>,
         process: usize,
@@ -58,38 +55,34 @@ pub(super) trait Calls: Protocol {
         stale: bool,
     ) -> (Landed<Self::Outcome>, Option<u64>);
 
-    /// Delivers an answer to the driver of a process.
     fn answered(world: &mut World<Self>, process: usize, call: CallId, outcome: Self::Outcome);
 
-    /// Makes a process stop waiting for an answer.
     fn timed_out(world: &mut World<Self>, process: usize, call: CallId);
 
-    /// Checks the writes that a majority has, and notifies the streams.
+    /// Checks the writes that a majority has, and sends events to the streams.
     fn committed(world: &mut World<Self>, all: Vec<Committed<Self::State, Self::Write>>);
 }
 
-/// The connection of a process to the store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     pub(super) cut_until: u64,
     pub(super) timeout: u64,
 }
 
-/// A call on its way to the store.
 pub(super) struct Flight<O> {
     process: usize,
     call: CallId,
     operation: Rc<O>,
-    /// True if the sender gets the answer.
     answered: bool,
 }
 
 impl<P: Calls> World<P> {
-    /// Sends a call of a process, and schedules the call's timeout.
+    /// Sends a call of a process, and schedules the timeout of the call.
     pub(super) fn transmit(&mut self, process: usize, call: CallId, operation: P::Operation) {
         let timeout = P::link(self, process).timeout;
         self.time_out_at(self.now + timeout, process, call);
-        // All random numbers are drawn regardless of the enabled faults.
+        // Draws every random number even if no fault needs it, so that a disabled fault does not
+        // change the later numbers.
         let roll = self.net.below(P::ODDS.rolls);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
         let quick = quick + P::interfere(self, process, &operation, roll, quick);
@@ -107,7 +100,8 @@ impl<P: Calls> World<P> {
             return match roll % 4 {
                 0 | 1 => self.fails_unsent(process, call, timeout),
                 2 => self.answer_at(later, unknown),
-                // The connection survives, and TCP retransmits its packets.
+                // The connection survives the partition, and TCP retransmits its packets
+                // afterwards.
                 _ => self.land_at(cut_until + quick, flight(roll % 8 == 3)),
             };
         }
@@ -141,7 +135,7 @@ impl<P: Calls> World<P> {
         hit.then_some(fate)
     }
 
-    /// Reports a call as never sent when the driver gives up, which is before the timeout.
+    /// Reports a call as never sent before the call times out, when the driver gives up.
     fn fails_unsent(&mut self, process: usize, call: CallId, timeout: u64) {
         self.never_sent.insert((process, call));
         self.answer_at(self.now + timeout * 9 / 10, (process, call, P::FAILED));
@@ -164,7 +158,6 @@ impl<P: Calls> World<P> {
         self.at(time, move |world| world.commit(seq));
     }
 
-    /// Delivers a call to the store.
     fn land(&mut self, flight: Flight<P::Operation>) {
         let (process, call, answered) = (flight.process, flight.call, flight.answered);
         if self.never_sent.contains(&(process, call)) {
@@ -172,7 +165,7 @@ impl<P: Calls> World<P> {
         }
         let stale = self.set.is_deposed_up() && P::reaches_deposed(self, process);
         if !stale && self.set.no_primary_until > self.now {
-            // The driver's server selection waits for a primary until a timeout.
+            // The driver waits for a primary until its server selection times out.
             let wait = self.set.no_primary_until - self.now;
             let timeout = P::link(self, process).timeout;
             if wait <= timeout * 9 / 10 {
@@ -211,7 +204,7 @@ impl<P: Calls> World<P> {
         }
     }
 
-    /// Commits everything up to `seq` on a majority. If that is impossible now, tries again later.
+    /// Commits everything up to `seq` on a majority, now or as soon as the set can do so.
     pub(super) fn commit(&mut self, seq: u64) {
         let possible_at = self.set.no_majority_until.max(self.set.no_primary_until);
         if possible_at > self.now {
@@ -222,8 +215,7 @@ impl<P: Calls> World<P> {
         self.acknowledge();
     }
 
-    /// Delivers an answer to the driver. The connection may have been cut while the answer was on
-    /// its way.
+    /// Delivers an answer to the driver, unless the connection was cut meanwhile.
     fn answer(&mut self, process: usize, call: CallId, outcome: P::Outcome) {
         let cut_until = P::link(self, process).cut_until;
         if cut_until > self.now && outcome != P::FAILED {
@@ -234,9 +226,9 @@ impl<P: Calls> World<P> {
         P::answered(self, process, call, outcome);
     }
 
-    /// Makes another member primary from `no_primary_until`, with the first `kept` of the
-    /// uncommitted writes. Calls whose writes are lost get an unknown outcome, each after a delay
-    /// that `late` returns.
+    /// Makes another member primary from `no_primary_until`. The new primary has the first `kept`
+    /// of the uncommitted writes. Calls whose writes are lost get an unknown outcome after the
+    /// delay that `late` returns.
     pub(super) fn replace_primary(
         &mut self,
         kept: usize,

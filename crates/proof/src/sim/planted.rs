@@ -1,6 +1,5 @@
-//! Checks that an invariant catches each planted bug, and counts the seeds that this takes. The
-//! tables in `docs/verification/planted-bugs.md` must agree with the results; `BLESS=1` rewrites
-//! them.
+//! Checks that some invariant catches each planted bug, and counts the seeds that are needed. The
+//! results must match the tables in `docs/verification/planted-bugs.md`; `BLESS=1` writes them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -10,29 +9,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::invariants::Violation;
 
-/// Maximum number of seeds that a planted bug may need.
+/// A planted bug that these seeds do not reveal counts as not caught.
 const SEEDS_MAX: u64 = 2_000;
-/// Maximum number of `planted!` sites in the shipped logic.
 const SITES_MAX: usize = 55;
 
-/// A rule that a planted bug breaks.
 pub(crate) trait Bug: Copy + Debug + Sync + 'static {
     const ALL: &'static [Self];
 
-    /// Returns the rule that the bug breaks, as in `docs/verification/planted-bugs.md`.
+    /// Returns the text of the rule in `docs/verification/planted-bugs.md`.
     fn rule(self) -> &'static str;
 
-    /// Returns the rule that is broken in this thread, if any.
     fn active() -> Option<Self>;
 
-    /// Calls `run` with one rule broken.
     fn with<T>(bug: Option<Self>, run: impl FnOnce() -> T) -> T;
 }
 
-/// How many seeds were needed, and which invariant broke.
+/// The number of seeds that were needed, and the violated invariant.
 type Caught = Option<(u64, &'static str)>;
 
-/// Searches for every bug on all cores, and compares the results with the table after the line
+/// Searches for every bug on all cores. The results must match the table that follows the line
 /// `<!-- NAME: BLESS=1 writes this table -->`. `violation` runs a seed.
 pub(super) fn each_is_caught<B: Bug>(
     name: &str,
@@ -66,7 +61,7 @@ fn search<B: Bug>(all: &[B], caught: impl Fn(B) -> Caught + Sync) -> Vec<Caught>
     found.into_values().collect()
 }
 
-/// Compares the page with these rows, and fails if a bug was not caught.
+/// Fails if a bug was not caught, or if the page's table has other rows.
 fn hold<B: Bug>(name: &str, rows: impl Iterator<Item = (B, Caught)>) {
     let mut table = String::from(
         "| planted bug | the rule that it breaks | caught by | within seeds |\n\
@@ -82,8 +77,8 @@ fn hold<B: Bug>(name: &str, rows: impl Iterator<Item = (B, Caught)>) {
     assert_eq!(survivors, Vec::<String>::new(), "nobody noticed");
 }
 
-/// Compares a table of `docs/verification/planted-bugs.md` with the result; writes the table if
-/// `BLESS` is set.
+/// Fails if a table in `docs/verification/planted-bugs.md` differs from this table. If `BLESS` is
+/// set, writes the table instead.
 pub(crate) fn write_or_compare(name: &str, table: &str) {
     let begin = format!("<!-- {name}: BLESS=1 writes this table -->\n");
     let end = format!("<!-- end of {name} -->\n");
@@ -118,7 +113,6 @@ fn a_program_with_planted_bugs_carries_their_marker() {
     );
 }
 
-/// Returns the number of `planted!` sites in a file or directory, except in tests.
 fn sites(path: &Path) -> usize {
     let is = |name| path.file_name().is_some_and(|file| file == name);
     if ["tests", "tests.rs"].into_iter().any(is) {
@@ -134,8 +128,8 @@ fn sites(path: &Path) -> usize {
     text.matches("planted!(").count()
 }
 
-/// Each site makes the shipped logic harder to read. For a bug that `cargo-mutants` can generate,
-/// write a unit test instead.
+/// Each use of `planted!` makes the shipped logic harder to read. For a bug that `cargo-mutants`
+/// can generate, write a unit test instead.
 #[test]
 fn the_shipped_logic_has_few_planted_bugs() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");

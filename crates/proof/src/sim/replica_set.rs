@@ -1,22 +1,20 @@
-//! The store: a primary, the majority-committed state, and sometimes a deposed primary that has not
-//! yet noticed the election.
+//! The store. It has a primary, a state that a majority has, and sometimes a deposed primary that
+//! has not noticed the election yet.
 //!
-//! A write changes the primary immediately and is acknowledged once a majority has it. A failover
-//! discards a suffix of the uncommitted writes.
+//! A write changes the primary immediately, and is acknowledged once a majority has it. A failover
+//! discards the newest of the uncommitted writes.
 
 use std::collections::VecDeque;
 
 use super::world::Protocol;
 use crate::election::CallId;
 
-/// An uncommitted write.
 struct Entry<P: Protocol> {
     seq: u64,
     after: P::State,
     write: P::Write,
 }
 
-/// A majority-committed write.
 pub(super) struct Committed<S, W> {
     pub(super) seq: u64,
     pub(super) before: S,
@@ -24,7 +22,6 @@ pub(super) struct Committed<S, W> {
     pub(super) write: W,
 }
 
-/// A call that waits for an acknowledgement.
 pub(super) struct Waiting<O> {
     pub(super) seq: u64,
     pub(super) process: usize,
@@ -32,35 +29,30 @@ pub(super) struct Waiting<O> {
     pub(super) outcome: O,
 }
 
-/// The result of a call that reached a member.
 pub(super) enum Landed<O> {
-    /// Answered immediately.
     Answered(O),
-    /// Answered once a majority has everything up to this sequence number.
+    /// The store answers once a majority has everything up to this sequence number.
     Waits(u64, O),
-    /// Not answered.
+    /// The store never answers.
     Silence,
 }
 
-/// How a call accesses the replica set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
-    /// A linearizable read.
+    /// Reads with read concern `linearizable`.
     Confirm,
     Write,
 }
 
-/// Read and write concerns that a planted bug weakens.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Weak {
-    /// Reads have read concern `local`.
+    /// Reads use read concern `local`.
     pub(super) reads: bool,
-    /// Writes are acknowledged by the primary alone.
+    /// The primary alone acknowledges writes.
     pub(super) writes: bool,
 }
 
-/// A former primary that has lost an election to another member.
 struct Deposed<S> {
     state: S,
     committed: S,
@@ -107,9 +99,8 @@ impl<P: Protocol> ReplicaSet<P> {
         self.deposed = None;
     }
 
-    /// Applies a call at a member. `read` returns the answer to a read. `apply` returns the answer
-    /// to a write, with the write if its filter matched. Also returns the sequence number to
-    /// replicate, if any.
+    /// Applies a call at a member. `read` answers a read. `apply` answers a write, and returns the
+    /// write if its filter matched. Also returns the sequence number to replicate, if any.
     pub(super) fn land(
         &mut self,
         (access, weak): (Access, Weak),
@@ -145,7 +136,7 @@ impl<P: Protocol> ReplicaSet<P> {
         }
     }
 
-    /// Adds the newest change of the primary to the uncommitted writes.
+    /// Appends the newest change of the primary to the uncommitted writes, and returns its number.
     fn append(&mut self, write: P::Write) -> u64 {
         self.seq += 1;
         self.suffix.push_back(Entry {
@@ -156,7 +147,8 @@ impl<P: Protocol> ReplicaSet<P> {
         self.seq
     }
 
-    /// Applies an operator's change of the document; returns `None` if nothing changed.
+    /// Applies an operator's change of the document, or returns `None` if the document is
+    /// unchanged.
     pub(super) fn edit(
         &mut self,
         write: P::Write,
@@ -170,7 +162,6 @@ impl<P: Protocol> ReplicaSet<P> {
         (self.primary != before).then(|| self.append(write))
     }
 
-    /// Makes a call wait until a majority has everything up to `seq`.
     pub(super) fn wait(&mut self, seq: u64, process: usize, call: CallId, outcome: P::Outcome) {
         self.waiting.push(Waiting {
             seq,
@@ -180,7 +171,7 @@ impl<P: Protocol> ReplicaSet<P> {
         });
     }
 
-    /// Commits everything up to `seq` on a majority, unless a failover has discarded it.
+    /// Commits everything up to `seq` on a majority, except writes that a failover has discarded.
     pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed<P::State, P::Write>> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
@@ -203,7 +194,6 @@ impl<P: Protocol> ReplicaSet<P> {
         self.waiting.extract_if(.., |w| w.seq < open).collect()
     }
 
-    /// Returns the sequence number of the newest write.
     pub(super) fn newest(&self) -> u64 {
         self.seq
     }
@@ -212,8 +202,8 @@ impl<P: Protocol> ReplicaSet<P> {
         self.suffix.len()
     }
 
-    /// Makes another member primary, with the first `kept` of the uncommitted writes. Returns the
-    /// calls whose writes are lost, and the sequence number that is still to be replicated.
+    /// Makes another member primary, which has the first `kept` of the uncommitted writes. Returns
+    /// the calls whose writes are lost, and the sequence number that is still to be replicated.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

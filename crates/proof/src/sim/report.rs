@@ -1,5 +1,3 @@
-//! The description of a run.
-
 use std::fmt::Write as _;
 
 use super::SECOND;
@@ -10,21 +8,19 @@ use super::run::{Ran, Setup, run};
 use super::with;
 use super::world::Protocol;
 
-/// Maximum length of a sequence of routine lines that is shown in full.
+/// A longer sequence of routine lines is shortened.
 const ROUTINE_MAX: usize = 8;
 
 fn traced<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
     run(&with(setup.clone(), |it| it.traced = true))
 }
 
-/// Describes a seed in which no invariant broke.
 pub(super) fn good<P: Protocol>(setup: &Setup<P::Fault>, lines: usize) -> String {
     let mut text = format!("seed {}: every invariant holds\n", setup.seed);
     text += &body(&traced::<P>(setup), lines);
     text
 }
 
-/// Describes a failing seed by the smallest failing run found.
 pub(super) fn failed<P: Protocol>(
     setup: &Setup<P::Fault>,
     smallest: &Setup<P::Fault>,
@@ -51,7 +47,6 @@ pub(super) fn failed<P: Protocol>(
     text
 }
 
-/// Returns how a process learns of changes, for the line about its machine.
 pub(super) fn follows(streams: bool) -> &'static str {
     if streams { "change streams" } else { "polls" }
 }
@@ -78,8 +73,8 @@ fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
     text
 }
 
-/// Returns the trace, with each long sequence of routine lines replaced by one line. Keeps the
-/// routine lines next to other lines, and at the end.
+/// Returns the trace without long sequences of routine lines. One line replaces each sequence, but
+/// the routine lines next to other lines and at the end stay.
 fn shortened(trace: &[(u64, String)], routine: &[&str]) -> Vec<String> {
     let show =
         |(at, line): &(u64, String)| format!("{:>9.3} s  {line}", *at as f64 / SECOND as f64);

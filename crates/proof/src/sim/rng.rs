@@ -1,11 +1,11 @@
-//! All randomness of a run comes from one seed.
+//! All random numbers of a run come from one seed.
 //!
-//! Each purpose has its own stream of random numbers, so that disabling a fault affects the other
-//! faults as little as possible.
+//! Each purpose has its own stream of random numbers, so that disabling one fault affects the
+//! other faults as little as possible.
 
 use crate::election::Randomness;
 
-/// A small generator (splitmix64).
+/// The splitmix64 generator.
 #[derive(Clone, Default)]
 pub(crate) struct Rng(u64);
 
@@ -28,7 +28,7 @@ impl Rng {
         self.next_u64() % n
     }
 
-    /// Returns a number that is at least `least` and less than `most`.
+    /// Returns a number from `least` up to, but not including, `most`.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least)
     }
@@ -37,7 +37,6 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// Returns a random index into a sequence of length `n`.
     pub(crate) fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).expect("an index")
     }

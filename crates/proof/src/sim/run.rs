@@ -1,4 +1,4 @@
-//! Runs of one seed and of many. The tests of each simulation call these functions.
+//! Runs one seed or many. The tests of each simulation call these functions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,40 +15,36 @@ use super::planted::Bug as _;
 use super::world::Protocol;
 use super::{minimal, report, with};
 
-/// Rate of the slowest clock, in per mille of the fastest. The drawn durations permit a ratio down
-/// to 3/4.
+/// The rate of the slowest clock, in per mille of the fastest. The drawn durations permit the
+/// slowest clock to run at 3/4 of the fastest.
 const SLOWEST: u64 = 760;
-/// Seeds divisible by this number are checked by a second run.
+/// A second run checks every seed that is divisible by this number.
 const AGAIN_EVERY: u64 = 50;
 
-/// The result of a run.
 pub(super) struct Ran<P: Protocol> {
     pub(super) violation: Option<Violation>,
     pub(super) coverage: Coverage<P::Case>,
     pub(super) decisions: (u64, u64),
     pub(super) faults: Faults<P::Fault>,
-    /// The time of each planned fault.
     pub(super) planned: Vec<u64>,
-    /// Length of the run, in true nanoseconds.
+    /// The length of the run in true nanoseconds.
     pub(super) lasted: u64,
     pub(super) trace: Vec<(u64, String)>,
-    /// One line about each machine.
     pub(super) machines: Vec<String>,
 }
 
-/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Setup<F> {
     pub(super) seed: u64,
-    /// The enabled faults; `None` if the seed decides.
+    /// The enabled faults, or `None` if the seed decides.
     pub(super) faults: Option<Faults<F>>,
-    /// The times of the planned faults to keep; `None` to keep all.
+    /// The times of the planned faults to keep, or `None` to keep all.
     pub(super) kept: Option<Vec<u64>>,
-    /// Upper bound of the number of machines.
+    /// The run has at most this number of machines.
     pub(super) machines: u64,
     pub(super) slowest: u64,
     pub(super) traced: bool,
-    /// True if wall clocks and servers' clocks are never set.
+    /// Wall clocks and the clocks of servers never jump.
     pub(super) steady: bool,
 }
 
@@ -94,12 +90,11 @@ pub(super) fn run<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
     }
 }
 
-/// The result of many runs.
 struct Walked<P: Protocol> {
     coverage: Coverage<P::Case>,
     seeds: u64,
     simulated: Duration,
-    /// CPU time of all threads, because wall-clock time also depends on the machine's other load.
+    /// The CPU time of all threads, because wall-clock time depends on the load of the machine.
     cpu: Duration,
 }
 
@@ -141,7 +136,6 @@ fn thread_cpu() -> Duration {
     spent.try_into().unwrap_or_default()
 }
 
-/// Runs many seeds on all cores; stops at the first failure.
 fn walk<P: Protocol>(seeds: Range<u64>) -> Walked<P> {
     let next = AtomicU64::new(seeds.start);
     let failed = AtomicBool::new(false);
@@ -183,7 +177,6 @@ fn walk<P: Protocol>(seeds: Range<u64>) -> Walked<P> {
     })
 }
 
-/// Returns the violation of a run, or of the second run that checks it.
 fn checked<P: Protocol>(setup: &Setup<P::Fault>, ran: Ran<P>) -> Option<Violation> {
     match ran.violation {
         None => P::run_again(setup, &ran),
@@ -191,7 +184,7 @@ fn checked<P: Protocol>(setup: &Setup<P::Fault>, ran: Ran<P>) -> Option<Violatio
     }
 }
 
-/// Writes to standard error directly, because the test harness hides what passing tests print.
+/// Writes to standard error directly, because the test harness hides the output of passing tests.
 fn print(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -202,7 +195,6 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Returns the planted bug that `REPLAY_MUTATION=NAME` selects.
 fn mutation_asked_for<P: Protocol>() -> Option<P::Mutation> {
     let name = std::env::var("REPLAY_MUTATION").ok()?;
     let mut all = P::Mutation::ALL.iter().copied();
@@ -210,14 +202,13 @@ fn mutation_asked_for<P: Protocol>() -> Option<P::Mutation> {
     Some(found.expect("a mutation of that name"))
 }
 
-/// Checks all invariants in the seeds of `make test`.
+/// Checks all invariants on the seeds of `make test`.
 pub(super) fn every_seed<P: Protocol>() {
     let walked = walk::<P>(0..number("SIM_SEEDS").unwrap_or(P::SEEDS));
     print(&format!("{}: {walked}", P::NAME));
 }
 
-/// `make soak SEEDS=N`: runs further seeds, from a separate range, and prints the cases that they
-/// reached.
+/// `make soak SEEDS=N` runs seeds of a separate range, and prints the cases that they reached.
 pub(super) fn soak<P: Protocol>() {
     let Some(seeds) = number("SOAK_SEEDS") else {
         return;
@@ -229,7 +220,7 @@ pub(super) fn soak<P: Protocol>() {
     assert_eq!(missing, Vec::<String>::new(), "never hit");
 }
 
-/// `make replay SEED=N`: prints every line of one seed; minimizes a failing seed first.
+/// `make replay SEED=N` prints every line of one seed. It first minimizes a seed that fails.
 pub(super) fn replay<P: Protocol>() {
     let Some(seed) = number("REPLAY_SEED") else {
         return;
@@ -244,7 +235,7 @@ pub(super) fn replay<P: Protocol>() {
     });
 }
 
-/// `SURVEY=N`: lists the invariants that the first N seeds violate, each with its first seed.
+/// `SURVEY=N` lists the invariants that the first N seeds violate, each with its first seed.
 /// `REPLAY_MUTATION=NAME` plants a bug.
 pub(super) fn survey<P: Protocol>() {
     let mut broken = BTreeMap::<_, (u64, u64, String)>::new();
@@ -274,8 +265,8 @@ pub(super) fn same_seed_same_run<P: Protocol>() {
     assert_ne!(traced(1).0, traced(2).0);
 }
 
-/// Checks that clock rates which differ too much violate an invariant, which proves that the check
-/// works.
+/// Checks that some invariant is violated if the clock rates differ too much. Otherwise the check
+/// of this invariant would prove nothing.
 pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) {
     let broken = (0..seeds).find(|seed| {
         let ran = run::<P>(&with(Setup::new(*seed), |it| it.slowest = 300));
@@ -284,7 +275,7 @@ pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) 
     assert!(broken.is_some(), "{invariant} holds in {seeds} seeds");
 }
 
-/// Defines the tests of a simulation, which the make targets select by name.
+/// Defines the tests of a simulation. The make targets select the tests by name.
 macro_rules! simulation {
     ($protocol:ty) => {
         simulation! {

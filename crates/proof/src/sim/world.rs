@@ -1,5 +1,5 @@
-//! A simulated world: the processes and machines of one protocol, the replica set, and the loop
-//! that executes events in the order of true time.
+//! A simulated world, which consists of the processes and machines of one protocol and the replica
+//! set. The loop handles events in the order of true time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,10 +12,9 @@ use super::rng::Rng;
 use super::run::{Ran, Setup};
 use crate::election::CallId;
 
-/// Maximum number of steps, many times the usual number.
+/// A run takes far fewer steps. A run that reaches this number counts as endless, and fails.
 const STEPS_MAX: u64 = 1_000_000;
 
-/// A protocol under simulation, with its own part of a world's state.
 pub(super) trait Protocol: Sized + 'static {
     type Fault: Kind;
     type Case: Case + From<Self::Fault>;
@@ -24,46 +23,38 @@ pub(super) trait Protocol: Sized + 'static {
     type Process;
     type Operation: Clone;
     type Outcome: Clone + PartialEq;
-    /// The stored document.
     type State: Clone;
-    /// The author of a write, for the checks at its commit.
+    /// The sender of a write, for the checks once a majority has the write.
     type Write;
 
     const FAILED: Self::Outcome;
     const UNKNOWN: Self::Outcome;
-    /// The name in the summary of many runs.
     const NAME: &str;
-    /// The command that repeats a run.
     const REPLAY: &str;
-    /// The number of seeds in `make test`.
     const SEEDS: u64;
-    /// The number of trace lines that a failing test prints.
     const LINES: usize;
-    /// Explanation of the trace lines.
     const LEGEND: &str;
-    /// Text that marks a trace line as routine; long sequences of such lines are left out.
+    /// A trace line with one of these texts is routine, and the report shortens long sequences of
+    /// routine lines.
     const ROUTINE: &[&str];
 
-    /// Builds the world of a run.
     fn world(setup: &Setup<Self::Fault>) -> World<Self>;
 
-    /// Runs the world to its end: a period with faults, then a period without.
+    /// Runs the world through a period with faults, and then through a period without faults.
     fn live(world: &mut World<Self>, setup: &Setup<Self::Fault>);
 
-    /// Checks a run without violations by a second run of the same seed.
     fn run_again(_setup: &Setup<Self::Fault>, _ran: &Ran<Self>) -> Option<Violation> {
         None
     }
 
-    /// Describes each machine in one line, for the header of a report.
     fn machines(world: &World<Self>) -> Vec<String>;
 
-    /// Returns the rule of an invariant in words.
+    /// Returns the text of an invariant's rule.
     fn meaning(invariant: &'static str) -> &'static str {
         invariant
     }
 
-    /// Returns the next true time at which a process acts by itself.
+    /// Returns the true time when some process next acts by itself.
     fn wakes_at(world: &World<Self>) -> Option<u64>;
 
     fn inject(world: &mut World<Self>, planned: Planned<Self::Fault>);
@@ -71,15 +62,14 @@ pub(super) trait Protocol: Sized + 'static {
     /// Makes a process handle everything that is due.
     fn pump(world: &mut World<Self>, process: usize);
 
-    /// Checks the invariants, after every process has run.
+    /// Checks the invariants after every process has run.
     fn check(world: &mut World<Self>);
 }
 
-/// Treatment of an event when all faults end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtPeace {
     Keep,
-    /// The event is dropped unless it is due soon.
+    /// Drops the event unless it is due soon.
     Drop,
     HappenNow,
 }
@@ -89,11 +79,10 @@ type Happening<P> = Box<dyn FnOnce(&mut World<P>)>;
 pub(super) struct World<P: Protocol> {
     pub(super) now: u64,
     pub(super) faults: Faults<P::Fault>,
-    /// True if the faults have ended.
     pub(super) calm: bool,
     pub(super) net: Rng,
     pub(super) chance: Rng,
-    /// The scheduled events, by their time and the order in which they were scheduled.
+    /// The scheduled events. Events at one time happen in the order in which they were scheduled.
     events: BTreeMap<(u64, u64), (AtPeace, Happening<P>)>,
     serial: u64,
     steps: u64,
@@ -102,15 +91,13 @@ pub(super) struct World<P: Protocol> {
     pub(super) processes: Vec<P::Process>,
     pub(super) live: Vec<usize>,
     pub(super) set: ReplicaSet<P>,
-    /// Calls that were reported as never sent, and must not land.
+    /// The calls that the driver reported as never sent. The store must not apply them.
     pub(super) never_sent: BTreeSet<(usize, CallId)>,
     pub(super) coverage: Coverage<P::Case>,
     pub(super) violation: Option<Violation>,
-    /// The trace lines with their true time, if requested.
     pub(super) trace: Option<Vec<(u64, String)>>,
-    /// A digest of all decisions, and how many there were.
+    /// A digest of all decisions, and their number.
     pub(super) decisions: (u64, u64),
-    /// The protocol's own part of the state.
     pub(super) own: P,
 }
 
@@ -155,7 +142,6 @@ impl<P: Protocol> World<P> {
         self.at_or(AtPeace::Keep, time, event);
     }
 
-    /// Schedules an event and its treatment when all faults end.
     pub(super) fn at_or(
         &mut self,
         at_peace: AtPeace,
@@ -167,13 +153,12 @@ impl<P: Protocol> World<P> {
         self.events.insert((time, self.serial), (at_peace, event));
     }
 
-    /// Returns true if `fault` is enabled and faults are still injected. Used for faults that are
-    /// drawn at each opportunity.
+    /// Returns true if `fault` is enabled and the faults have not ended. It is for faults that are
+    /// drawn at each opportunity and not planned.
     pub(super) fn troubles(&self, fault: P::Fault) -> bool {
         !self.calm && self.faults.has(fault)
     }
 
-    /// Returns true if `fault` was drawn and is enabled, and counts it.
     pub(super) fn strikes(&mut self, drawn: bool, fault: P::Fault) -> bool {
         let hit = drawn && self.troubles(fault);
         self.coverage.hit_if(hit, fault.into());
@@ -186,7 +171,6 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Records the first violation.
     pub(super) fn found(&mut self, violation: Option<Violation>) {
         if let (None, Some(violation)) = (&self.violation, violation) {
             self.note(|| format!("!! {violation:?}"));
@@ -194,7 +178,6 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Adds a decision to the digest of the run.
     pub(super) fn decide(&mut self, process: usize, decision: u64) {
         let (digest, count) = &mut self.decisions;
         for part in [self.now, process as u64, decision] {
@@ -203,7 +186,7 @@ impl<P: Protocol> World<P> {
         *count += 1;
     }
 
-    /// Returns the time of the next event, at most `until`.
+    /// Returns the time of the next event, but at most `until`.
     fn next(&self, until: u64) -> u64 {
         let event = self.events.first_key_value().map(|((time, _), _)| *time);
         let planned = self.plan.front().map(|planned| planned.at);
@@ -211,7 +194,7 @@ impl<P: Protocol> World<P> {
         all.into_iter().flatten().fold(until, u64::min)
     }
 
-    /// Advances to the next event, at most to `until`.
+    /// Advances to the next event, but at most to `until`.
     pub(super) fn step(&mut self, until: u64) {
         self.now = self.next(until).max(self.now);
         if let Some(planned) = self.plan.front().copied()
@@ -236,14 +219,14 @@ impl<P: Protocol> World<P> {
         P::check(self);
     }
 
-    /// Runs until `until`, a violation, or `over` returns true.
+    /// Runs until `until`, until a violation, or until `over` returns true.
     pub(super) fn run_until(&mut self, until: u64, over: impl Fn(&Self) -> bool) {
         while self.now < until && self.violation.is_none() && !over(self) {
             self.step(until);
         }
     }
 
-    /// Ends all pending faults: events in flight arrive soon, or not at all.
+    /// Ends all pending faults. The events in flight arrive soon, or not at all.
     pub(super) fn forget_the_late(&mut self) {
         let now = |(at_peace, _): &(AtPeace, _)| *at_peace == AtPeace::HappenNow;
         let events = self.events.extract_if(.., |_, event| now(event));

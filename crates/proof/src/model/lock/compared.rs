@@ -32,8 +32,7 @@ impl LockContender {
             since: _,
             now: _,
             wakeup,
-            // The contender's next call number is above the numbers of all calls for which it
-            // waits.
+            // The contender's next call number is above the numbers of its calls in flight.
             outbox: _,
         } = self;
         let Exchange {

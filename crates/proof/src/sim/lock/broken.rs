@@ -1,5 +1,5 @@
 //! Store operations with planted bugs in the rules of filters and updates. Without a planted bug,
-//! the reference applies the operation.
+//! the reference implementation applies the operation.
 
 use super::entries::all;
 use crate::election::Claim;
@@ -28,7 +28,7 @@ pub(crate) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     }
 }
 
-/// Applies a write that grants with the document's current token.
+/// Grants with the document's current token instead of a higher token.
 fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let before = match stored {
         FoundLock::Lock(lock) => lock.clone(),
@@ -45,7 +45,7 @@ fn without_raising(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation
     performed
 }
 
-/// Applies a write as if the holders had no slots.
+/// Assigns slots as if no holder had a slot.
 fn with_slots_twice(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let mut taken = Vec::new();
     if let FoundLock::Lock(lock) = stored {
@@ -71,9 +71,9 @@ fn with_slots_twice(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
 
 enum Changed {
     Nothing,
-    /// Perform this operation instead.
+    /// The store performs this operation instead.
     Operation(LockOperation),
-    /// The document has been changed already.
+    /// The document was already changed.
     Done,
 }
 

@@ -1,5 +1,3 @@
-//! The cases that the runs of contenders can reach.
-
 use std::fmt;
 
 use super::faults::Fault;
@@ -7,13 +5,12 @@ use crate::lock::{End, EntryState, LockEffect, LockNotice, LockOutcome};
 use crate::proof::sim::coverage::{Answer, Case, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
-/// The operations by name. Contenders never break a lock; only operators do.
+/// The operations by name. Only operators break a lock, so contenders never send this operation.
 const OPERATIONS: &[&str] = &[
     "create", "join", "try", "renew", "keep", "leave", "sweep", "read",
 ];
 
 closed! {
-    /// Paths through the protocol.
     Path {
         Acquired => "the lock is acquired",
         Granted => "the lock is held by a grant before it is confirmed",
@@ -27,7 +24,6 @@ closed! {
     }
 }
 
-/// A case that can occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Hit {
     Fault(Fault),
@@ -53,7 +49,6 @@ impl From<&LockOutcome> for Answer {
 }
 
 impl Path {
-    /// Returns the path that an effect shows, if any.
     pub(super) fn behind(effect: &LockEffect) -> Option<Self> {
         match effect {
             LockEffect::Acquired { .. } => Some(Self::Acquired),

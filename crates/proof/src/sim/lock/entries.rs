@@ -6,30 +6,29 @@ use std::time::Duration;
 use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::{Entry, LockDocument};
 
-/// An entry at its last observation. `T` is the clock of its observer.
+/// An entry when its observer last saw it. `T` is the clock of the observer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ObservedEntry<T> {
     pub(crate) revision: Revision,
     pub(crate) holds: bool,
     pub(crate) confirmed: bool,
     pub(crate) lease_duration: Declared,
-    /// Minimum hold as last declared.
+    /// The minimum hold that the owner declared last.
     pub(crate) min_hold: Duration,
     pub(crate) work_done: bool,
-    /// When the current unchanged period began.
+    /// The entry has been unchanged since this time.
     pub(crate) since: T,
-    /// End of the minimum hold, counted from `since`; `None` without a minimum hold.
+    /// The minimum hold ends at this time. It is counted from `since`.
     pub(crate) kept_until: Option<T>,
 }
 
 impl<T> ObservedEntry<T> {
-    /// Returns how long others wait while the entry stays unchanged.
+    /// Returns how long others must wait while the entry stays unchanged.
     pub(crate) fn declared(&self) -> Duration {
         self.min_hold.max(self.lease_duration.duration())
     }
 }
 
-/// An instant of a clock.
 pub(crate) trait Instant: Copy + Ord {
     fn after(self, duration: Duration) -> Self;
 }
@@ -40,7 +39,6 @@ impl Instant for BootTime {
     }
 }
 
-/// True time.
 impl Instant for u64 {
     fn after(self, duration: Duration) -> Self {
         self + u64::try_from(duration.as_nanos()).expect("short")
@@ -49,12 +47,12 @@ impl Instant for u64 {
 
 pub(crate) type Entries<T> = BTreeMap<Claim, ObservedEntry<T>>;
 
-/// Returns the entries of the holders, then those in the queue.
+/// Returns the entries of the holders, and then the entries in the queue.
 pub(crate) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
     lock.holders.iter().chain(&lock.queue)
 }
 
-/// Returns the entries of a newly observed document. Unchanged entries keep their `since`.
+/// Returns the entries of a newly observed document. An unchanged entry keeps its `since`.
 pub(crate) fn shown<T: Instant>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
     let holding = lock.holders.len();
     let each = all(lock).enumerate().map(|(place, entry)| {

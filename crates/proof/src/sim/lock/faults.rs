@@ -1,10 +1,8 @@
-//! The faults of contenders, and the plan of a run.
-
 use crate::proof::sim::faults::{Kind as _, Planned, faults, plan};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// Length of the part of a run with faults.
+/// The length of the part of a run that has faults.
 pub(super) const RUN: u64 = 240 * SECOND;
 
 faults! {
@@ -55,7 +53,6 @@ faults! {
 pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
-    /// Faults that delay an answer or an event.
     const NETWORK: &[Fault] = &[
         Fault::Slow,
         Fault::LostBefore,
@@ -69,8 +66,9 @@ impl Faults {
         Fault::StreamLag,
     ];
 
-    /// Draws each fault with a probability of one half. One seed in four has no network or store
-    /// faults, so that the checks know exactly which entries must stay and which must be evicted.
+    /// Enables each fault with a probability of one half. One seed in four has no faults of the
+    /// network or the store, so that the checks know exactly which entries must stay and which
+    /// must be evicted.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let reliable = rng.one_in(4);
         let mut faults = Self::NONE;
@@ -89,7 +87,7 @@ impl Faults {
     }
 }
 
-/// Relative frequency of each fault that is planned for an instant.
+/// The relative frequencies of the planned faults.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Failover, 4),
     (Fault::Deposed, 3),
@@ -103,7 +101,6 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Fork, 2),
 ];
 
-/// Draws the plan of a run.
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     plan(
         &mut Rng::new(seed, 12),

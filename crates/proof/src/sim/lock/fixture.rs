@@ -1,5 +1,3 @@
-//! Numbered entries and identifiers for tests.
-
 use std::time::Duration;
 
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
@@ -17,7 +15,7 @@ pub(super) fn token(number: i64) -> Token {
     Token::new(number).expect("not negative")
 }
 
-/// Returns an entry without a token. Its revision and its claim have the same number.
+/// Returns an entry without a token. Its revision and its claim consist of this number.
 pub(super) fn entry(number: u8, mode: EntryMode) -> Entry {
     Entry {
         claim: claim(number),

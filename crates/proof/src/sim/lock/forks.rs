@@ -1,5 +1,5 @@
-//! Forked machines: a machine continues from one snapshot as two twins. The twins share one claim,
-//! one clock and one generator of ids.
+//! Forked machines. A forked machine continues from one snapshot as two twins, which share one
+//! claim, one clock and one generator of ids.
 
 use super::world::World;
 use crate::election::{Authority, BootTime, Claim};
@@ -8,21 +8,22 @@ use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 
-/// A forked machine. Both twins may hold the lock because of writes that were sent before the fork.
+/// A forked machine. Both twins may hold the lock because of writes that were sent before the
+/// fork.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     processes: [usize; 2],
     seats: [usize; 2],
     claim: Claim,
-    /// Latest end of authority from these writes, on the twins' common clock.
+    /// The authority from these writes ends at this time of the clock that both twins share.
     until: BootTime,
 }
 
 impl World {
     /// Clones a running machine. The connections of the clone are broken.
     ///
-    /// A machine is cloned at most once. A leave of an older version matches by the claim alone, so
-    /// nothing protects two twins of that version from each other.
+    /// A machine is cloned at most once. A leave of an older version matches by the claim alone,
+    /// so nothing protects two twins of that version from each other.
     pub(super) fn fork(&mut self, process: usize, chance: u64) {
         let seat = self.processes[process].seat;
         let forked = self.own.forks.iter().any(|fork| fork.seats.contains(&seat));
@@ -72,14 +73,13 @@ impl World {
         self.own.forks.iter().any(|fork| fork.claim == claim)
     }
 
-    /// Returns true if the process was running when its machine was forked.
     pub(super) fn is_twin(&self, process: usize) -> bool {
         let mut forks = self.own.forks.iter();
         forks.any(|fork| fork.processes.contains(&process))
     }
 
-    /// Returns the number of the fork if this authority comes from a write before the fork, and the
-    /// other twin also holds the lock or has since left it.
+    /// Returns the number of the fork if this authority comes from a write before the fork, and
+    /// the other twin also holds the lock or has already left it.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();
         self.own.forks.iter().position(|fork| {

@@ -1,5 +1,5 @@
-//! Tests of the reference: the entries that each write grants, and the writes that a filter
-//! rejects.
+//! Goal: each write grants exactly the entries that it should, and a filter rejects every write
+//! that must not match. Method: apply single writes by the reference implementation.
 
 use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
@@ -73,7 +73,6 @@ fn document(stored: &FoundLock) -> &LockDocument {
     }
 }
 
-/// Returns the numbers and tokens of the holders, and the numbers of the waiters.
 fn places(stored: &FoundLock) -> (Vec<(u8, Option<i64>)>, Vec<u8>) {
     let number = |e: &Entry| e.claim.bytes()[0];
     let lock = document(stored);
@@ -273,7 +272,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
 
     perform(&mut stored, &leave(2));
     assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
-    // The owner knows higher tokens, so it cannot use the token of its grant.
+    // The owner has seen higher tokens, so it cannot use the token of its grant.
     perform(&mut stored, &renew(&[9]));
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
     // Renewing a held entry keeps its token.
@@ -312,7 +311,6 @@ fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
     assert_eq!(document(&stored).token, token(21));
 }
 
-/// Returns the slots of the holders, by their numbers.
 fn slots(stored: &FoundLock) -> Vec<(u8, Option<u32>)> {
     let holders = document(stored).holders.iter();
     holders.map(|e| (e.claim.bytes()[0], e.slot)).collect()
@@ -325,7 +323,7 @@ fn each_holder_gets_the_lowest_free_slot() {
         perform(&mut stored, &join(number, EntryMode::Slot, 3));
     }
     assert_eq!(slots(&stored), [(1, Some(0)), (2, Some(1)), (3, Some(2))]);
-    // All entries have the same owner name, so the next entry gets the slot that this owner left.
+    // All entries have one owner name, so the next entry gets the slot that this owner left.
     let performed = perform(&mut stored, &leave(2));
     assert_eq!(slots(&stored), [(1, Some(0)), (3, Some(2)), (4, Some(1))]);
     let [(_, Some(grant))] = performed.granted[..] else {
@@ -356,7 +354,7 @@ fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
     by("d", &mut stored, &join(5, EntryMode::Slot, 3));
     by("b", &mut stored, &join(6, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(4, Some(2)), (5, Some(0)), (6, Some(1))]);
-    // Meanwhile another owner has taken the slot.
+    // Another owner has taken the slot meanwhile.
     perform(&mut stored, &leave(4));
     by("a", &mut stored, &join(7, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(5, Some(0)), (6, Some(1)), (7, Some(2))]);

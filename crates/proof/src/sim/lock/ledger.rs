@@ -1,4 +1,4 @@
-//! Record of the messages that one process sent and received, for the checks. It does not depend on
+//! Records the messages that one process sent and received, for the checks. It does not depend on
 //! the state machine.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,62 +16,50 @@ use crate::lock::{
 };
 use crate::proof::sim::invariants::Violation;
 
-/// A call that the process sent.
 #[derive(Clone)]
 pub(super) struct Sent {
     pub(super) operation: LockOperation,
     at: BootTime,
 }
 
-/// Activity of the process when it sends the call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doing {
-    /// True if the process has authority.
     pub(super) holds: bool,
-    /// True if work runs under the claim of the process.
     pub(super) works: bool,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     sent: BTreeMap<u64, Sent>,
-    /// Newest call whose document was recorded.
+    /// The newest call whose document was recorded.
     newest: u64,
-    /// Highest token shown.
     token: Token,
     shown: Entries<BootTime>,
     /// The process's own claims that some reply showed.
     seen: BTreeSet<Claim>,
-    /// The process's own claims that a trusted reply showed: a reply newer than the recorded
-    /// document, or the answer to a write.
+    /// The process's own claims that a trusted reply showed. A reply is trusted if it is newer
+    /// than the recorded document, or answers a write.
     present: BTreeSet<Claim>,
-    /// The process's own ended claims.
     ended: BTreeSet<Claim>,
-    /// End of the authority of each claim according to acknowledged writes.
+    /// The time when the authority of each claim ends according to acknowledged writes.
     backed: BTreeMap<Claim, BootTime>,
-    /// The newest write, if the store rejected it. The process must then receive the answer to a
-    /// read before it writes again.
+    /// The newest write, if the store rejected it. The process must receive the answer to a read
+    /// before it writes again.
     must_read: Option<u64>,
     newest_write: u64,
-    /// Joins with an unknown outcome.
     open_joins: BTreeMap<u64, Claim>,
     acknowledged_joins: BTreeSet<Revision>,
     left: Option<(BootTime, bool)>,
-    /// True if the outcome of a leave is unknown.
     leave_unanswered: bool,
-    /// True if the process was asked to give up before its work ended.
     gave_up: bool,
     renew_deadline: Duration,
-    /// The newest call and its send time.
     newest_call: (u64, BootTime),
-    /// True if the current input answers the newest call.
     prompted: bool,
-    /// Number of consecutive calls that each immediately followed the previous answer.
+    /// The number of consecutive calls that each immediately followed the previous answer.
     unpaced: usize,
 }
 
-/// Returns the claim of a write's sender, and the revision that the write would leave in the
-/// sender's entry.
+/// Returns the sender's claim, and the revision that the write would leave in the sender's entry.
 pub(super) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)> {
     match operation {
         LockOperation::Join { entry, .. } => Some((entry.claim, entry.revision)),
@@ -87,8 +75,8 @@ pub(super) fn revision_of(operation: &LockOperation) -> Option<(Claim, Revision)
 }
 
 impl Ledger {
-    /// Creates the ledger of a process that starts with the observations of the previous process on
-    /// its machine and with the highest token that the machine remembers.
+    /// Creates the ledger of a process. The process starts with the observations of the previous
+    /// process on its machine, and with the highest token that the machine remembers.
     pub(super) fn remembering(observations: &Observations, token: Token) -> Self {
         let shown = |observation: &Observation| ObservedEntry {
             revision: observation.revision,
@@ -127,8 +115,8 @@ impl Ledger {
         }
     }
 
-    /// Credits the provisional authority of a grant. It counts from the time at which the granted
-    /// revision was sent.
+    /// Credits the provisional authority of a grant. The authority counts from the time when the
+    /// granted revision was sent.
     fn credit_grant(&mut self, claim: Claim, grant: Option<Grant>) {
         let carried = |sent: &&Sent| {
             grant.is_some_and(|g| revision_of(&sent.operation) == Some((claim, g.revision)))
@@ -167,7 +155,8 @@ impl Ledger {
                 }
             }
             LockOutcome::Rejected => {
-                // The rejection of a join whose claim is present shows nothing new.
+                // If the document already shows the claim, the rejection of its join shows nothing
+                // new.
                 let reads = match &operation {
                     LockOperation::Join { entry, .. } => !self.present.contains(&entry.claim),
                     LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,
@@ -213,16 +202,16 @@ impl Ledger {
         let newer = call.0 > self.newest && lock.token >= self.token;
         let told = newer || writes;
         for entry in entries::all(lock).filter(|entry| own.contains(&entry.claim)) {
-            // An old reply may show a claim that is gone by now.
+            // An old reply may show a claim that has been removed since.
             self.seen.insert(entry.claim);
             if told {
                 self.present.insert(entry.claim);
             }
         }
         let shown = entries::shown(lock, now, &self.shown);
-        // A plain read is not recorded if it looks stale, because it lacks the process's own claim
-        // although the claim was present, or shows a lower token. A superseded linearizable read is
-        // not recorded either.
+        // A plain read looks stale if it lacks the process's own claim although the claim was
+        // present, or if it shows a lower token. Stale reads and superseded linearizable reads are
+        // not recorded.
         let is_read = |sent: &Sent| matches!(sent.operation, LockOperation::Read { .. });
         let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
         let plain = match self.sent.get(&call.0).map(|s| &s.operation) {
@@ -240,7 +229,6 @@ impl Ledger {
         }
     }
 
-    /// Checks the authority of the process after a turn.
     pub(super) fn after(
         &mut self,
         authority: Option<Authority>,
@@ -257,7 +245,6 @@ impl Ledger {
         })
     }
 
-    /// Checks and records a call that the process sends.
     pub(super) fn send(
         &mut self,
         call: CallId,
@@ -267,7 +254,7 @@ impl Ledger {
         options: &Options,
     ) -> Option<Violation> {
         self.renew_deadline = options.timings.renew_deadline();
-        // The shortest retry interval is a fifth shorter than the configured interval.
+        // The jitter makes a retry interval at most a fifth shorter than configured.
         let pause = options.timings.retry_interval() * 4 / 5;
         let unpaced = self.prompted && at.since(self.newest_call.1) < pause;
         self.unpaced = if unpaced { self.unpaced + 1 } else { 1 };
@@ -344,7 +331,7 @@ impl Ledger {
         self.leave_unanswered || leaves.count() > 1
     }
 
-    /// Returns true if an entry of this claim may stay behind when the process ends now.
+    /// Returns true if an entry of this claim may stay in the document when the process ends now.
     pub(super) fn leaves_behind(
         &self,
         claim: Claim,
@@ -358,7 +345,7 @@ impl Ledger {
         stored && !self.left.is_some_and(done)
     }
 
-    /// Returns the claim and revision that each write carried, in order.
+    /// Returns the claim and the revision of each write in order.
     fn writes(&self) -> impl DoubleEndedIterator<Item = (Claim, Revision)> {
         let sent = self.sent.values();
         sent.filter_map(|sent| revision_of(&sent.operation))
@@ -376,7 +363,6 @@ impl Ledger {
         joined && !self.acknowledged_joins.contains(&revision)
     }
 
-    /// Returns true if a call carried this revision.
     pub(super) fn sent_revision(&self, revision: Revision) -> bool {
         self.writes().any(|(_, sent)| sent == revision)
     }

@@ -1,5 +1,5 @@
-//! Calls of contenders: their drivers, the checks of each write, the change streams, and the
-//! planned faults.
+//! The calls of contenders. Connects them to drivers and change streams, checks each write, and
+//! carries out the planned faults.
 
 use super::coverage::Hit;
 use super::faults::Fault;
@@ -14,26 +14,20 @@ use crate::proof::sim::replica_set::{self, Access, Landed, Weak};
 use crate::proof::sim::{MS, SECOND};
 use crate::reference::lock::{self as reference, By};
 
-/// The origin of a write.
 pub(super) struct Write {
     pub(super) writer: Writer,
-    /// Time at which the primary applied the write.
     pub(super) at: u64,
     pub(super) granted: Vec<(Claim, Option<Grant>)>,
 }
 
-/// The author of a change of the document.
 pub(super) enum Writer {
-    /// A process, by the call with this number.
     Process(usize, LockOperation),
-    /// An operator, by hand.
     Operator,
 }
 
 pub(super) type Committed = replica_set::Committed<FoundLock, Write>;
 
 impl World {
-    /// Passes a call of a process to its driver.
     pub(super) fn send(&mut self, process: usize, call: CallId, operation: LockOperation) {
         self.note(|| super::report::call(process, call, &operation));
         self.check_call(process, call, &operation);
@@ -123,7 +117,6 @@ impl Calls for Locks {
         world.set.land((access, weak), stale, read, write)
     }
 
-    /// Checks the writes that a majority has, and notifies the streams.
     fn committed(world: &mut World, all: Vec<Committed>) {
         for committed in all {
             world.note(|| super::report::committed(&committed));
@@ -132,7 +125,6 @@ impl Calls for Locks {
         }
     }
 
-    /// Delivers an answer to the driver.
     fn answered(world: &mut World, process: usize, call: CallId, outcome: LockOutcome) {
         if let Some(driven) = world.processes[process].driver.returned(call) {
             let answer = Answer::from(&outcome);
@@ -160,7 +152,7 @@ impl Calls for Locks {
 }
 
 impl World {
-    /// Notifies the open streams of each claim that was granted or has become the head of the
+    /// Sends an event to each open stream whose claim was granted or has become the head of the
     /// queue.
     fn notify_streams(&mut self, committed: &Committed) {
         let next = |found: &FoundLock| match found {
@@ -230,7 +222,7 @@ impl World {
         }
     }
 
-    /// Breaks the stream. Another stream is opened after a while.
+    /// Breaks the stream. The process opens another stream after a while.
     pub(super) fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || p.stream.claim.is_none() {
@@ -274,8 +266,8 @@ impl World {
         }
     }
 
-    /// Freezes a holder while a renewal is in flight, until just after the holder's authority ends.
-    /// The delayed acknowledgement must not count.
+    /// Freezes a holder while a renewal is in flight, until just after the holder's authority
+    /// ends. The delayed acknowledgement must not extend the authority.
     pub(super) fn freeze_beyond_the_deadline(&mut self, process: usize, late: u64) {
         let now = self.clock(process);
         if let Some(authority) = self.processes[process].contender.authority_at(now) {
@@ -310,7 +302,6 @@ impl World {
         self.machines[self.processes[process].seat].older
     }
 
-    /// Returns the entry of a claim in the majority-committed state.
     pub(super) fn committed_entry(&self, claim: Claim) -> Option<&crate::lock::Entry> {
         match self.set.committed() {
             FoundLock::Lock(lock) => super::entries::all(lock).find(|entry| entry.claim == claim),

@@ -1,4 +1,4 @@
-//! An observer with true time, which sees every process and the majority-committed state.
+//! An observer with true time. It sees every process and everything that a majority has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,39 +19,38 @@ use crate::lock::{
 use crate::proof::sim::MS;
 use crate::proof::sim::invariants::{Violation, violation};
 
-/// Interval between checks for expired entries.
+/// The time between two checks for expired entries.
 const LOOK: u64 = 500 * MS;
 
 #[derive(Default)]
 pub(super) struct Observer {
-    /// Rate of the slowest clock, per mille.
+    /// The rate of the slowest clock, per mille.
     slowest: u32,
-    /// Claim that acquired with each token.
+    /// The claim that acquired with each token.
     tokens: BTreeMap<Token, Claim>,
-    /// Every revision ever sent.
     revisions: BTreeSet<Revision>,
-    /// Each acquired claim with a minimum hold, and when a majority had its acquiring write.
+    /// Each acquired claim with a minimum hold, and the time when a majority had its acquiring
+    /// write.
     places: BTreeMap<Claim, (u64, Duration)>,
     /// The recorded successes of each key, oldest first.
     successes: BTreeMap<WorkKey, Vec<Success>>,
     /// Each process whose work succeeded, with its claim. The twins of a forked machine share a
     /// claim.
     succeeded: BTreeSet<(Claim, usize)>,
-    /// Majority-committed leaves by claim and sender; true if the leave recorded a success.
+    /// The leaves that a majority has, by claim and sender. The value is true if the leave
+    /// recorded a success.
     left: BTreeMap<(Claim, usize), bool>,
-    /// Each majority-committed entry, and how long it has been unchanged.
+    /// Each entry that a majority has, and how long it has been unchanged.
     entries: Entries<u64>,
     looks_at: u64,
-    /// End of the faults.
     healed_at: u64,
 }
 
-/// A majority-committed success.
 #[derive(Debug, Clone, Copy)]
 struct Success {
-    /// Its date by the store's clock.
+    /// The date of the success by the store's clock.
     dated: Duration,
-    /// True time at which the primary recorded it.
+    /// The true time when the primary recorded the success.
     at: u64,
 }
 
@@ -67,9 +66,6 @@ impl Observer {
         self.healed_at = now;
     }
 
-    /// I3: checks that a token is acquired only once.
-    ///
-    /// Both twins of a forked machine may acquire by one grant.
     pub(super) fn acquired(
         &mut self,
         (token, claim): (Token, Claim),
@@ -82,7 +78,6 @@ impl Observer {
         }
     }
 
-    /// Copies the records about a process to its twin.
     pub(super) fn forked(&mut self, claim: Claim, process: usize, copy: usize) {
         if let Some(left) = self.left.get(&(claim, process)).copied() {
             self.left.insert((claim, copy), left);
@@ -92,12 +87,11 @@ impl Observer {
         }
     }
 
-    /// Returns true if a leave of the claim is majority-committed.
     pub(super) fn has_left(&self, claim: Claim) -> bool {
         self.left.keys().any(|(left, _)| *left == claim)
     }
 
-    /// Checks that every attempt of every write carries a fresh revision.
+    /// Checks that every attempt of every write carries a new revision.
     fn fresh(&mut self, operation: &LockOperation) -> Option<Violation> {
         let (_, revision) = revision_of(operation)?;
         if self.revisions.insert(revision) {
@@ -135,7 +129,6 @@ impl World {
         self.found(stale);
     }
 
-    /// Checks a majority-committed write.
     pub(super) fn check_commit(&mut self, committed: &Committed) {
         let empty = LockDocument::default();
         let lock = |found: &FoundLock| match found {
@@ -176,7 +169,8 @@ impl World {
         }
     }
 
-    /// Removes the record of an entry whose process gives up before its work began.
+    /// Forgets the entry of a process that gives up before its work began, because it has no
+    /// minimum hold.
     pub(super) fn forget_place(&mut self, claim: Claim) {
         self.own.observer.places.remove(&claim);
     }
@@ -197,8 +191,8 @@ impl World {
         }
     }
 
-    /// Removes the records of the entries that a write removed. A late join can restore the claim
-    /// as a ghost, an entry without an owner.
+    /// Forgets the entries that a write removed. A late join can restore such an entry without its
+    /// owner.
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
             |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
@@ -279,14 +273,14 @@ impl World {
         }));
     }
 
-    /// Checks a claim that its owner reports as lost: the store must not contain it with a revision
-    /// of the owner.
+    /// Checks a claim that its owner reports as lost. The store must not contain the claim with a
+    /// revision of the owner.
     fn check_lost(&mut self, process: usize, claim: Claim) {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
-        // A join that lands after all other calls creates a ghost without its owner's knowledge. If
-        // both twins have written an entry, the leave of one twin removes the entry. The other twin
-        // has then lost its entry, even if it renews the ghost.
+        // A join that the store applies after all other calls creates an entry without its owner's
+        // knowledge. If both twins have written an entry, the leave of one twin removes the entry.
+        // The other twin has then lost its entry, even if it renews the restored entry.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         }) && !self.has_twin_that_left(process, claim);
@@ -298,7 +292,8 @@ impl World {
         }));
     }
 
-    /// Returns true if another twin of the process's machine has left with their common claim.
+    /// Returns true if another twin of the process's machine has left with the claim that both
+    /// share.
     fn has_twin_that_left(&self, process: usize, claim: Claim) -> bool {
         let mut left = self.own.observer.left.keys();
         self.is_of_twins(claim) && left.any(|(left, by)| *left == claim && *by != process)
@@ -371,7 +366,6 @@ impl World {
         }
     }
 
-    /// Checks that expired entries are evicted while a waiter can read.
     pub(super) fn check_evictions(&mut self) {
         if self.now < self.own.observer.looks_at || !(self.calm || self.faults.is_reliable()) {
             return;
@@ -411,9 +405,9 @@ impl World {
         }
     }
 
-    /// Checks evictions under brisk traffic, where no contender waits as long as an entry declares.
-    /// One job of a machine observes the entry. The first later job that begins after the entry has
-    /// expired must evict it.
+    /// Checks evictions when jobs follow each other so closely that no contender waits as long as
+    /// an entry declares. One job of a machine observes the entry. The first later job that begins
+    /// after the entry has expired must evict it.
     fn check_brisk_traffic(&mut self) {
         let violation = self.machines.iter().find_map(|seat| {
             let now = self.now;
@@ -427,8 +421,8 @@ impl World {
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
-                // The first of these jobs may have seen the entry in a reply concurrent with its
-                // eviction, so only the second job must evict it.
+                // The first of these jobs may have received the entry in a reply that was
+                // concurrent with its eviction, so only the second job must evict it.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),

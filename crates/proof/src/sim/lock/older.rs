@@ -1,7 +1,8 @@
-//! Contenders of an older version, whose grants carry no tokens, on one lock with new contenders.
+//! Contenders of an older version on one lock with new contenders. The grants of the older version
+//! carry no tokens.
 //!
-//! Older contenders run the shipped state machine. The state machine sees documents without the new
-//! fields, and its writes grant like the older version; so it confirms each grant first, and knows
+//! Older contenders run the shipped state machine, but it sees documents without the new fields,
+//! and its writes grant like the older version. It therefore confirms each grant first, and knows
 //! no slot numbers.
 
 use std::time::Duration;
@@ -10,7 +11,6 @@ use super::entries::all;
 use crate::lock::{FoundLock, Hint, LockDocument, LockOperation, LockOutcome};
 use crate::reference::lock::{self as reference, By, Performed};
 
-/// Applies a write of an older version.
 pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperation) -> Performed {
     let before = match stored {
         FoundLock::Lock(lock) => lock.clone(),
@@ -28,8 +28,8 @@ pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     performed
 }
 
-/// Returns an operation with the filter and the update of an older version: a renewal keeps an
-/// existing token, and a leave matches by the claim alone.
+/// Returns the operation that an older version would send. Its renewal keeps an existing token,
+/// and its leave matches by the claim alone.
 fn as_sent(before: &LockDocument, operation: &LockOperation) -> LockOperation {
     let mut operation = operation.clone();
     match &mut operation {
@@ -73,7 +73,6 @@ fn grant_without_tokens(
     after.token = token;
 }
 
-/// Removes the slots that the write assigned.
 fn keep_slots(before: &LockDocument, after: &mut LockDocument) {
     for entry in &mut after.holders {
         let known = before.holders.iter().find(|e| e.claim == entry.claim);

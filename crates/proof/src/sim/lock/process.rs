@@ -1,4 +1,4 @@
-//! A contending process: the shipped state machine with a modelled event loop and driver.
+//! A contending process, which is the shipped state machine with a modelled event loop and driver.
 
 use std::collections::VecDeque;
 
@@ -15,18 +15,15 @@ pub(super) struct Process {
     pub(super) contender: LockContender,
     pub(super) options: Options,
     pub(super) alive: bool,
-    /// Work runs under the lock.
     pub(super) works: bool,
-    /// Time of the acquisition, in true time.
+    /// The true time when the process acquired the lock.
     pub(super) acquired_at: Option<u64>,
-    /// True time at which the process started.
+    /// The true time when the process started.
     pub(super) started_at: u64,
     pub(super) frozen_until: u64,
-    /// True time since which the process runs without a pause.
+    /// The process has run without a pause since this true time.
     pub(super) running_since: u64,
-    /// Inputs that arrived while the process is frozen.
     pub(super) inbox: VecDeque<LockInput>,
-    /// The calls in flight, with their operations.
     pub(super) driver: Driver<&'static str>,
     pub(super) stream: Stream,
     pub(super) ledger: Ledger,
@@ -36,11 +33,11 @@ pub(super) struct Process {
 pub(super) struct Stream {
     pub(super) claim: Option<Claim>,
     pub(super) open: bool,
-    /// Number of the current opening. The process drops events of an earlier opening.
+    /// The number of the current stream. The process drops events of an earlier stream.
     pub(super) opening: u64,
     pub(super) last_at: u64,
-    /// The claim of the process's acknowledged join. The claim's first stream reports every event
-    /// since the join.
+    /// The claim of the process's acknowledged join. The first stream of this claim reports every
+    /// event since the join.
     pub(super) joined: Option<Claim>,
 }
 

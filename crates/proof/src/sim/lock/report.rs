@@ -1,5 +1,3 @@
-//! The texts of a trace.
-
 use super::network::{Committed, Writer};
 use super::seats::Seat;
 use crate::election::{CallId, Claim};
@@ -7,7 +5,6 @@ use crate::lock::{Entry, FoundLock, LockInput, LockOperation, LockOutcome};
 use crate::proof::sim::coverage::Answer;
 use crate::proof::sim::report::follows;
 
-/// The explanation of the trace lines.
 pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
 started), event; -> marks a call, <- an input";
 
@@ -72,7 +69,6 @@ pub(super) fn committed(committed: &Committed) -> String {
     format!("majority has {what}: {}", found(&committed.after))
 }
 
-/// Describes a seat in one line of the header.
 pub(super) fn seat(seat: &Seat) -> String {
     format!(
         "{}: {:?}, lease_duration {:?}, clock at {:.3}, {}",

@@ -1,4 +1,4 @@
-//! The runs of contenders, over many seeds. `make soak-locks` and `make replay-locks` also start
+//! The runs of contenders over many seeds. `make soak-locks` and `make replay-locks` also start
 //! them.
 
 use super::world::Locks;

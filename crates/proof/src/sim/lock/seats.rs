@@ -1,5 +1,5 @@
-//! Seats of a run. Processes contend on a seat one after another, and each passes its memory to the
-//! next process.
+//! The machines of a run. Processes contend on a machine one after another, and each passes its
+//! memory to the next process.
 
 use std::time::Duration;
 
@@ -16,18 +16,17 @@ use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 use crate::proof::sim::{MS, SECOND};
 
-/// A machine on which processes contend one after another.
 #[derive(Clone)]
 pub(super) struct Seat {
-    /// The source of the ids of its processes.
+    /// The source of the ids of the machine's processes.
     pub(super) random: Ids,
     pub(super) identity: Identity,
     pub(super) clock: Clock,
     pub(super) cut_until: u64,
-    /// True if the driver still uses the deposed primary.
+    /// The driver still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
-    /// True if its processes are of an older version, whose grants carry no tokens.
+    /// The processes are of an older version, whose grants carry no tokens.
     pub(super) older: bool,
     pub(super) watch_first: bool,
     pub(super) timings: Timings,
@@ -36,14 +35,13 @@ pub(super) struct Seat {
     pub(super) min_hold: MinHold,
     pub(super) once_per: Option<OncePer>,
     pub(super) token_remembered: Token,
-    /// The observations of its processes. Each process starts with the observations of its
-    /// predecessor.
+    /// The observations of the machine's processes. Each process starts with the observations of
+    /// its predecessor.
     pub(super) observations: Observations,
-    /// Completed work of the processes that exited normally.
     pub(super) done: Vec<Done>,
 }
 
-/// One run of work under the lock, in true time.
+/// One run of work under the lock in true time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
     pub(super) from: u64,
@@ -69,7 +67,7 @@ impl World {
         let older = self.strikes(build.one_in(3), Fault::OlderVersion);
         let (reads, number) = (build.one_in(2), build.between(1, 4));
         let keeps = self.strikes(build.one_in(3), Fault::LeastTime);
-        // Longer holds would make short jobs wait for each other all the time.
+        // If holds were longer, short jobs would wait for each other all the time.
         let longest = if self.own.brisk { 1_000 } else { 30_000 };
         let min_hold = Duration::from_millis(build.between(100, longest));
         let once = self.strikes(build.one_in(2), Fault::OncePer);
@@ -157,7 +155,6 @@ impl World {
         self.ends(process, false);
     }
 
-    /// Ends a process and keeps its observations.
     pub(super) fn exit(&mut self, process: usize) {
         let p = &self.processes[process];
         let seat = &mut self.machines[p.seat];
@@ -188,7 +185,6 @@ impl World {
     }
 }
 
-/// Returns timings for a lease duration of 4 to 24 s, scaled from the defaults.
 pub(super) fn timings(build: &mut Rng) -> Timings {
     let lease = Duration::from_millis(build.between(4_000, 24_001));
     scaled(&Timings::default(), lease).expect("the defaults scale")

@@ -1,4 +1,4 @@
-//! The world of the contenders: seats with clocks, and the processes on them.
+//! The world of the contenders, with the clocks of their machines and the processes on them.
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -24,22 +24,20 @@ use crate::proof::sim::run::Setup;
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, world};
 
-/// Maximum time from the end of the faults until every process is done. This is twice the longest
-/// wait for an expired entry, because the eviction of a ghost may grant another ghost.
+/// Every process must be done this long after the faults end. This is twice the longest wait for
+/// an expired entry, because the eviction of an ownerless entry may grant another ownerless entry.
 const PEACE: u64 = 160 * SECOND;
 /// Additional time for eight entries with a minimum hold of 30 s each, by the slowest clock.
 const KEPT: u64 = 8 * 30 * SECOND * 4 / 3;
 
 pub(super) type World = world::World<Locks>;
 
-/// State of the simulation of contenders, in addition to the common state.
 pub(super) struct Locks {
-    /// True if work and waits are short compared to the lease and jobs follow each other closely.
+    /// Work and waits are short compared to the lease, and jobs follow each other closely.
     pub(super) brisk: bool,
     pub(super) observer: Observer,
-    /// The majority-committed events, oldest first.
     pub(super) events: Vec<(Claim, Hint)>,
-    /// The period in which the store's clock is ahead, and by how much.
+    /// The period when the store's clock is ahead, and the difference.
     ahead: (Range<u64>, u64),
     pub(super) forks: Vec<Forked>,
 }
@@ -81,8 +79,8 @@ impl Protocol for Locks {
         world.coverage.hit_if(jumps, Hit::Fault(Fault::ClockAhead));
         let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
         if world.own.brisk && kind == 0 {
-            // Uses slots, because with an exclusive lock every contender would wait for a killed
-            // holder's entry.
+            // With an exclusive lock, every contender would wait for a killed holder's entry, so
+            // this run uses slots.
             (kind, slots) = (2, slots + 1);
         }
         let common = timings(&mut build);
@@ -97,7 +95,7 @@ impl Protocol for Locks {
         world
     }
 
-    /// Runs some minutes with faults, then without faults until every process is done.
+    /// Runs some minutes with faults, and then without faults until every process is done.
     fn live(world: &mut World, _: &Setup<Fault>) {
         world.run_until(RUN, |_| false);
         if world.violation.is_some() {
@@ -145,7 +143,7 @@ impl Protocol for Locks {
     }
 }
 
-/// Draws when the store's clock is ahead, and by how much.
+/// Draws the period when the store's clock is ahead, and the difference.
 fn ahead(rng: &mut Rng, faults: Faults) -> (Range<u64>, u64) {
     let from = rng.between(10, 60) * SECOND;
     let (until, by) = (
@@ -157,7 +155,6 @@ fn ahead(rng: &mut Rng, faults: Faults) -> (Range<u64>, u64) {
 }
 
 impl World {
-    /// Returns the clock reading of a seat.
     pub(super) fn seat_clock(&self, seat: usize) -> BootTime {
         let shown = self.machines[seat].clock.at(self.now);
         BootTime::from_nanos(u64::try_from(shown).unwrap_or(0))
@@ -173,7 +170,7 @@ impl World {
         at + if period.contains(&at) { *by } else { 0 }
     }
 
-    /// Returns the readings of the store's clock since `from`, as ranges within which the clock did
+    /// Returns the readings of the store's clock since `from`, as ranges in which the clock did
     /// not jump.
     pub(super) fn store_readings(&self, from: u64) -> Vec<RangeInclusive<Duration>> {
         let (period, _) = &self.own.ahead;
@@ -194,13 +191,13 @@ impl World {
         self.seat_clock(self.processes[process].seat)
     }
 
-    /// Returns the true time at which the process's clock shows `at`.
+    /// Returns the true time when the process's clock shows `at`.
     pub(super) fn true_time(&self, process: usize, at: BootTime) -> u64 {
         let clock = self.machines[self.processes[process].seat].clock;
         clock.true_time(self.now, self.clock(process), at)
     }
 
-    /// Converts `duration` on the clock of a seat to nanoseconds of true time.
+    /// Converts a duration on the clock of a seat to nanoseconds of true time.
     pub(super) fn stretched(&self, seat: usize, duration: Duration) -> u64 {
         self.machines[seat].clock.stretched(duration)
     }
@@ -212,7 +209,6 @@ impl World {
         self.note(|| format!("p{process} frozen until {} ms", until / MS));
     }
 
-    /// Passes an input to a process. While the process is frozen, the input is queued.
     pub(super) fn input(&mut self, process: usize, input: LockInput) {
         if self.processes[process].alive {
             self.processes[process].inbox.push_back(input);
@@ -239,7 +235,7 @@ impl World {
         self.note(|| super::report::input(process, &input));
         let p = &mut self.processes[process];
         if matches!(input, LockInput::GiveUp) {
-            // No work starts under a lock that was granted while the process was frozen.
+            // No work starts if the lock was granted while the process was frozen.
             p.works = false;
         }
         p.ledger.before(now, &input, &p.contender.status());
@@ -309,7 +305,6 @@ impl World {
         self.check_exclusion();
     }
 
-    /// Adds an effect to the digest that identifies a run.
     fn decides(&mut self, process: usize, effect: &LockEffect) {
         let words = match effect {
             LockEffect::Call { id, operation } => id.0 ^ operation.as_str().len() as u64,
@@ -376,7 +371,6 @@ impl World {
         }
     }
 
-    /// Makes the deposed primary, and the drivers that still use it, notice the new primary.
     pub(super) fn deposed_learns(&mut self) {
         self.set.deposed_learns();
         for seat in &mut self.machines {
@@ -387,8 +381,8 @@ impl World {
     /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
         if self.faults.has(Fault::Edited) && self.chance.one_in(2) {
-            // The holders leave without a grant, so the waiters must notice by themselves that the
-            // lock is free.
+            // An edit that removes the holders grants nothing, so the waiters must notice by
+            // themselves that the lock is free.
             self.remove_holders();
         }
         self.calm = true;

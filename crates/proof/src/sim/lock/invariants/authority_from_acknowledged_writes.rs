@@ -1,10 +1,10 @@
-//! I2 and I7: authority comes from an acknowledged write that left its own revision and a token,
-//! counted from before the write was sent. An ended claim has no authority.
+//! I2 and I7: a claim has authority only from an acknowledged write that left its own revision and
+//! a token. The authority counts from before the write was sent, and ends with the claim.
 
 use super::{Violation, require};
 use crate::election::BootTime;
 
-/// Authority that a process claims to have, and the authority according to the ledger.
+/// The authority that a process claims to have, and the authority according to the ledger.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed {
     pub(crate) valid_until: BootTime,

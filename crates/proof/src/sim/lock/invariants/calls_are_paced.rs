@@ -1,13 +1,12 @@
-//! A contender never sends calls in a tight loop, each immediately after the previous answer.
+//! A contender does not send calls in a tight loop, each immediately after the previous answer.
 
 use super::{Violation, explain};
 
-/// Maximum number of consecutive calls that each follow the previous answer by less than a retry
-/// interval. An acquisition needs six: a rejected join, a read, a create, another join, a read, a
-/// confirmation.
+/// Limits the consecutive calls that each follow the previous answer by less than a retry
+/// interval. An acquisition needs six of them: a rejected join, a read, a create, another join, a
+/// read, and a confirmation.
 const CALLS_MAX: usize = 12;
 
-/// Checks the number of consecutive calls of this kind.
 pub(crate) fn check(calls: usize) -> Option<Violation> {
     explain(calls <= CALLS_MAX, "calls are paced", || {
         format!("{calls} calls without a pause")

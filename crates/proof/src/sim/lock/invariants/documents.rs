@@ -1,6 +1,6 @@
-//! Properties of the document after every write: every possible grant is made, the order is kept,
-//! tokens grow, the number of slots does not change while the lock is in use, and each slot has one
-//! holder.
+//! Properties of the document after every write. Every possible grant is made, the order is kept,
+//! tokens grow, the number of slots does not change while the lock is in use, and each slot has
+//! one holder.
 
 use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};
@@ -19,9 +19,9 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
         .or_else(|| bounds(after))
 }
 
-/// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
-/// queue waits. After a manual edit has freed a place, only a write that adds and removes no entry
-/// may leave the place free.
+/// Checks that no further grant is possible. If a grant were missed, the lock would stay free
+/// while its queue waits. After a manual edit has freed a place, only a write that adds and
+/// removes no entry may leave the place free.
 fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
     let claims = |lock: &LockDocument| {
@@ -62,7 +62,6 @@ fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     }
 }
 
-/// Checks that each new token is above all earlier tokens.
 fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let known = |entry: &Entry| all(before).find(|e| e.claim == entry.claim);
     let mut new: Vec<Token> = Vec::new();
@@ -71,8 +70,7 @@ fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         let old = known(entry).and_then(|e| e.token);
         match (old, entry.token) {
             (old, token) if old == token => {}
-            // An owner that cannot use the token of its grant gets another token by its
-            // confirmation.
+            // An owner that cannot use the token of its grant gets another token when it confirms.
             (Some(_), Some(token)) if known(entry).is_some_and(|e| !e.is_confirmed()) => {
                 new.push(token);
             }
@@ -90,7 +88,6 @@ fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     })
 }
 
-/// Checks that the number of slots changes only while the lock is empty.
 fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let occupied = before.holders.len() + before.queue.len() > 0;
     let evidence = || format!("{} then {}", before.slots, after.slots);
@@ -116,7 +113,6 @@ fn own_slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     })
 }
 
-/// Checks that a claim is in the document at most once.
 fn unique(after: &LockDocument) -> Option<Violation> {
     let mut claims: Vec<_> = all(after).map(|e| e.claim).collect();
     claims.sort_unstable();

@@ -1,6 +1,6 @@
-//! An entry is evicted only after replies have shown it unchanged for long enough, and never within
-//! its minimum hold. Long enough is the lease duration that its owner declared or, for a granted
-//! entry, the time that a grantee has to confirm.
+//! A contender evicts an entry only after replies have shown the entry unchanged for long enough,
+//! and never within its minimum hold. A granted entry must be unchanged for the time that a
+//! grantee has to confirm, and any other entry for the lease duration that its owner declared.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::EntryVersion;
 use crate::proof::sim::lock::entries::ObservedEntry;
 
-/// One entry in an eviction that is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Eviction {
     pub(crate) pair: EntryVersion,
-    /// The entry at the sender's last observation.
+    /// The entry when the sender last saw it.
     pub(crate) shown: Option<ObservedEntry<BootTime>>,
     pub(crate) at: BootTime,
     pub(crate) operation_timeout: Duration,

@@ -6,15 +6,13 @@ use std::collections::BTreeSet;
 use super::{Violation, explain};
 use crate::lock::{LockMode, Slots};
 
-/// A process with authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) mode: LockMode,
-    /// Number of its slot; `None` without slots, and for an older version.
+    /// `None` if the lock has no slots, or if the process runs an older version.
     pub(crate) slot: Option<u32>,
 }
 
-/// Checks all processes that have authority at one instant.
 pub(crate) fn check(held: &[Held]) -> Option<Violation> {
     let wants: Vec<LockMode> = held.iter().map(|held| held.mode).collect();
     let fits = match &wants[..] {
@@ -36,9 +34,9 @@ pub(crate) fn check(held: &[Held]) -> Option<Violation> {
     })
 }
 
-/// Checks all processes with authority. If the authority of a process comes from a write before its
-/// machine was forked, the process carries the number of the fork. Of two twins with this number,
-/// only one counts.
+/// Checks all processes with authority. A process carries the number of a fork if its authority
+/// comes from a write before its machine was forked. Of two twins with this number, only one
+/// counts.
 pub(crate) fn check_twins(held: &[(Held, Option<usize>)]) -> Option<Violation> {
     let all: Vec<_> = held.iter().map(|(held, _)| *held).collect();
     let violation = check(&all)?;

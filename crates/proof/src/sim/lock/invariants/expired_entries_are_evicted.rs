@@ -1,19 +1,17 @@
-//! While a live waiter reads, an expired entry of a waiter, grantee or holder is evicted within the
-//! sum of its own lease duration, a third of the live waiter's lease duration, and some operation
-//! timeouts. If all jobs are short, the first job that begins after an entry has expired evicts the
-//! entry soon.
+//! While a live waiter reads, an expired entry is evicted within the sum of the entry's lease
+//! duration, a third of the waiter's lease duration, and some operation timeouts. If all jobs are
+//! short, the first job that begins after an entry has expired evicts the entry soon.
 
 use std::time::Duration;
 
 use super::{Violation, explain};
 
-/// Durations that determine a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     pub(crate) declared: Duration,
     pub(crate) longest: Duration,
     pub(crate) operation_timeout: Duration,
-    /// Rate of the slowest clock, per mille.
+    /// The rate of the slowest clock, per mille.
     pub(crate) slowest: u32,
 }
 
@@ -34,7 +32,7 @@ pub(crate) fn check(unchanged: Duration, patience: Patience) -> Option<Violation
     )
 }
 
-/// Checks how long the entry has stayed since a job that had to evict it acquired the lock.
+/// Checks how long the entry stayed after a job that had to evict it had acquired the lock.
 pub(crate) fn under_brisk_traffic(
     since: Duration,
     operation_timeout: Duration,

@@ -3,7 +3,7 @@
 use super::{Violation, explain};
 use crate::lock::{FoundLock, LockDocument, Standing};
 
-/// Checks that all processes have ended when the bound has passed. `stored` is for the report.
+/// Checks that all processes have ended when the bound has passed. The evidence shows `stored`.
 pub(crate) fn check(left: &[Standing], stored: &FoundLock) -> Option<Violation> {
     explain(left.is_empty(), "liveness", || {
         format!("{left:?} of {stored:?}")

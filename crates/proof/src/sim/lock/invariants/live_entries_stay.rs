@@ -1,18 +1,18 @@
-//! A process that runs and reaches the store keeps its entry. The entry is not evicted, and the
-//! process reports no loss without a cause.
+//! A process that runs and reaches the store keeps its entry. No other process evicts the entry,
+//! and the process reports no loss without a cause.
 
 use super::{Violation, require, with};
 
 /// An entry that another process evicted, or that its owner reports as lost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
-    /// True if the owner has run without a pause for longer than its lease.
+    /// The owner has run without a pause for longer than its lease.
     pub(crate) owner_runs: bool,
-    /// True if every call is answered soon.
+    /// The network answers every call soon.
     pub(crate) reliable: bool,
-    /// True if a majority has the entry, with a revision that its owner knows.
+    /// A majority has the entry with a revision that its owner knows.
     pub(crate) stored: bool,
-    /// True if the entry was evicted; false if its owner reports it as lost.
+    /// Another process evicted the entry. If false, the owner reports the entry as lost.
     pub(crate) evicted: bool,
 }
 

@@ -2,21 +2,21 @@
 //! is recorded. A success dated in the future skips the work for at most one period before and
 //! after its date.
 //!
-//! To check the age of a success, the functions accept every reading of the store's clock that the
-//! reply may have shown.
+//! The reply may have shown any of several readings of the store's clock, and the functions accept
+//! the age of a success at each of them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Violation, explain, require};
 
-/// Readings of the store's clock, as ranges within which the clock did not jump.
+/// Readings of the store's clock, as ranges in which the clock did not jump.
 pub(crate) type Readings = [RangeInclusive<Duration>];
 
 /// The clock of the store has a resolution of milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Checks that work may begin at one of these readings, after a success with this date.
+/// Checks that work may begin at one of these readings after a success with this date.
 pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> Option<Violation> {
     let mut ends = readings.iter().flat_map(|it| [*it.start(), *it.end()]);
     let fits = ends.any(|reading| reading.abs_diff(dated) + TICK >= period);
@@ -40,14 +40,13 @@ pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> b
     })
 }
 
-/// Checks that a skip has a reason: `due` is true if a recorded success justifies the skip.
+/// Checks that a skip is justified. `due` is true if a recorded success justifies it.
 pub(crate) fn ends(due: bool, period: Duration) -> Option<Violation> {
     explain(due, "skips end", || {
         format!("skipped, of {period:?}, without a success within a period")
     })
 }
 
-/// Checks a claim whose success is recorded.
 pub(crate) fn recorded(succeeded: bool) -> Option<Violation> {
     require(succeeded, "only successes are recorded", &succeeded)
 }

@@ -1,26 +1,25 @@
-//! The writes that a process may send for its own claim: none after the claim ended, none between a
-//! rejection and a read, no join while another claim's join has an unknown outcome, and no leave
-//! while the work runs (I6). A `keep` counts as a leave, but must not be sent once the process was
-//! asked to give up.
+//! A process must not send certain writes for its own claim: no write after the claim ended, no
+//! write between a rejection and a read, no join while another claim's join has an unknown
+//! outcome, and no leave while the work runs (I6). A `keep` counts as a leave, but must not be
+//! sent once the user asked the process to give up.
 
 use super::{Violation, violation, with};
 
-/// A call at the time it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write {
     pub(crate) operation: &'static str,
-    /// True if the claim has been given up or its deadline has passed.
+    /// The process gave up the claim, or its deadline has passed.
     pub(crate) ended: bool,
-    /// True if a reply has shown the claim in the document.
+    /// A reply has shown the claim in the document.
     pub(crate) present: bool,
-    /// True if the join of another claim may have been applied and no reply has shown this claim.
+    /// The join of another claim may have been applied, and no reply has shown this claim.
     pub(crate) other_join_open: bool,
-    /// True if the newest write was rejected and no read has been answered since.
+    /// The newest write was rejected, and no read has been answered since.
     pub(crate) unread_rejection: bool,
-    /// True if the process has authority, so that a renewal cannot wait.
+    /// The process has authority, so a renewal cannot wait.
     pub(crate) holds: bool,
     pub(crate) works: bool,
-    /// True if the process was asked to give up before its work began.
+    /// The user asked the process to give up before its work began.
     pub(crate) gave_up: bool,
 }
 

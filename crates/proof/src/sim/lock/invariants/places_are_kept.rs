@@ -1,11 +1,11 @@
-//! An entry stays for its minimum hold, counted in true time from the acquiring write, even after
-//! the work or the process has ended.
+//! An entry stays for its minimum hold even if the work or the process has ended. The minimum hold
+//! counts in true time from the acquiring write.
 
 use std::time::Duration;
 
 use super::{Violation, explain};
 
-/// Checks the release of an acquired entry. `taken` is the time since the acquiring write.
+/// Checks when an acquired entry was released. `taken` is the time since the acquiring write.
 pub(crate) fn check(taken: Duration, min_hold: Duration) -> Option<Violation> {
     explain(taken >= min_hold, "places are kept", || {
         format!("given up after {taken:?} of {min_hold:?}")

@@ -3,17 +3,15 @@
 
 use super::{Violation, require};
 
-/// A contender's report of a release.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
-    /// True if a majority has a leave of the claim.
+    /// A majority has a leave of the claim.
     pub(crate) left: bool,
-    /// True if an earlier leave was not answered, so that the leave or an eviction may have removed
-    /// the entry.
+    /// An earlier leave was not answered, so the leave or an eviction may have removed the entry.
     pub(crate) unanswered: bool,
-    /// True if its work succeeded and the success must be recorded.
+    /// The work succeeded, and the success must be recorded.
     pub(crate) succeeded: bool,
-    /// True if a majority has a leave of the claim that records the success.
+    /// A majority has a leave of the claim that records the success.
     pub(crate) recorded: bool,
 }
 
