@@ -56,7 +56,7 @@ pub fn stopping(workload: &WorkloadConfig) -> StopMethod {
     }
 }
 
-/// Reads the connection string for the library. An error contains no part of it.
+/// Reads the connection string for the library. An error contains no part of the string.
 pub fn read(source: &UriSource) -> Result<String, String> {
     Ok(source.read()?.expose().to_owned())
 }

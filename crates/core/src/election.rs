@@ -1,6 +1,6 @@
-//! The election, a state machine without IO: [`Election`] holds a `Contender`, which knows the
-//! store and contends, and the state of the claim that leads. `docs/protocol.md` has the rules and
-//! the reasons why they are safe.
+//! The election, a state machine without IO. [`Election`] holds the state of the claim that leads,
+//! and a `Contender`, which knows the store and contends. `docs/protocol.md` has the rules and the
+//! reasons why they are safe.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

@@ -238,7 +238,7 @@ enum RequestResult {
     Deleted,
     /// Another operator or candidate came first.
     Superseded,
-    /// Written, but without an effect until the timeout.
+    /// Written, but the timeout passed before an effect was seen.
     UnderWay,
 }
 

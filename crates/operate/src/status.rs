@@ -1,6 +1,6 @@
 //! `leasehold status`: reports from the status directory who leads, without contacting the daemon
-//! or MongoDB. Trusts a file that says "leader" only before its deadline, on the deadline's clock
-//! and in its boot.
+//! or MongoDB. A file that says "leader" counts only until its deadline, by the deadline's clock
+//! and in the boot that wrote it.
 
 #[cfg(test)]
 mod any_file;

@@ -1,5 +1,6 @@
 //! The decisions of a candidate without a claim, given the document as last seen. Every write of a
-//! follower begins with one of these decisions, which enforces I8. Nothing here changes the state.
+//! follower begins with one of these decisions, which enforces I8. This module does not change the
+//! state.
 
 use super::claims::{Attempt, EndedClaim};
 use super::view::Document;

@@ -92,7 +92,8 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the free lease. Matches `expected`, a lower token, no holder, not paused.
+    /// Acquire the free lease. The filter matches `expected` with a lower token, no holder and no
+    /// pause.
     Acquire(Acquisition),
     /// Take over the lease. Matches the revision `expected`, a token lower than the new one, the
     /// claim `holder`, and a lease that is not paused.

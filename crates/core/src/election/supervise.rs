@@ -177,7 +177,7 @@ pub(super) struct DrainAfterLoss {
 }
 
 impl DrainAfterLoss {
-    /// Returns until when a process that shuts down delays its release.
+    /// Returns until when an exiting process delays its release.
     pub(super) fn worth_waiting_until(self) -> BootTime {
         self.until.min(self.expired_at)
     }

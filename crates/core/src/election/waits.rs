@@ -33,7 +33,7 @@ struct Cooldown {
     until: BootTime,
     /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// Session of this process, whose late ended claim must not count as a successor's.
+    /// Session of this process. Its ended claims must not count as a successor's, even late.
     session: Session,
 }
 

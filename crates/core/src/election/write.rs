@@ -288,7 +288,8 @@ impl Contender {
         AfterWrite::StoreRolledBack
     }
 
-    /// Handles the true outcome of a call that had counted as unknown. At most it triggers a read.
+    /// Handles the true outcome of a call that had counted as unknown. At most, the outcome
+    /// triggers a read.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, now: BootTime) {
         match outcome {
             Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),

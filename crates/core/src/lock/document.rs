@@ -23,9 +23,9 @@ pub const MIN_HOLD_MAX: Duration = Duration::from_secs(24 * 3600);
 named! {
     /// Mode in which an entry wants to hold the lock.
     pub enum EntryMode {
-        /// Not together with any other holder.
+        /// Excludes every other holder.
         Exclusive = "exclusive",
-        /// Together with other readers, never with an exclusive holder.
+        /// Shared with other readers; excludes an exclusive holder.
         Shared = "shared",
         /// One of the lock's N slots.
         Slot = "slot",

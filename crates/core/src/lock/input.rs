@@ -54,9 +54,9 @@ impl MinHold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockMode {
-    /// Not together with any other holder.
+    /// Excludes every other holder.
     Exclusive,
-    /// Together with other readers.
+    /// Shared with other readers.
     Shared,
     /// One of this many slots. All contenders of a lock must give the same number.
     Slot(Slots),
@@ -159,7 +159,7 @@ pub enum LockInput {
     /// Stop waiting and leave the queue. A held lock is released as if no work had begun. No work
     /// may run under it from then on, and its entry is not kept for the minimum hold.
     GiveUp,
-    /// The owner is gone: stop waiting, or release the lock like [`LockInput::Release`].
+    /// The owner is gone. Stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,
     /// Release the lock. The host must have confirmed that the work under it is gone (I6), even
     /// after a loss.

@@ -177,7 +177,8 @@ pub type LockOutcome = Outcome<FoundLock>;
 pub enum Hint {
     /// The stream is open and reports events that concern the watched claim.
     Opened {
-        /// True if it reports every event since the claim's join. Otherwise a read must follow.
+        /// True if the stream reports every event since the claim's join. Otherwise a read must
+        /// follow.
         since_join: bool,
     },
     /// The stream answered without an event.

@@ -79,8 +79,8 @@ mod tests {
         assert_eq!(twenty.renew_deadline(), millis(15_000));
         assert_eq!(twenty.renew_interval(), millis(2_500));
         assert_eq!(twenty.operation_timeout(), millis(3_000));
-        // 1.2 × (1.2 s + 0.4 s) + 2 × 3 s does not fit into the 7.4 s that remain of ten because of
-        // the half second in the rule.
+        // Because of the half second in the rule, 10 s leave a renew_deadline of 7.4 s. But 1.2 ×
+        // (1.2 s + 0.4 s) + 2 × 3 s is longer.
         let ten = of(millis(10_000));
         assert!(ten.renew_deadline() > millis(7_400));
         assert!(ten.operation_timeout() < millis(1_250));

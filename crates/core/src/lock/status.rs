@@ -92,11 +92,11 @@ pub enum Standing {
     Joining,
     /// The claim is waiting, or granted without authority.
     Waiting {
-        /// Number of entries before it in the queue, as of the last reply.
+        /// Number of entries ahead of this contender in the queue, as of the last reply.
         position: usize,
         /// Number of entries that hold the lock or were granted it.
         holding: usize,
-        /// Holders, then the waiters before it, the first [`AHEAD_SHOWN_MAX`] of each.
+        /// Holders, then the waiters ahead, the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
     /// The lock is held until the deadline.

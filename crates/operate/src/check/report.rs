@@ -247,7 +247,7 @@ impl Report {
     /// Shows at a terminal what the command waits for.
     pub(super) fn waiting(&self, what: &str) {
         if self.color && !self.json {
-            // The next line overwrites this one, and reports an error of writing.
+            // The next line overwrites this line, and reports any write error.
             let _ = write!(io::stdout(), "  … {what}\r");
             let _ = io::stdout().flush();
         }

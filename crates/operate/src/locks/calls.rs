@@ -41,7 +41,7 @@ pub(super) enum WriteResult {
 /// The state of a lock after a write whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reread {
-    /// The lock has the state that the write causes.
+    /// The lock is in the state that the write would cause.
     Done,
     /// The lock is unchanged, so the write may be repeated.
     Unchanged,

@@ -67,7 +67,7 @@ pub(super) enum Liveness {
     Renews,
     /// No renewal for more than a quarter of the lease duration.
     Late,
-    /// No renewal for the lease duration: another candidate may take over.
+    /// No renewal for the lease duration, so another candidate may take over.
     Expired,
 }
 

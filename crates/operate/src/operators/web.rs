@@ -29,7 +29,7 @@ use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
 
 /// Maximum number of browsers. Each needs a connection and memory for one event, at most 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Interval of checks for the reason why the first read has not succeeded.
+/// Interval at which the reason for an unsuccessful first read is checked.
 const CHECK: Duration = Duration::from_secs(1);
 /// Maximum time to send the last events before the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
-/// Keeps the board up to date, and logs changes of the connection.
+/// Keeps the board up to date, and logs changes of the connection's state.
 async fn follow(collection: &MongoCollection, board: &watch::Sender<Snapshot>) {
     let mut view = collection.follow(Scope::All);
     loop {

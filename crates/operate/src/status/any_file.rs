@@ -1,5 +1,5 @@
-//! Goal: a status file says leader exactly while there is authority (I4), for any status and any
-//! times of writing and reading; no text causes a panic.
+//! Goal: for any status and any times of writing and reading, a status file says leader exactly
+//! while there is authority (I4). No text causes a panic.
 
 use std::time::{Duration, UNIX_EPOCH};
 

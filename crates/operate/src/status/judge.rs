@@ -97,7 +97,7 @@ pub fn judge(
         return Judgement::cannot_tell(why);
     }
     let other_lease = lease.filter(|lease| *lease != document.lease);
-    // A boot or time namespace that one side does not know is not compared.
+    // If the file or the reader does not know its boot or time namespace, these are not compared.
     let boots = document.boot_id.as_deref().zip(boot_id);
     let namespaces = document.time_namespace.zip(time_namespace);
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);

@@ -1,4 +1,4 @@
-//! Pause, step-down and transfer: requests in the document to its holder.
+//! Pause, step-down and transfer: requests in the document to the lease's holder.
 
 use super::harness::*;
 use crate::election::*;

@@ -81,7 +81,7 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// Why MongoDB reports no changes, or cannot be read.
     pub(super) why: Option<String>,
-    /// When the shown data was last current; `None` if it is current, or if none is shown.
+    /// When the shown data was last current; `None` if the data is current, or if no data is shown.
     pub(super) stale_since: Option<BootTime>,
 }
 

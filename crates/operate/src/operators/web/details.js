@@ -11,7 +11,7 @@ const dialog = byId("details");
 let disarms; // The timer of the armed button, if any.
 const details = { name: "", doc: null, at: 0, loading: false, again: false };
 
-// Creates an element around text, which is isolated from the direction of the text around it.
+// Creates an element that isolates the direction of its text from the text around it.
 function element(tag, text, name) {
   const made = document.createElement(tag);
   const inner = document.createElement("bdi");
