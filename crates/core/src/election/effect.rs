@@ -92,8 +92,8 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the free lease. The filter matches `expected` with a lower token, no holder and no
-    /// pause.
+    /// Acquire the free lease. Matches the revision `expected`, a token lower than the new one, and
+    /// a lease that has no holder and is not paused.
     Acquire(Acquisition),
     /// Take over the lease. Matches the revision `expected`, a token lower than the new one, the
     /// claim `holder`, and a lease that is not paused.
