@@ -1,5 +1,3 @@
-//! Runs the binary as a command that exits on its own.
-
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 

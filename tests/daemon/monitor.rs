@@ -25,13 +25,11 @@ pub(crate) struct Observation {
     pub(crate) started_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) leader: bool,
-    /// Token of the leader, on surfaces that report it.
     pub(crate) token: Option<i64>,
 }
 
 pub(crate) struct Monitor {
     ends: watch::Sender<bool>,
-    /// The surfaces that have shown a leader.
     leaders: Arc<Mutex<BTreeSet<&'static str>>>,
     tasks: Vec<JoinHandle<Vec<Observation>>>,
 }
@@ -60,7 +58,6 @@ impl Monitor {
         }
     }
 
-    /// Waits until every surface has shown the daemon as leader.
     pub(crate) async fn sees_leader(&self) {
         eventually("every surface says leader", async || {
             self.leaders.lock().unwrap().len() == self.tasks.len()

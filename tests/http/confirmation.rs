@@ -1,4 +1,6 @@
-//! A workload confirms that it has finished, after its candidate began to step down.
+//! Goal: after a candidate has begun to step down, its workload can confirm that it has finished.
+//! The confirmation is accepted only from this machine and with the token of the ending
+//! leadership.
 
 use std::net::SocketAddr;
 use std::time::Duration;

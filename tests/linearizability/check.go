@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// How many ordered operations the text of a violation and its page show.
+	// Number of ordered operations that the text of a violation and its page show.
 	shownBefore, drawnBefore = 5, 25
-	// How many operations that could not be ordered the text shows.
+	// Number of operations that the text shows although they could not be ordered.
 	shownStuck = 8
 )
 
@@ -30,7 +30,7 @@ type history struct {
 	events []*event
 }
 
-// partition returns the histories of all objects, in the order of their names.
+// partition groups operations by object, and sorts the groups by the objects' names.
 func partition(ops []*operation) []history {
 	byObject := make(map[string][]*operation)
 	var names []string
@@ -53,12 +53,10 @@ func partition(ops []*operation) []history {
 	return found
 }
 
-// check returns porcupine's verdict.
 func (h history) check(timeout time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(modelFrom(state{}), operations(h.events), timeout)
 }
 
-// operations converts events to porcupine's operations.
 func operations(events []*event) []porcupine.Operation {
 	clients := make(map[string]int)
 	var ops []porcupine.Operation

@@ -11,7 +11,7 @@ import (
 
 const soon = 10 * time.Second
 
-// Constructors of operations. Each client holds the lock once and is named after its token.
+// These functions create operations. Each client holds the lock once and is named after its token.
 
 func acquired(token, call, return_ int64) *operation {
 	return &operation{

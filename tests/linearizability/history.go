@@ -75,7 +75,7 @@ type operation struct {
 	mode          mode
 	slots, slot   int
 	call, return_ int64
-	// Where the record was read, as file:line.
+	// Position of the record, as file:line.
 	place string
 }
 

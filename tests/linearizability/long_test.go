@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Much longer than a check of 20,000 operations takes on a busy machine.
+// This limit is much longer than a check of 20,000 operations takes on a busy machine.
 const longMax = 30 * time.Second
 
 // crowd returns a correct history of 16 clients that contend for a lock. Waits overlap, some

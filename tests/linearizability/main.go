@@ -54,7 +54,6 @@ type options struct {
 	files     []string
 }
 
-// run returns the exit code.
 func run(arguments []string, out, notes io.Writer) int {
 	flags := flag.NewFlagSet("linearizability", flag.ContinueOnError)
 	flags.SetOutput(notes)

@@ -15,7 +15,7 @@ import (
 // between the join and the reply that shows the grant. Tokens therefore grow for readers and slots
 // too, although their replies may arrive in another order.
 type state struct {
-	// Sorted by token.
+	// The holders, sorted by token.
 	holders []holder
 	// The highest token of an acquisition.
 	granted int64

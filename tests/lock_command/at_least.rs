@@ -32,7 +32,7 @@ fn others_wait_for_the_least_time_of_a_job_that_ended_at_once() {
     assert_eq!(done.stderr, "", "silent as flock is");
     let waited = place.run_empty("ended", &[]);
     waited.says(0, "removed an ended holder whose minimum hold has passed");
-    // Measured from before the acquisition, so the minimum hold must have passed.
+    // The test took the time before the acquisition, so the minimum hold must have passed.
     assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
     let free = place.run_empty("ended", &["--no-wait"]);
     assert_eq!(free.code, 0, "without the flag nothing is kept: {free:?}");
@@ -56,7 +56,7 @@ fn the_place_of_a_killed_job_is_kept_too() {
     let place = Place::new();
     let began = Instant::now();
     let killed = place.holder("killed", &[AT_LEAST, LEASE]);
-    // The job's guard and command end with the job.
+    // Kill the job. Its guard and its command then exit too.
     killed.signal(Signal::KILL);
     let waited = place.run_empty("killed", &[LEASE]);
     waited.says(0, "removed an expired holder");

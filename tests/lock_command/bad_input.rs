@@ -23,7 +23,7 @@ fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
         ("lock x echo hi", "put '--' before it: -- echo"),
         ("lock -n 3 x true", "--slots N"),
         ("lock x -c true", "-- sh -c 'COMMAND'"),
-        // The flag does not apply to a lock.
+        // `--lease` is a flag of `leasehold run`, so `leasehold lock` must refuse it.
         ("lock x --lease=y -- true", "unexpected argument '--lease'"),
         ("run ./scheduler", "put '--' before it: -- ./scheduler"),
         ("run --workload-on-exit=release", "put -- and the command"),

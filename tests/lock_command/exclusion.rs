@@ -165,7 +165,7 @@ fn a_waiting_writer_is_not_starved_by_arriving_readers() {
 #[test]
 fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     let place = Place::new();
-    // Long enough for most calls not to time out on a busy machine.
+    // With this lease duration, most calls do not time out on a busy machine.
     let lease = "--lease-duration=5s";
     let first = place.holder("dead", &[lease]);
     let dead = place.start_empty("dead", &[lease, "--identity=dead"]);

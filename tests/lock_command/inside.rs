@@ -2,7 +2,6 @@
 
 use crate::job::{Job, PROGRAM, Place};
 
-/// Returns the command line of an inner `leasehold lock` that uses the outer command's MongoDB.
 fn inner(place: &Place, flags: &str, then: &str) -> String {
     let store = place.store().join(" ");
     format!("{PROGRAM} lock {store} {flags} -- {then}")
@@ -118,7 +117,7 @@ fn an_inner_lock_whose_line_cannot_be_written_says_so() {
     let input = place.path("input");
     let input = input.display();
     let bare = format!("{PROGRAM} lock full");
-    // Keep the input open.
+    // The shell keeps the input open, so that the inner command does not end because of it.
     let script = format!("mkfifo {input}; exec 4<> {input}; {bare} <&4 > /dev/full; echo $?");
     let done = place.run_under("full", &[], &script);
     assert_eq!(done.stdout, "2\n", "{done:?}");

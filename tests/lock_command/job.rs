@@ -1,4 +1,4 @@
-//! `leasehold lock …` as a process on the shared set, and its output.
+//! Runs `leasehold lock …` as a process on the shared set, and reads its output.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -109,7 +109,6 @@ impl Place {
         run(async { collection.insert_one(document).await }).unwrap();
     }
 
-    /// Returns the number of cursors that the primary has open for this place's jobs.
     pub(crate) fn cursors(&self) -> usize {
         let database = self.set.client().database("admin");
         let prefix = format!("^{}\\.", self.database);
@@ -282,7 +281,6 @@ impl Job {
         }
     }
 
-    /// Describes the job, its descendants and its errors so far, for the message of a failed test.
     fn looked_at(&mut self) -> String {
         let mut seen = vec![self.child.id()];
         let mut text = String::new();

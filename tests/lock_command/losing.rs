@@ -11,7 +11,6 @@ use crate::job::{Job, PROGRAM, Place, eventually};
 /// About the time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
 
-/// A command that ignores SIGTERM.
 fn stubborn(place: &Place, what: &str) -> String {
     format!(
         "trap '' TERM; {}; while :; do sleep 0.02; done",
@@ -221,7 +220,7 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
 #[test]
 fn jobs_that_never_wait_also_evict_an_expired_holder() {
     let place = Place::new();
-    // Long enough for most calls not to time out on a busy machine.
+    // With this lease duration, most calls do not time out on a busy machine.
     let lease = "--lease-duration=5s";
     let script = stubborn(&place, "first");
     let job = place.start_under("never-waits", &[lease, "--identity=dead"], &script);

@@ -76,7 +76,7 @@ fn a_forced_break_without_an_answer_has_an_unknown_outcome() {
     broken.says(69, "lock unknown: the outcome is not known");
     broken.says(69, "leasehold locks shows whether it was applied");
     assert_eq!(broken.stdout, "");
-    // In this case the write was not applied.
+    // The server closed the connection first, so the write was not applied.
     assert!(place.run(&["locks"]).stdout.contains("holder"));
     drop(holder);
 }

@@ -38,7 +38,6 @@ fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
     assert_eq!(line, numbered);
 }
 
-/// Returns a holder that has received SIGTERM and logged it.
 fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Write + use<>) {
     let (mut job, _, input) = holder(place, &[&[name], flags].concat());
     job.signal(Signal::TERM);

@@ -102,7 +102,7 @@ async fn each_option_is_refused_by_name_or_the_server_is_reached() {
             .chain(option.aliases.iter().copied());
         names.map(move |name| (option, name))
     });
-    // Names are compared without case.
+    // Names of options are not case-sensitive.
     let cases =
         names.flat_map(|(option, name)| [(option, name.to_owned()), (option, name.to_uppercase())]);
     let tried = cases.map(|(option, name)| tried(&set, option, name));

@@ -286,7 +286,6 @@ impl Target {
         Ok(())
     }
 
-    /// Acquires, renews and releases a document that is a lease.
     async fn lead(&self, document: &Document, lease: &Lease) -> Result<(), Disturbed> {
         let before = self.stored.bytes().await;
         let [create, acquire, take_over, renew, release] = writes_by_stranger(document, lease);

@@ -22,7 +22,6 @@ fn is_late(text: &str) -> bool {
     LATE.iter().any(|late| text.contains(late))
 }
 
-/// Returns true if a text contains this reason, or reports a timeout.
 fn says(text: &str, why: &str) -> bool {
     text.contains(why) || is_late(text)
 }
@@ -75,7 +74,6 @@ pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -
     }
 }
 
-/// Returns a command that takes a lock and releases it immediately.
 pub(crate) fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
     let arguments = [&["lock", name], flags, &["--", "true"]].concat();
     stage.command(&stage.set().uri(), &arguments)
@@ -192,7 +190,6 @@ impl Cast {
         }
     }
 
-    /// Waits until the holder and the waiter cannot renew.
     pub(crate) async fn cannot_renew(&self) {
         for job in [&self.holder, &self.waiter] {
             let failing = ["failed (attempt", r#""operation":"renew""#];
@@ -240,7 +237,6 @@ impl Cast {
         assert!(self.waiter.runs(), "{}", self.waiter.log());
     }
 
-    /// Waits until a candidate leads again, and the waiter gets the lock.
     pub(crate) async fn recover(&mut self) {
         let leader = leader_of(&[&self.leader, &self.follower]).await;
         assert!(leader.token() > Some(1));
@@ -253,7 +249,6 @@ impl Cast {
         assert_eq!(free.code, Some(0), "{}", free.error);
     }
 
-    /// Ends the holder's command, and waits until the waiter has got the lock and exited.
     pub(crate) async fn end(mut self) {
         std::fs::write(&self.end, "").expect("written");
         assert!(self.holder.exits().await.success(), "{}", self.holder.log());

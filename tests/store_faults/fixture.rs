@@ -1,4 +1,4 @@
-//! Setup and waits that the tests of this binary share.
+//! Starts sets and daemons, and waits for their states, for all tests of this binary.
 
 use std::sync::Arc;
 use std::time::Duration;

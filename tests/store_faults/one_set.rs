@@ -193,7 +193,7 @@ async fn a_named_server_that_does_not_respond_costs_no_answer() {
     set.stop(secondary);
     everyone_is_served(&stage, &members, "a frozen member").await;
     set.cont(secondary);
-    // A port that nothing listens on.
+    // No process listens on this port.
     let removed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = removed.local_addr().expect("its address").to_string();
     drop(removed);

@@ -50,7 +50,6 @@ async fn one_failure_is_unknown_and_ridden_out(how: Document) {
     one_failure_is_ridden_out_with(SURVIVING, how).await;
 }
 
-/// Makes one renewal fail in this way, and returns the candidate's log.
 async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) -> String {
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(timings);

@@ -15,7 +15,6 @@ use rustix::process::Signal;
 use crate::cgroup::Cgroup;
 use crate::world::Places;
 
-/// Prefix of the names of candidates with sidecars.
 pub(crate) const SIDECAR: &str = "sidecar";
 pub(crate) const LEASE: &str = "orders";
 /// Delay between a daemon's exit and its restart.
@@ -217,7 +216,6 @@ impl Candidate {
         state.cgroup = cgroup;
     }
 
-    /// Restarts the daemon [`RESTART`] after its exit.
     pub(crate) fn keep_up(&self) -> Result<(), Failure> {
         let mut state = self.state.lock().expect("no holder panics");
         let Some(code) = state.daemon.as_ref().and_then(Daemon::exit_code) else {

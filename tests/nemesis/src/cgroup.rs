@@ -47,7 +47,7 @@ impl Cgroup {
         Err(reasons.join("; "))
     }
 
-    /// Moves a process into the group. Its future children join the group too.
+    /// The process's future children join the group too.
     pub(crate) fn add(&self, pid: u32) {
         // The process may have exited.
         let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());

@@ -22,7 +22,6 @@ use crate::world::LOCKS;
 pub(crate) const DATABASE: &str = "application";
 pub(crate) const COLLECTION: &str = "effects";
 pub(crate) const DOCUMENT: &str = "effect";
-/// Name of the file with the history of writes, in the directory of the journals.
 pub(crate) const WRITES: &str = "writes";
 /// Interval between two writes.
 const PACE: Duration = Duration::from_millis(50);
@@ -149,7 +148,7 @@ impl Resident {
             options.collection = self.name.clone();
             let lock = Lock::new(options, ResourceName::new(self.name.clone())?);
             loop {
-                // Both calls fail while a fault hits the store; the loop retries.
+                // Both calls fail while a fault hits the store. The loop then retries.
                 if let Ok(guard) = lock.acquire().await {
                     tokio::time::sleep(PACE).await;
                     let _ = guard.release().await;
@@ -160,7 +159,6 @@ impl Resident {
     }
 }
 
-/// Writes a line if the lock is held at this instant.
 fn works(
     guard: &leasehold_mongodb::locker::LockGuard,
     token: Token,

@@ -25,7 +25,6 @@ pub(crate) enum Fault {
     Throttle(usize),
     Skew(usize, &'static str),
     FullDisk(usize),
-    /// The candidate runs another version of the program.
     Version(usize),
     Slow(usize, Duration, f64),
     /// Drops packets between a client's host and these members, in one direction or in both.
@@ -37,7 +36,7 @@ pub(crate) enum Fault {
     /// Drops packets between a member and the other members.
     Isolate(usize, Direction),
     StepDown,
-    /// `fsyncLock`: the member answers, but applies nothing.
+    /// `fsyncLock` locks the member, so that it answers requests but applies no writes.
     LockMember(usize),
     FailCommands(usize, Document),
     Delete,
@@ -46,9 +45,7 @@ pub(crate) enum Fault {
     /// For some time, a field of the lease document has another type, as if another program had
     /// written it.
     Foreign,
-    /// The API server does not answer.
     StallServer,
-    /// A member gets a new certificate.
     RotateCertificate(usize),
 }
 
@@ -71,7 +68,6 @@ pub(crate) enum Direction {
 }
 
 impl Fault {
-    /// Draws a fault that is possible in this world.
     pub(crate) async fn drawn(world: &World) -> Self {
         let candidates = world.candidates.len();
         // Two thirds of the faults of candidates hit the leader.
@@ -374,7 +370,8 @@ impl Fault {
                     certificates.renew_server();
                 }
                 let rotated = world.set.command(*member, doc! { "rotateCertificates": 1 });
-                // Open connections continue; new connections use the new certificate.
+                // Open connections keep the old certificate. New connections use the new
+                // certificate.
                 rotated.await?;
             }
             Self::Delete => drop(world.edit(Edit::Delete).await),
@@ -418,7 +415,6 @@ fn failing() -> Document {
     data
 }
 
-/// Freezes processes that may exit at any time.
 async fn freeze(pids: &[u32], time: Duration) {
     let send = |signal| {
         pids.iter()

@@ -96,7 +96,7 @@ impl Holder {
         let extensions = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(self.life) / EXTENSIONS).await;
-                // Ignore errors; the loop extends again.
+                // Ignore an error, because the loop extends the lock again.
                 let _ = lock.extend().await;
             }
         };

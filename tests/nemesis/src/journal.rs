@@ -10,7 +10,7 @@ use crate::job::SLOTS;
 /// A line is evidence that its writer relied on the token at the instant `at`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// CLOCK_BOOTTIME in nanoseconds.
+    /// Time of the line on CLOCK_BOOTTIME, in nanoseconds.
     pub(crate) at: u64,
     pub(crate) token: i64,
     pub(crate) writer: String,

@@ -35,7 +35,7 @@ use actors::Actor;
 use report::Report;
 use world::{Options, Profile, World};
 
-/// Set in the environment of the process that runs in its own namespaces.
+/// This variable is set in the process that runs in its own namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
 /// Minimum duration of a run that measures growth.
 const SOAK_MINUTES: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! The report on a run: its violations and figures.
+//! Collects the violations and the figures of a run, and formats them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +23,6 @@ pub(crate) struct Report {
     /// Figures of the lease and of the other designs. Empty if no other design took part.
     pub(crate) compared: Vec<Compared>,
     pub(crate) growths: Vec<Finding>,
-    /// Output of the independent checker.
     pub(crate) linearizable: String,
 }
 
@@ -38,9 +37,7 @@ pub(crate) struct Strikes {
 pub(crate) struct Compared {
     pub(crate) name: &'static str,
     pub(crate) works: usize,
-    /// Number of workloads that began while another workload was running.
     pub(crate) overlaps: usize,
-    /// Number of overlaps after each kind of fault.
     pub(crate) after: BTreeMap<String, usize>,
     /// For each kind of fault that struck alone, the longest time without work that began during or
     /// after it.
@@ -65,7 +62,6 @@ impl Compared {
         }
     }
 
-    /// Formats the overlaps and the longest time without work after a fault.
     fn cell(&self, fault: &str) -> String {
         let overlaps = self.after.get(fault).copied().unwrap_or_default();
         match self.longest.get(fault) {

@@ -27,7 +27,6 @@ const FOLLOWED: Duration = Duration::from_secs(20);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 
-/// A resource of a process, as counted by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// Resident memory in bytes.
@@ -156,7 +155,6 @@ impl Residents {
         processes
     }
 
-    /// Requests the web page and its parts in turn.
     async fn visit(&self) {
         for path in PATHS.iter().cycle() {
             // The server may be waiting for MongoDB during a fault.
@@ -165,7 +163,6 @@ impl Residents {
         }
     }
 
-    /// Follows the events, and reconnects.
     async fn follow(&self) {
         loop {
             let _ = self.get("/events", Some(FOLLOWED)).await;

@@ -1,4 +1,5 @@
-//! Other locks and elections under the same faults, for comparison.
+//! Runs other locks and elections under the same faults, so that their overlaps can be compared
+//! with leasehold's.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,8 @@ const LEASE: &str = "client-go";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rival {
-    /// A hand-made lock on the replica set.
     HandMade(Design),
-    /// `etcdctl lock NAME COMMAND`.
+    /// Jobs run under `etcdctl lock NAME COMMAND`.
     Etcdctl,
     /// A program with client-go's leader election, on a real API server. Like a controller, it
     /// works until its context is cancelled, and exits when it loses the lease.
@@ -40,7 +40,7 @@ impl Rival {
         }
     }
 
-    /// Returns how to launch a job; the caller chooses the host.
+    /// Returns the launch of a job. The caller adds the host.
     pub(crate) fn launch(
         self,
         (identity, millis): (&str, u64),
@@ -133,7 +133,6 @@ impl Cluster {
         self.kubernetes.place(namespace, &name, "orders").await
     }
 
-    /// Freezes the API server, or resumes it.
     pub(crate) fn stall(&self, stalled: bool) {
         let signal = if stalled { Signal::STOP } else { Signal::CONT };
         self.kubernetes.signal_api_server(signal);

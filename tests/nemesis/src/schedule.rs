@@ -1,4 +1,4 @@
-//! The schedule of faults: most strike alone, with quiet periods around them, and some strike
+//! Schedules the faults. Most faults strike alone, with quiet periods around them, and some strike
 //! together.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use leasehold_testbed::daemon::boottime_ns;
 use crate::fault::Fault;
 use crate::world::World;
 
-/// Maximum number of faults that strike together.
 const TOGETHER_MAX: usize = 3;
 /// If this many draws do not match the requested name, no fault has this name.
 const DRAWS_MAX: usize = 10_000;
@@ -33,7 +32,6 @@ pub(crate) struct Struck {
 /// A period without a leader that was longer than the bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaderless {
-    /// Faults that struck before this period.
     pub(crate) after: Vec<Fault>,
     pub(crate) logs: String,
 }

@@ -189,7 +189,6 @@ impl Evidence {
         })
     }
 
-    /// Checks the work under the locks, and returns the history.
     fn locks(
         &self,
         tenures: &[Tenure],

@@ -1,4 +1,4 @@
-//! All processes of a run, and their hosts.
+//! Starts, stops and restarts all processes of a run on their hosts.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -59,7 +59,6 @@ impl Profile {
 pub(crate) struct Places {
     pub(crate) harness: PathBuf,
     pub(crate) program: PathBuf,
-    /// Directory of the journals and the traces.
     pub(crate) directory: PathBuf,
     pub(crate) uri: String,
     pub(crate) uri_file: PathBuf,
@@ -95,7 +94,6 @@ pub(crate) struct World {
     pub(crate) places: Places,
     /// Binary of another version, for upgrades and downgrades.
     pub(crate) other: Option<PathBuf>,
-    /// Recordings of all changes of the lease and of the locks.
     pub(crate) changes: Vec<Changes>,
     /// A copy of the lease document, which faults restore.
     pub(crate) copy: Mutex<Option<Document>>,

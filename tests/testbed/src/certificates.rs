@@ -128,7 +128,8 @@ impl Certificates {
         let names = addresses.map(SanType::IpAddress);
         params.subject_alt_names.extend(names);
         params.distinguished_name = name(unit, common_name);
-        // Early enough that a test can set a client's clock to a later time.
+        // The certificate is valid long enough that a test can set a client's clock to a later
+        // time.
         params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         // Members also connect to each other as clients.

@@ -26,7 +26,6 @@ use crate::{Failure, shared};
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Maximum time without a usable server, longer than any election or partition in the tests.
 const AWAY_MAX: Duration = Duration::from_secs(180);
-/// Interval between attempts to reach a server.
 const RETRY: Duration = Duration::from_millis(50);
 /// The field in the `_id` of the end marker.
 const MARKER: &str = "end_of_recording";

@@ -1,4 +1,4 @@
-//! A real `leasehold run` as a process, observed through its files, HTTP server and log.
+//! Runs `leasehold run` as a process, and observes it through its files, HTTP server and log.
 
 mod builder;
 mod last_lines;
@@ -32,9 +32,10 @@ pub struct Daemon {
     port: ReservedPort,
     http: SocketAddr,
     directory: PathBuf,
-    /// Declared after `process`, so that the trace is checked after the process has ended.
+    /// The field is declared after `process`, so that the trace is checked after the process has
+    /// ended.
     _trace: Option<CheckedTrace>,
-    /// Declared before `scratch`, so that it is dropped before the log is removed.
+    /// The field is declared before `scratch`, so that it is dropped before the log is removed.
     _last_lines: LastLines,
     scratch: Scratch,
 }

@@ -1,5 +1,5 @@
-//! A private etcd cluster for comparisons, on loopback ports or on separate hosts. It ends with the
-//! process that started it.
+//! Runs a private etcd cluster for comparisons, on loopback ports or on separate hosts. The
+//! cluster ends with the process that started it.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::{Failure, Host, Launch, Process, ReservedPort, Scratch, Storage, kube
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-/// A running cluster.
+/// A running etcd cluster.
 #[derive(Debug)]
 pub struct Etcd {
     // Fields are dropped in this order: the processes before the files they write to.

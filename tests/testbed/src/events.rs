@@ -15,7 +15,7 @@ use crate::wait::LONG;
 pub struct EventStream {
     stream: TcpStream,
     head: String,
-    /// Bytes as received, still with the framing of a chunked body.
+    /// The received bytes, which still contain the framing of a chunked body.
     received: Vec<u8>,
     text: String,
     end: Option<End>,
@@ -33,16 +33,16 @@ pub enum End {
 /// A part of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
-    /// An event.
+    /// An event of the daemon.
     Event(Event),
     /// A comment, which keeps the connection alive.
     Comment,
 }
 
-/// An event.
+/// An event of the daemon, as parsed from the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// The id to resume from.
+    /// The id from which a client can resume the stream.
     pub id: String,
     /// The interval at which to reconnect, in milliseconds, if the event sets one.
     pub retry: Option<u64>,

@@ -1,4 +1,4 @@
-//! Hostile clients of an HTTP server, with a separate address and thread.
+//! Runs hostile clients of an HTTP server, with a separate address and thread.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -49,11 +49,11 @@ pub enum Attack {
 /// Counts of the clients' actions so far.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Connections opened.
+    /// Number of connections opened.
     pub connections: AtomicU64,
-    /// Bytes that were handed to the kernel.
+    /// Number of bytes handed to the kernel.
     pub bytes: AtomicU64,
-    /// Most bytes sent on a single connection.
+    /// Largest number of bytes sent on a single connection.
     pub bytes_of_one: AtomicU64,
 }
 
@@ -200,7 +200,6 @@ impl Clients {
         }
     }
 
-    /// Opens a share of the connections, and replaces the oldest ones.
     async fn connections(self, count: usize) {
         let mut open = VecDeque::with_capacity(count);
         loop {

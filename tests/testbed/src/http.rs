@@ -16,7 +16,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of an answer, far above the daemon's longest page, /metrics.
 const BODY_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Sends a request without a body. Returns the status and the body of the answer.
 pub(crate) async fn request(
     address: SocketAddr,
     method: &str,

@@ -35,7 +35,6 @@ pub use place::{Place, routed_to};
 /// startup has taken seconds.
 const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
-/// The default node of pods.
 const NODE: &str = "node-1";
 
 /// A running control plane. Dropping it ends the processes.

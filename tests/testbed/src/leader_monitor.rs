@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(3);
 /// A period of leadership, as seen in the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reign {
-    /// The leader.
+    /// Identity of the leader.
     pub identity: String,
     /// The leader's token.
     pub token: i64,
@@ -62,7 +62,7 @@ struct Record {
 }
 
 impl LeaderMonitor {
-    /// Starts watching.
+    /// Starts to watch these candidates.
     pub fn of<'a>(daemons: impl IntoIterator<Item = &'a Daemon>) -> Self {
         let record = Arc::new(Mutex::new(Record::default()));
         let ended = Arc::new(AtomicBool::new(false));
@@ -87,7 +87,7 @@ impl LeaderMonitor {
         monitor
     }
 
-    /// Adds a candidate.
+    /// Watches this candidate too.
     pub fn add(&self, daemon: &Daemon) {
         let directory = daemon.status_directory().to_path_buf();
         let candidate = (directory, StatusFile::default());
@@ -192,7 +192,6 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
     });
 }
 
-/// Returns identity and token if the status file shows a leader at this instant.
 fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
     // Skip a torn file here. A torn file is a bug of the daemon, which the fixture reports.
     let status = file.read(directory)?.ok()?;

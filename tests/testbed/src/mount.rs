@@ -1,4 +1,4 @@
-//! Mounts for one test. The user must be root.
+//! Mounts file systems for one test. The user must be root.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! A nameserver with the records of a replica set on this host, or a nameserver that never answers.
+//! Runs a nameserver with the records of a replica set on this host, or a nameserver that never
+//! answers.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -70,7 +71,7 @@ impl Nameserver {
         })
     }
 
-    /// Returns the line of `/etc/resolv.conf`.
+    /// Returns the line that names this nameserver in `/etc/resolv.conf`.
     pub fn line(&self) -> String {
         format!("nameserver {}\n", self.address)
     }

@@ -90,7 +90,6 @@ const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub struct Network {
     members: usize,
     clients: usize,
-    /// The routes through the forwarder, by their index.
     routes: Vec<(Node, Route)>,
     /// Drops packets from the first host to the second. Each cut adds its pair, so a pair may occur
     /// more than once.

@@ -1,4 +1,4 @@
-//! Functions on any process of this machine, by process id.
+//! Signals and inspects any process of this machine by its id.
 
 use std::path::Path;
 

@@ -39,7 +39,7 @@ impl ReservedPort {
         for _ in 0..TRIES_MAX {
             let number = next_number();
             let Some(lock) = claim(number) else { continue };
-            // Other programs also use ports.
+            // Another program may use the port.
             if is_free(number) {
                 return Self {
                     number,

@@ -178,7 +178,6 @@ impl Drop for Proxy {
 struct Mode {
     requests: Gate,
     replies: Gate,
-    /// True if new connections are closed.
     cut: bool,
     /// Number of cuts so far. Each connection compares this number with the number at its start, so
     /// that a resume right after a cut still closes every old connection.

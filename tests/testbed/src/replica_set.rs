@@ -1,4 +1,4 @@
-//! A private MongoDB deployment of mongod processes on loopback ports.
+//! Runs a private MongoDB deployment of mongod processes on loopback ports.
 
 mod builder;
 mod member;
@@ -395,7 +395,7 @@ impl ReplicaSet {
         self.members[index].client(&self.direct_uri(index)).await
     }
 
-    /// Returns each member's reply to `hello`; `None` for members that do not answer.
+    /// Returns each member's reply to `hello`, or `None` for a member that does not answer.
     async fn hellos(&self) -> Vec<Option<Document>> {
         join_all((0..self.members.len()).map(async |index| {
             self.members[index].pid()?;

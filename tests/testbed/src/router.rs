@@ -36,7 +36,6 @@ pub struct Router {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The settings of a router, and the commands that it has forwarded.
 #[derive(Debug)]
 struct Shared {
     members: Vec<u16>,
@@ -58,7 +57,6 @@ struct State {
 
 #[derive(Debug, Clone)]
 struct Cursor {
-    /// The port of the member that has this cursor.
     member: u16,
     is_stream: bool,
     /// The events in this reply are held until this time since 1970.

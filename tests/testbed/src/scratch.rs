@@ -1,4 +1,4 @@
-//! Temporary directories, in memory if there is room, or on a disk.
+//! Creates temporary directories in memory or on a disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,13 +19,13 @@ const TMPFS: u64 = 0x0102_1994;
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 
-/// Where a store keeps its data.
+/// The kind of storage in which a store keeps its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
-    /// In memory if there is room.
+    /// The data is in memory if there is room, and otherwise in the temporary directory.
     #[default]
     Memory,
-    /// On a disk, not in memory.
+    /// The data is on a disk.
     Disk,
 }
 
@@ -33,7 +33,7 @@ pub enum Storage {
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    // `None` after `keep`.
+    // The owner is `None` after `keep`.
     owner: Option<tempfile::TempDir>,
 }
 

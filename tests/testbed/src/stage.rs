@@ -1,5 +1,5 @@
-//! A separate database for one test, so that tests on one set do not contend for each other's lease
-//! or drop each other's collection.
+//! Gives each test its own database, so that tests on one set do not contend for each other's
+//! lease or drop each other's collection.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -22,7 +22,7 @@ pub struct Stage {
     uri: String,
     database: String,
     timings: DaemonTimings,
-    /// XDG_RUNTIME_DIR of an operator's commands.
+    /// The operator's commands use this directory as their XDG_RUNTIME_DIR.
     runtime: Arc<Scratch>,
 }
 
@@ -41,7 +41,7 @@ impl Stage {
         }
     }
 
-    /// Sets other timings.
+    /// Sets the candidates' durations.
     pub fn timings(mut self, timings: DaemonTimings) -> Self {
         self.timings = timings;
         self

@@ -1,4 +1,5 @@
-//! Statistics over durations, and tables of them. Pure, without a clock or output.
+//! Computes statistics over durations, and formats tables of them. This module reads no clock and
+//! prints nothing.
 
 use std::fmt::Write as _;
 use std::time::Duration;

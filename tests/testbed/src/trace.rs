@@ -43,7 +43,6 @@ fn open(file: &Path) -> BufReader<File> {
 #[derive(Debug)]
 pub struct CheckedTrace {
     path: PathBuf,
-    /// The recorded changes of the documents in the trace, if any.
     changes: Option<Changes>,
 }
 

@@ -22,7 +22,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const LATENCY: Duration = Duration::from_millis(40);
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 const PINGS: usize = 3;
-/// Set in the environment of the process that runs in its own namespaces.
+/// This variable is set in the process that runs in its own namespaces.
 const INSIDE: &str = "LEASEHOLD_TESTBED_INSIDE";
 
 fn echo(listener: TcpListener) {

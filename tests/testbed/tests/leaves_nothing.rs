@@ -136,7 +136,6 @@ fn a_cache_of_another_program_is_listed() {
     assert!(named.contains("nothing was left behind"), "{named}");
 }
 
-/// Runs a script while this process makes an entry in a watched directory.
 fn alongside_another_program(setting: impl FnOnce(&mut Command)) -> Output {
     let place = tempfile::tempdir().expect("a directory");
     let mut command = in_place(&place, "echo started; read line");

@@ -51,7 +51,8 @@ async fn open(set: &ReplicaSet) -> (Proxy, Collection<Document>, Collection<Docu
 async fn discovery_stays_behind_the_proxy() {
     let set = ReplicaSet::start().await;
     let (proxy, through, beside) = open(&set).await;
-    // Only one member is named; the driver discovers the others from its replies.
+    // The connection string names only one member. The driver discovers the others from its
+    // replies.
     let seed = format!("mongodb://127.0.0.1:{}/?replicaSet=testbed", proxy.port(1));
     let seeded = collection(&seed).await;
     upsert(&seeded, "seeded").await.unwrap().unwrap();
@@ -69,7 +70,7 @@ async fn discovery_stays_behind_the_proxy() {
             "{text}"
         );
     }
-    // The driver also follows an election.
+    // The driver must also follow an election through the proxy.
     let old = set.primary().await;
     set.kill(old);
     eventually("a write after the election", async || {

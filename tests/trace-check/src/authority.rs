@@ -68,7 +68,6 @@ impl Authorities {
         self.roles.insert(machine.to_owned(), role);
     }
 
-    /// Records deadlines that a machine sets for its command.
     pub(crate) fn ordered(&mut self, machine: &str, deadlines: impl IntoIterator<Item = BootTime>) {
         for deadline in deadlines {
             let known = self.deadlines.entry(machine.to_owned()).or_default();
@@ -76,7 +75,6 @@ impl Authorities {
         }
     }
 
-    /// Records a change of the commands' grace period after the end of authority.
     pub(crate) fn reconfigured(&mut self, machine: &str, loss_grace: Duration) {
         if let Some(role) = self.roles.get_mut(machine) {
             role.loss_grace = role.loss_grace.max(loss_grace);
@@ -89,7 +87,6 @@ impl Authorities {
         }
     }
 
-    /// Records the authority of a machine after a turn.
     pub(crate) fn turned(
         &mut self,
         machine: &str,

@@ -1,4 +1,4 @@
-//! The store calls of one machine: requested, handed to the driver, answered.
+//! Follows each store call of one machine: the request, the handover to the driver and the answer.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,6 @@ pub(crate) struct Call {
     /// Time just before the call was handed to the driver.
     pub(crate) sent: Option<BootTime>,
     answered: Option<BootTime>,
-    /// The document in the answer.
     pub(crate) found: Option<State>,
 }
 
@@ -85,7 +84,6 @@ pub(crate) struct Reply {
 pub(crate) struct Calls(BTreeMap<CallId, Call>);
 
 impl Calls {
-    /// Records the calls that the turn in this line requested.
     pub(crate) fn asked(
         &mut self,
         line: usize,

@@ -26,7 +26,7 @@ pub enum Line {
     Lost(String),
     /// The recording ends, and contains every earlier change.
     Drained {
-        /// Number of the changes.
+        /// Number of changes in the recording.
         changes: u64,
     },
 }
@@ -51,7 +51,7 @@ pub struct Change {
     pub at: (u32, u32),
     /// The document before, as canonical extended JSON; `None` if there was none.
     pub before: Option<Value>,
-    /// The document after.
+    /// The document after the change, like `before`.
     pub after: Option<Value>,
 }
 
@@ -87,7 +87,6 @@ pub(crate) struct Recording {
     pub(crate) changes: Vec<Recorded>,
     /// The document of each declared edit so far.
     edits: Vec<String>,
-    /// Reason why the recording is incomplete.
     lost: Option<String>,
     drained: Option<u64>,
 }

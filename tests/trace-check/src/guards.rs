@@ -12,7 +12,6 @@ use crate::Violation;
 use crate::authority::{Authorities, Exclusion, Grants, Role};
 use crate::replay::{compare, parse, unwound};
 
-/// The state of a guard at the current line of the trace.
 pub(crate) struct Guard {
     /// The line that created the guard.
     line: usize,

@@ -59,15 +59,15 @@ pub struct Violation {
 /// Numbers of the records that were checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
-    /// Machines that were replayed.
+    /// Number of machines that were replayed.
     pub machines: usize,
-    /// Turns that were replayed.
+    /// Number of turns that were replayed.
     pub turns: usize,
-    /// Store calls.
+    /// Number of store calls.
     pub calls: usize,
     /// Guards of commands and hooks that were replayed.
     pub guards: usize,
-    /// Acquisitions.
+    /// Number of acquisitions.
     pub acquisitions: usize,
     /// Changes of documents.
     pub transitions: Transitions,
@@ -91,7 +91,6 @@ pub struct Tenure {
     pub deadline: u64,
 }
 
-/// The state of a machine at the current line of the trace.
 struct Machine {
     replay: Box<dyn Replay>,
     role: Role,

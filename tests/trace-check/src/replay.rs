@@ -19,7 +19,7 @@ use crate::authority::{Exclusion, Role};
 use crate::calls::{Outcome, Reply};
 use crate::state::Operation;
 
-/// A machine of the core.
+/// A state machine of the core whose trace can be replayed.
 pub(crate) trait Machine: Sized + 'static {
     type Options: DeserializeOwned;
     type Input: DeserializeOwned;

@@ -136,7 +136,6 @@ impl Stored {
     }
 }
 
-/// Returns the names of the fields that differ.
 pub(crate) fn changed<'a>(before: &'a Stored, after: &'a Stored) -> Vec<&'a str> {
     let (before, after) = (&before.fields, &after.fields);
     let gone = before.keys().filter(|key| !after.contains_key(key));

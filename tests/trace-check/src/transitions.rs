@@ -31,7 +31,6 @@ pub(crate) struct Made<'a> {
     pub(crate) machine: &'a str,
     /// Name of the machine in its writes.
     pub(crate) by: &'a Identity,
-    /// Id of the clock that the machine uses.
     pub(crate) clock: Option<&'a str>,
     pub(crate) id: CallId,
     pub(crate) call: &'a Call,
@@ -56,15 +55,15 @@ struct Transition {
 /// Number of changes by the kind of their explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transitions {
-    /// All changes.
+    /// Number of all changes.
     pub all: usize,
-    /// Changes by calls of machines.
+    /// Number of changes by calls of machines.
     pub calls: usize,
     /// Changes by calls with an unknown outcome, a part of `calls`.
     pub unknown: usize,
     /// Operators' requests, roll calls, forced removals of lock holders.
     pub operators: usize,
-    /// Declared edits.
+    /// Number of declared edits.
     pub edits: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Configuration and startup of a daemon.
+//! Configures and starts a daemon.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,7 +37,7 @@ impl DaemonTimings {
     pub const SHORT: Self = Self::millis([3_000, 2_000, 300, 200, 500, 200]);
     /// The durations of the demonstration, with a lease of 6 s.
     pub const DEMO: Self = Self::millis([6_000, 4_500, 500, 250, 1_000, 400]);
-    /// Kubernetes' own 15/10/2 seconds.
+    /// The durations of Kubernetes' own leader election: 15 s, 10 s and 2 s.
     pub const KUBERNETES: Self = Self::millis([15_000, 10_000, 2_000, 2_000, 2_000, 3_000]);
     /// leasehold's defaults, as explicit flags.
     pub const DEFAULT: Self = Self::millis([24_000, 18_000, 3_000, 1_000, 3_000, 3_000]);

@@ -1,4 +1,4 @@
-//! The status file, as a workload reads it.
+//! Reads the status file as a workload does.
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! The three programs, their flags and their startup.
+//! Starts etcd, kube-apiserver and kube-controller-manager with their flags.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,6 @@ use crate::{Certificates, Failure, Host, Launch, Process, ReservedPort, Scratch,
 /// Maximum startup time. Startup takes 2 s on two idle cores, and longer on a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
-/// Number of bytes from the end of each log that a failure shows.
 const LOG_END_BYTES: usize = 4_000;
 /// The administrator's token, which is useless outside 127.0.0.1.
 const TOKEN: &str = "testbed-administrator";

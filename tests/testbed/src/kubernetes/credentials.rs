@@ -1,4 +1,4 @@
-//! The content of a pod's projected volume: a token, the CA certificate and the namespace.
+//! Creates the content of a pod's projected volume: a token, the CA certificate and the namespace.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

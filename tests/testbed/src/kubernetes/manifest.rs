@@ -1,4 +1,4 @@
-//! Manifests as users write them, in YAML with several documents.
+//! Applies manifests as users write them, in YAML with several documents.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -8,7 +8,6 @@ use serde_json::Value;
 
 const FIELD_MANAGER: &str = "leasehold-testbed";
 
-/// Applies every document, in order, by server-side apply.
 pub(super) async fn apply(
     client: &Client,
     namespace: &str,

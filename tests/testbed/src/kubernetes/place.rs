@@ -1,4 +1,4 @@
-//! Runs a daemon as if it were a sidecar in a pod: its settings, and the rights of the pod's
+//! Runs a daemon as if it were a sidecar in a pod, with the pod's settings and the rights of its
 //! service account.
 
 use k8s_openapi::api::core::v1::Pod;
@@ -41,7 +41,7 @@ spec:
 
 /// A pod, and the credentials of a process in it.
 pub struct Place {
-    /// The pod.
+    /// The pod, as the API server returned it.
     pub pod: Pod,
     /// The pod's credentials, removed on drop.
     pub credentials: Credentials,

@@ -1,4 +1,4 @@
-//! MongoDB messages as the proxy sees them: a length, then bytes.
+//! Reads MongoDB messages for the proxy, which looks only at their length and bytes.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 

@@ -1,4 +1,4 @@
-//! Configuration and startup of a replica set.
+//! Configures and starts a replica set.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -200,7 +200,7 @@ impl ReplicaSetBuilder {
             async move { Member::launch(plan, &directory).await }
         });
         let members = try_join_all(launches).await?;
-        // A temporary client, replaced once the set works.
+        // This temporary client is replaced once the set works.
         let first = &members[0];
         let direct = ["directConnection=true"];
         let first = user::uri(&first.address(), &direct, None, certificates.as_ref());
@@ -337,7 +337,7 @@ async fn add_root(set: &mut ReplicaSet) -> Result<(), Failure> {
     set.command(primary, root.creation(vec!["root".into()]))
         .await?;
     set.root = Some(root);
-    // The existing clients have no credential.
+    // The existing clients have no credential, so each member creates its client again.
     set.members.iter().for_each(Member::forget_client);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One mongod process.
+//! Starts one mongod process, and restarts it on its old port and data.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -42,8 +42,8 @@ pub struct Member {
     directory: PathBuf,
     port: ReservedPort,
     process: Mutex<Option<Arc<Process>>>,
-    /// Recreated after each start, because a client that failed to reach a server waits before the
-    /// next check.
+    /// The client is created again after each start, because a client that failed to reach a
+    /// server waits before its next check of that server.
     client: Mutex<Option<Client>>,
     stays: bool,
 }
@@ -90,7 +90,7 @@ impl Member {
         })
     }
 
-    /// Returns the port.
+    /// Returns the port on which the member listens.
     pub fn port(&self) -> u16 {
         self.port.number()
     }

@@ -1,4 +1,4 @@
-//! Users of a set, and connection strings.
+//! Describes the users of a set, and builds connection strings for them.
 
 use mongodb::bson::{Bson, Document, doc};
 

@@ -1,4 +1,4 @@
-//! The connections of a router to the members of the set, on behalf of one client.
+//! Connects a router to the members of the set, on behalf of one client.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::wire;
 
 const POLL: Duration = Duration::from_millis(20);
-/// A frozen member does not answer.
+/// A frozen member does not answer, so the router does not wait longer.
 const HELLO_MAX: Duration = Duration::from_millis(500);
 /// Error codes of a member that is not, or is no longer, the primary.
 const NOT_PRIMARY: [i32; 5] = [10_107, 13_435, 11_602, 189, 91];

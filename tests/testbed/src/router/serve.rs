@@ -132,7 +132,6 @@ impl Session {
         reply
     }
 
-    /// Forwards a command to the member that has to answer it.
     async fn pass(&mut self, request: &[u8], command: &Document) -> Result<Vec<u8>, Document> {
         let of_cursor = match wire::name(command) {
             "getMore" => command.get_i64("getMore").ok(),

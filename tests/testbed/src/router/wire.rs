@@ -1,4 +1,4 @@
-//! MongoDB messages as a router sees them: one command and its reply.
+//! Reads and writes MongoDB messages for a router. Each message is a command or its reply.
 
 use mongodb::bson::{Bson, Document};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -48,7 +48,8 @@ pub(super) fn reply(request: &[u8], document: &Document) -> Option<Vec<u8>> {
     let id = number(request, 4)?;
     Some(match number(request, 12)? {
         OP_QUERY => {
-            // Flags, cursor id, first document, number of documents.
+            // The header of a reply has flags, a cursor id, the index of the first document, and
+            // the number of documents.
             let mut before = [0; 20];
             before[16] = 1;
             message(OP_REPLY, (0, id), &before, document)

@@ -1,5 +1,5 @@
-//! Tests that fail as often as their names say. Each counts its runs in a file in the directory
-//! `STUB_RUNS`.
+//! These tests fail as often as their names say. Each test counts its runs in a file in the
+//! directory `STUB_RUNS`.
 
 use std::process::{Command, Stdio};
 

@@ -128,7 +128,6 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// Checks that a call turns the document before the change into the document after it.
     fn effect(&self, made: &Made<'_>, before: &Stored, after: &Stored) -> Result<(), String> {
         match &made.call.operation {
             Operation::Lease(operation) => {
@@ -139,7 +138,6 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Returns the keys of changes that a call may make.
 fn keys(operation: &Operation) -> Vec<Key> {
     match operation {
         Operation::Lease(operation) => match operation {
@@ -174,7 +172,6 @@ fn keys(operation: &Operation) -> Vec<Key> {
     }
 }
 
-/// Returns the keys of a change.
 fn keys_of(before: &State, after: &State) -> Vec<Key> {
     match (before, after) {
         (State::Missing, State::Lock(_)) => vec![Key::Created],
@@ -213,7 +210,6 @@ pub(super) fn other_answer(made: &Made<'_>, after: &Stored) -> Option<String> {
     (*found != stored).then(|| difference(&stored, found))
 }
 
-/// Returns true if the filter of a write matches a document.
 pub(super) fn matches(made: &Made<'_>, state: &State) -> bool {
     match (&made.call.operation, state) {
         (Operation::Lease(operation), State::Lease(lease)) => {

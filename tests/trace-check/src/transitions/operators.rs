@@ -78,7 +78,7 @@ fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored))
             }
         },
         (["token"], Some("raise_token")) => new.token > old.token,
-        // The token was already high enough.
+        // The token was already high enough, so the request changed no field.
         ([], Some("raise_token")) => true,
         _ => false,
     }

@@ -19,7 +19,6 @@ fn uuid(bytes: [u8; 16]) -> Bson {
     })
 }
 
-/// Returns a held lease with this revision, with or without a standby.
 fn lease(revision: u8, has_standby: bool) -> Stored {
     let at = bson::DateTime::from_millis(1_000);
     let standby = has_standby.then(|| {

@@ -7,9 +7,10 @@ use super::Made;
 
 /// Bounds on the times of a document's changes on one clock, in the order of the changes.
 pub(super) struct Times {
-    /// The earliest possible time of each change. Never decreases.
+    /// The earliest possible time of each change. The times never decrease.
     earliest: Vec<BootTime>,
-    /// The latest possible time of each change. Never decreases. `None` is unbounded.
+    /// The latest possible time of each change, or `None` without a bound. The times never
+    /// decrease.
     latest: Vec<Option<BootTime>>,
 }
 

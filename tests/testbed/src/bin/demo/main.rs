@@ -74,7 +74,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Waits for Ctrl-C, SIGTERM or the hangup of the terminal.
 async fn stop_requested() {
     use tokio::signal::unix::{SignalKind, signal};
 

@@ -13,7 +13,6 @@ pub(crate) struct View {
     begin: Instant,
     terminal: bool,
     colour: bool,
-    /// Number of lines to overwrite.
     drawn: usize,
     last: String,
     lease_duration: Duration,
@@ -77,7 +76,6 @@ impl View {
         self.drawn = 0;
     }
 
-    /// Returns the escape sequence that moves the cursor back over the drawn lines.
     fn over(&mut self) -> String {
         match std::mem::take(&mut self.drawn) {
             0 => String::new(),
