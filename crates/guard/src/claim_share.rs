@@ -28,7 +28,7 @@ const PLACE_LENGTH: usize = 96;
 /// Length of the claim file in bytes.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
 
-/// Names a place by its guard.
+/// A guard's place in the claim file. The name says what the guard runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClaimPlace {
     /// The guard of the command.

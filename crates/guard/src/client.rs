@@ -81,7 +81,7 @@ pub(super) struct GuardClient {
 }
 
 impl GuardClient {
-    /// Creates a client for a guard that waits. Must be called inside a tokio runtime.
+    /// Must be called inside a tokio runtime.
     pub(super) fn new(
         prepared: StandbyGuard,
         orders: watch::Receiver<ToGuard>,
@@ -397,7 +397,7 @@ impl GuardClient {
 /// Waits for SIGCONT, or indefinitely if this process has no terminal.
 async fn continued(continued: &mut Option<SignalPipe>) {
     match continued {
-        // Fails only if the event loop is gone.
+        // This call fails only if the event loop is gone.
         Some(continued) => drop(continued.arrived().await),
         None => std::future::pending().await,
     }

@@ -13,13 +13,13 @@ use nix::sys::signal::{SigSet, Signal};
 
 /// Unblocks all signals in this thread, and in threads and processes that it starts later.
 pub fn unblock_all() {
-    // Fails only for an invalid set.
+    // This call fails only for an invalid set.
     let _ = SigSet::empty().thread_set_mask();
 }
 
 /// Makes background reads of the terminal in this thread fail instead of stopping the process.
 pub fn read_without_stopping() {
-    // Fails only for an invalid set.
+    // This call fails only for an invalid set.
     let _ = SigSet::from(Signal::SIGTTIN).thread_block();
 }
 

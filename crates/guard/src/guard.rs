@@ -310,7 +310,7 @@ impl Guard {
                     self.signal_leader(Signal::CONT);
                 }
             }
-            // Performed and repeated by `kill_round`, which follows.
+            // `kill_round`, which follows, sends and repeats SIGKILL.
             Action::Kill => {}
         }
     }
@@ -349,7 +349,7 @@ impl Guard {
         let Some(leader) = &self.leader else { return };
         let group = (!leader.reaped).then_some(leader.pid);
         if let Some(group) = group {
-            // Fails if all processes in the group have ended.
+            // This call fails if all processes in the group have ended.
             let _ = kill_process_group(group, signal);
         }
         let _ = self.children.each(|child| {
@@ -429,7 +429,8 @@ impl Guard {
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
-        // If the socket is full, retried later. If the daemon is gone, `receive_orders` notices.
+        // If the socket is full, the guard tries again later. If the daemon is gone,
+        // `receive_orders` notices.
         if let Ok(true) = post(self.daemon.as_fd(), &self.report) {
             self.reported = Some(self.report);
         }

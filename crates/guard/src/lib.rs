@@ -215,8 +215,8 @@ impl Command {
             guard.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         }
         if on_terminal {
-            // Set before the guard's first instruction. Without a terminal, the guard creates a
-            // session itself, which the leader of a process group cannot do.
+            // The process group is set before the guard's first instruction. Without a terminal,
+            // the guard creates a session itself, which the leader of a process group cannot do.
             guard.process_group(0);
         }
         let guard = Pid::from_child(&guard.spawn()?);

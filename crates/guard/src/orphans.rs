@@ -48,7 +48,8 @@ pub(super) fn adopt() -> io::Result<()> {
 fn reap_unowned() {
     // A child that cannot be listed now is found when the next child ends.
     let _ = Children::new().each(|child| {
-        // Held from the check to the wait, so that no child is registered between the two.
+        // The lock is held from the check to the wait, so that no child is registered between the
+        // two.
         let known = waited_for();
         if !known.contains(&child) {
             reap(child);

@@ -15,17 +15,17 @@ use crate::shim;
 /// How CMD ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
-    /// Exited with this code.
+    /// CMD exited with this code.
     Exited(u8),
-    /// Terminated by this signal.
+    /// This signal terminated CMD.
     Signalled(i32),
-    /// Could not be executed; contains the error number of `exec`.
+    /// CMD could not be executed. Contains the error number of `exec`.
     NotExecuted(i32),
-    /// No process could be created for CMD; contains the error number.
+    /// No process could be created for CMD. Contains the error number.
     NotSpawned(i32),
-    /// Not started, because the deadline had passed or a stop had been requested.
+    /// CMD was not started, because the deadline had passed or a stop had been requested.
     Refused,
-    /// Unknown after the loss of the guard.
+    /// The end of CMD is unknown, because the guard was lost.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ pub struct Termination {
 pub enum CommandProgress {
     /// The guard or the shim is starting.
     Starting,
-    /// CMD was executed.
+    /// CMD has been executed, and has not exited.
     Running {
         /// The process id, which is also the process group id.
         pid: u32,

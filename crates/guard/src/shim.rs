@@ -71,7 +71,7 @@ pub(super) fn errno(error: &io::Error) -> i32 {
 /// Becomes the received command; returns only if that fails, or if the shim is not needed. Reports
 /// the reason to the guard, whose socket is this process's standard input.
 pub(super) fn run() -> ExitCode {
-    // A copy with close-on-exec, so that the guard notices the exec by the closed socket.
+    // This copy has close-on-exec set, so that the guard notices the exec by the closed socket.
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::from(NOT_EXECUTABLE);
     };

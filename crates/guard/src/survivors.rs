@@ -147,7 +147,7 @@ impl Stat {
             Ok(text) => Self::parse(&text)
                 .map(Some)
                 .ok_or_else(|| io::ErrorKind::InvalidData.into()),
-            // Reaped before or during the read.
+            // The process was reaped before or during the read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(None),
             Err(error) => Err(error),

@@ -86,8 +86,8 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
             Err(Errno::AGAIN) => return Received::Nothing,
             // The peer closed before it read all our records. Its own records are still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // End of file, another error, or an overlong record. A peer that sends an overlong or
-            // undecodable record counts as gone.
+            // The result is the end of file, another error, or an overlong record. A peer that
+            // sends an overlong or undecodable record counts as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }

@@ -27,7 +27,7 @@ pub struct LogHandle {
 impl LogHandle {
     /// Sets the minimum level of later lines.
     pub fn set_level(&self, level: LevelFilter) {
-        // Fails only if the subscriber no longer exists. Nothing is logged in that case.
+        // This call fails only if the subscriber no longer exists. Nothing is logged in that case.
         let _ = self.level.modify(|now| *now = level);
     }
 }
@@ -48,8 +48,8 @@ pub fn start(level: LevelFilter, json: Option<bool>) -> LogHandle {
         layer.with_ansi(color).boxed()
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
-    // Records of the crate `log` are not collected, because they contain paths of the build. Fails
-    // only if a program that embeds this one has set a subscriber.
+    // Records of the crate `log` are not collected, because they contain paths of the build. This
+    // call fails only if a program that embeds leasehold has set a subscriber.
     let _ = set_global_default(subscriber);
     LogHandle {
         level: level_handle,

@@ -46,7 +46,7 @@ pub fn of_file(path: &Path) -> Vec<Occupant> {
     };
     let wanted = (wanted.dev(), wanted.ino());
     let open = of(|descriptor| {
-        // Follows the link to the open file, even if it was deleted.
+        // This call follows the link to the open file, even if the file was deleted.
         let found = fs::metadata(descriptor);
         found.is_ok_and(|found| (found.dev(), found.ino()) == wanted)
     });

@@ -1,4 +1,4 @@
-//! Signals as a stream.
+//! Streams of the signals that leasehold handles.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
@@ -39,13 +39,14 @@ const NO_CORE: Rlimit = Rlimit {
 /// The action that a signal requests from a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// TERM, INT, QUIT or another signal that ends a process by default: step down and exit.
+    /// The daemon steps down and exits. TERM, INT, QUIT and other signals that end a process by
+    /// default request this.
     Stop(StopSignal),
-    /// HUP: reload the configuration.
+    /// The daemon reloads its configuration (HUP).
     Reload,
-    /// USR1: step down and stay out for one lease duration.
+    /// The daemon steps down, and does not contend for one lease duration (USR1).
     StepDown,
-    /// USR2: log a full status.
+    /// The daemon logs a full status (USR2).
     Report,
 }
 
@@ -84,11 +85,11 @@ impl Display for StopSignal {
 /// How this process ends. A shell ends its script after Ctrl-C only if SIGINT ended the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Exits with this code.
+    /// The process exits with this code.
     Code(u8),
-    /// Ends by this signal.
+    /// This signal ends the process.
     Signal(StopSignal),
-    /// Ends by this signal, together with the process group. The terminal sent the signal only to
+    /// This signal ends the process and its process group. The terminal sent the signal only to
     /// CMD, which was in the foreground, but the user meant the whole group.
     Key(StopSignal),
 }
@@ -157,11 +158,11 @@ pub struct StopRequests {
 /// The meaning of a stop signal, given the earlier stop signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopRequest {
-    /// Stop gracefully.
+    /// The process must stop gracefully.
     First,
-    /// Another signal of the first request, without effect.
+    /// The signal belongs to the first request, and has no effect.
     Repeated,
-    /// Exit immediately.
+    /// The process must exit immediately.
     Second,
 }
 
@@ -269,7 +270,8 @@ impl<T: Copy> SignalStream<T> {
             if let Some(signal) = self.arrived() {
                 return signal;
             }
-            // Never at end of file, because the handlers keep the other end open.
+            // The read never reaches the end of file, because the handlers keep the other end
+            // open.
             let _ = self.delivery.get_read_mut().read(&mut [0; 64]).await;
         }
     }

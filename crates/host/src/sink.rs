@@ -51,7 +51,7 @@ impl Sink {
             Ok(FileType::Socket) => Way::Socket,
             Ok(kind) if kind == FileType::Fifo || inherited.is_terminal() => {
                 let how = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                // Fails without /proc, or if the pipe belongs to another user.
+                // The open fails without /proc, or if the pipe belongs to another user.
                 open(path, how, Mode::empty()).map_or(Way::WhenReady, Way::Reopened)
             }
             Ok(_) | Err(_) => Way::WhenReady,

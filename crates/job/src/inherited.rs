@@ -119,7 +119,7 @@ impl Inherited {
             self.0.remove(0);
         }
         self.0.push(held);
-        // Strings and numbers only, which JSON can always represent.
+        // The value contains only strings and numbers, which JSON can always represent.
         serde_json::to_string(&self.0).unwrap_or_default()
     }
 }

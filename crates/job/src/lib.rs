@@ -165,7 +165,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 /// Returns `None` if this job holds the lock without a command.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // Set here, because the first terms may be provisional and have no grace.
+    // The grace is set here, because the first terms may be provisional and have no grace.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

@@ -107,7 +107,8 @@ impl ObservationCache {
             return;
         };
         if (finished.token_highest, &finished.observations) == (self.seen.0, &self.seen.1) {
-            // Nothing new, and another job may have saved more since this one began.
+            // This job has observed nothing new, and another job may have saved more since this
+            // job began.
             return;
         }
         let (token, observations) = self.merged(finished);

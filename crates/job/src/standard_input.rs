@@ -29,7 +29,7 @@ const BACKGROUND: &str = "standard input is a terminal, and this job is not in i
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
-        // Fails for a terminal that does not control, and never stops, this process.
+        // `tcgetpgrp` fails if the terminal does not control this process, and so never stops it.
         return match tcgetpgrp(input) {
             Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
             Ok(_) | Err(_) => Ok(()),

@@ -201,9 +201,9 @@ pub struct StoreInfo {
     pub set: Option<String>,
     /// The set's id, as [`DeploymentId::id`].
     pub set_id: Option<String>,
-    /// The database.
+    /// The database that contains the document.
     pub database: String,
-    /// The collection.
+    /// The collection that contains the document.
     pub collection: String,
 }
 

@@ -63,7 +63,7 @@ pub struct StatusDirectory {
     path: PathBuf,
     lease: ResourceName,
     claim: File,
-    /// Kept open for its lock, which is never shared.
+    /// This file stays open for its lock, which no other process shares.
     daemon: File,
     boot_id: Option<String>,
     inode: u64,
@@ -383,7 +383,7 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
     let path = directory.join(name);
     let error = cannot_write(directory, name);
     for _ in 0..OPEN_ATTEMPTS_MAX {
-        // Opened with O_CLOEXEC, so that no hook or workload inherits the lock.
+        // The file is opened with O_CLOEXEC, so that no hook or workload inherits the lock.
         let file = place::open_or_create(&path).map_err(&error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

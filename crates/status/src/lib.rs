@@ -22,10 +22,10 @@ pub struct StoreError {
 /// Condition for `/readyz` to return 200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadyWhen {
-    /// Once the store has been reached. Readiness by leadership would stall rolling updates, because
-    /// the new replica waits for the old one to exit.
+    /// The replica is ready once it has reached the store. Readiness by leadership would stall
+    /// rolling updates, because the new replica waits for the old one to exit.
     Connected,
-    /// Only while this replica leads.
+    /// The replica is ready only while it leads.
     Leader,
 }
 

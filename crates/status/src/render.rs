@@ -31,9 +31,9 @@ pub struct Identification {
 /// One instant on the boot clock, which decides if a status is valid, and on the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockPair {
-    /// CLOCK_BOOTTIME.
+    /// The instant on CLOCK_BOOTTIME.
     pub boot: BootTime,
-    /// The wall clock, for display.
+    /// The instant on the wall clock, for display.
     pub wall: SystemTime,
     /// The time namespace of `boot`; `None` if this system does not show time namespaces.
     pub time_namespace: Option<u64>,
@@ -74,7 +74,7 @@ fn formatted(since_epoch: Duration) -> String {
 /// The fields of `status.json`, in the order of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusDocument {
-    /// [`SCHEMA`].
+    /// The schema version, which is [`SCHEMA`].
     pub schema: u32,
     /// The lease that the candidate contends for.
     pub lease: String,
@@ -82,7 +82,7 @@ pub struct StatusDocument {
     pub identity: String,
     /// The id of the session, which is one life of the candidate's process.
     pub session: String,
-    /// One of [`Role::ALL`].
+    /// The role, which is one of [`Role::ALL`].
     pub role: String,
     /// True if the role is `leader`. Readers must trust this field only before the deadline.
     pub leader: bool,

@@ -123,7 +123,6 @@ pub struct SupervisedCommand {
     workload: GuardedCommand,
     stopping: StopMethod,
     leftover_grace: Duration,
-    /// True if the command exited by itself, possibly leaving processes.
     exited: bool,
     stopped_at: Option<BootTime>,
     killed_at: Option<BootTime>,
@@ -138,7 +137,7 @@ pub struct SupervisedCommand {
 /// An event of a running command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEvent {
-    /// The command was executed.
+    /// The command has begun to run.
     Started {
         /// Process id of the command.
         pid: u32,

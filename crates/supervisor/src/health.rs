@@ -21,9 +21,9 @@ use leasehold_core::election::{BootTime, Input, Timings, Token};
 /// The kind of health check.
 #[derive(Debug, Clone)]
 pub enum ProbeKind {
-    /// Healthy if a GET of this URL returns 2xx.
+    /// The workload is healthy if a GET of this URL returns 2xx.
     Url(String),
-    /// Healthy if this command exits 0.
+    /// The workload is healthy if this command exits 0.
     Command(Vec<OsString>),
 }
 
@@ -206,7 +206,6 @@ enum GetError {
     Http,
 }
 
-/// Sends one GET on a connection of its own.
 async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
     let url: Uri = url.parse().map_err(|_| GetError::Http)?;
     let host = url.host().unwrap_or_default();

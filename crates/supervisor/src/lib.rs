@@ -318,7 +318,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let ends = |desired: &Option<(Token, DesiredState)>| {
             desired.is_none_or(|(_, desired)| !desired.runs())
         };
-        // Fails if the daemon exits.
+        // This call fails only if the daemon exits.
         let _ = self.desired.wait_for(ends).await;
     }
 
@@ -361,7 +361,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 
     async fn send(&self, input: Input) {
-        // Fails if the daemon exits.
+        // This call fails only if the daemon exits.
         let _ = self.inputs.send(input).await;
     }
 }

@@ -66,7 +66,8 @@ impl ErrorThrottle {
         if self.since.is_none() {
             self.since = Some(now);
             self.failures = 0;
-            // Reset only after a quiet interval, so that recurring short errors are not all logged.
+            // The interval is reset only after a quiet time, so that recurring short errors are
+            // not all logged.
             if now >= self.speak_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();

@@ -14,7 +14,7 @@ pub enum Treatment {
     AppliedWithRisk(&'static str),
     /// leasehold overrides it as described, for the protocol or by a key of the configuration.
     Overridden(&'static str),
-    /// No effect, for this reason.
+    /// The option has no effect, for this reason.
     Ignored(&'static str),
     /// The connection string is refused; contains the reason and the remedy.
     Refused(&'static str),
@@ -26,9 +26,9 @@ pub enum Treatment {
 pub struct UriOption {
     /// The name in its usual spelling. Case does not matter.
     pub name: &'static str,
-    /// The treatment.
+    /// The treatment of the option by leasehold.
     pub treatment: Treatment,
-    /// Deprecated names.
+    /// Deprecated names of the option.
     pub aliases: &'static [&'static str],
 }
 

@@ -151,7 +151,7 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 fn refusal(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),
-        // A FIFO without a reader, or a socket.
+        // The file is a FIFO without a reader, or a socket.
         Some(Errno::NXIO) => in_the_way("not a regular file"),
         _ => in_place_of(error),
     }
@@ -182,7 +182,6 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Returns true if other users can rename a directory's entries.
 fn can_be_replaced_in(directory: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     fs::metadata(directory).is_ok_and(|found| {

@@ -419,7 +419,6 @@ fn a_link_that_another_user_planted_is_not_followed() {
     }
     let status = ours.join("status");
     let (mut directory, _) = opened(&status);
-    // The directory is replaced while it is in use.
     fs::remove_dir_all(&status).unwrap();
     fs::rename(&planted, &status).unwrap();
     assert!(directory.keep().is_err());

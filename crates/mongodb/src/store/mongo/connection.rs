@@ -41,7 +41,6 @@ use leasehold_core::election::{BootTime, Outcome, Timings};
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 const URI_REFUSED: &str = "MongoDB URI refused";
 
-/// A collection of a deployment, and the client that reaches it.
 pub(super) struct Deployment {
     pub(super) options: StoreOptions,
     monitoring: Monitoring,
@@ -55,7 +54,7 @@ pub(super) struct Deployment {
     uri_files: FileReader,
     tls_files: FileReader,
     pub(super) servers: Arc<Servers>,
-    /// Number of clients created so far.
+    /// Counts the clients created so far, so that subscribers notice a new client.
     pub(super) clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,

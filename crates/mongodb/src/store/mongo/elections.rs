@@ -12,11 +12,11 @@ use crate::store::{Failure, StoreKind};
 /// Settings of a replica set's elections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailoverSettings {
-    /// `electionTimeoutMillis`.
+    /// The setting `electionTimeoutMillis`.
     pub election_timeout: Duration,
-    /// `heartbeatIntervalMillis`.
+    /// The setting `heartbeatIntervalMillis`.
     pub heartbeat_interval: Duration,
-    /// `catchUpTimeoutMillis`; `None` for no limit.
+    /// The setting `catchUpTimeoutMillis`; `None` for no limit.
     pub catch_up: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl FailoverSettings {
         Self {
             election_timeout: or_default("electionTimeoutMillis", default.election_timeout),
             heartbeat_interval: or_default("heartbeatIntervalMillis", default.heartbeat_interval),
-            // MongoDB's default is -1, no limit.
+            // MongoDB's default is -1, which means no limit.
             catch_up: millis("catchUpTimeoutMillis"),
         }
     }

@@ -21,14 +21,16 @@ pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WatchMode {
-    /// Hints if their collection exists and the holder writes hints; otherwise a change stream.
+    /// The candidate follows hints if their collection exists and the holder writes hints.
+    /// Otherwise it follows a change stream.
     #[default]
     Auto,
-    /// Hints. Creates the collection of hints if it does not exist. Polls if hints cannot be used.
+    /// The candidate follows hints, and creates their collection if it does not exist. It polls if
+    /// hints cannot be used.
     Hints,
-    /// A change stream. Polls if no change stream can be opened.
+    /// The candidate follows a change stream. It polls if no change stream can be opened.
     Stream,
-    /// Polls.
+    /// The candidate polls.
     Poll,
 }
 

@@ -57,7 +57,7 @@ pub struct SeedList {
 pub struct Login {
     /// The users, as `name@database`; empty without authentication.
     pub users: Vec<String>,
-    /// Their roles, as `role@database`.
+    /// The roles of these users, as `role@database`.
     pub roles: Vec<String>,
 }
 
@@ -255,7 +255,7 @@ impl StoreProbe {
 
     /// Returns the primary's storage engine. Needs the right `serverStatus`.
     pub async fn storage_engine(&self) -> Result<StorageEngine, Failure> {
-        // Leaves out the longest sections, which are not used.
+        // The longest sections are left out, because nothing reads them.
         let command = doc! { "serverStatus": 1, "metrics": 0, "wiredTiger": 0, "tcmalloc": 0 };
         let status = self.deployment.admin(command).await?;
         let engine = status.get_document("storageEngine");

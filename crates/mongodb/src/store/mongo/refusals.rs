@@ -142,7 +142,7 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
     }
-    // Found by its text, because capped collections and other products share some codes.
+    // The text decides, because capped collections and other products share some codes.
     if message.contains("time-series collection") {
         return Failure::lasting(kind, TIME_SERIES);
     }

@@ -18,7 +18,7 @@ pub(super) type RollCallId = [u8; 16];
 /// A roll call in a lease document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RollCall {
-    /// The random id.
+    /// The random id of the roll call.
     pub id: RollCallId,
     /// The candidates that have answered.
     pub present: Vec<Present>,
@@ -29,7 +29,7 @@ pub struct RollCall {
 pub struct Present {
     /// Name of the candidate.
     pub identity: Identity,
-    /// Its version of leasehold.
+    /// The version of leasehold that the candidate runs.
     pub version: Option<String>,
     /// The health of its workload; `None` if it has no health check, or is of a version that does
     /// not report it.

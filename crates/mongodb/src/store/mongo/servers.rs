@@ -54,17 +54,17 @@ pub(super) enum AuthMethod {
 /// The state of a server at its last reply, or the reason why it did not reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
-    /// Accepts writes.
+    /// The server accepts writes.
     Writable,
-    /// Accepts no writes, but may vote or take over.
+    /// The server accepts no writes, but may vote or take over.
     Member(&'static str),
-    /// In any other state; contains its description.
+    /// The server is in another state. Contains its description.
     Unready(&'static str),
-    /// Not a member of the requested set; contains what it is instead.
+    /// The server is not a member of the requested set. Contains the description of the server.
     Elsewhere(String),
-    /// Did not reply; contains the reason and the remedy.
+    /// The server did not reply. Contains the reason and the remedy.
     Unreachable(String),
-    /// Replied, and refused the login; contains the user and the remedy.
+    /// The server refused the login. Contains the user and the remedy.
     RefusedLogin(String),
 }
 

@@ -273,7 +273,7 @@ impl Deployment {
         let parsed = ConnectionUri::parse(uri)?;
         let mut options = self.resolved(&parsed).await?;
         if options.load_balanced == Some(true) {
-            // Set by the SRV record of the host; the string cannot set this option.
+            // The SRV record of the host has set this option. The string cannot set it.
             return Err(UriProblem::Refused("loadBalanced", LOAD_BALANCED).into());
         }
         let timeout = self.operation_timeout();
@@ -286,8 +286,8 @@ impl Deployment {
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
-        // Shorter than the caller's own timeout, so that an outage is reported as "never sent"
-        // instead of "unknown".
+        // This timeout is shorter than the caller's own timeout, so that an outage is reported as
+        // "never sent" instead of "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, self.timings());

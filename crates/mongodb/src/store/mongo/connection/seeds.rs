@@ -228,7 +228,7 @@ impl HelloIdentity {
         match (&home.set, &mine.set) {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
-            // A member that is starting, was removed, or runs standalone for maintenance. If the
+            // The member is starting, was removed, or runs standalone for maintenance. If the
             // string names several servers, the driver never uses a standalone one.
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {

@@ -13,7 +13,7 @@ pub struct Description {
     pub kind: StoreKind,
     /// The name of the replica set; empty without one.
     pub set: String,
-    /// The product.
+    /// The product that implements MongoDB's protocol.
     pub product: Product,
     /// The version that the server reports.
     pub version: String,
@@ -25,14 +25,14 @@ pub struct Description {
     pub arbiters: Vec<String>,
 }
 
-/// The product behind the protocol.
+/// A product that implements MongoDB's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     /// The server describes itself like MongoDB.
     MongoDb,
     /// This product, which implements MongoDB's protocol with other guarantees.
     Lookalike(&'static str),
-    /// Unknown: `buildInfo` lacks fields of MongoDB.
+    /// The product is unknown, because `buildInfo` lacks fields of MongoDB.
     Unrecognized,
 }
 

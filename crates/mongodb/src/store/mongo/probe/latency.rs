@@ -98,7 +98,7 @@ impl StoreProbe {
         let opened = opening.max_await_time(AWAIT).await;
         let mut stream = opened.map_err(|error| self.described(&error))?;
         repeated(POSITIONS_MAX, async || {
-            // The position of the write, once it is known.
+            // Contains the log position of the write once the position is known.
             let written = AtomicU64::new(u64::MAX);
             let sent = leasehold_clock::boot_now();
             let write = async {

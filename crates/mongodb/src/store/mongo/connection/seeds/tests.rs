@@ -353,7 +353,7 @@ fn servers_that_do_not_answer_or_are_not_named_are_not_judged() {
         ipv6.stranger(&home(), "a:1").is_some(),
         "one address has two forms"
     );
-    // Not compared: the only name of a string, and a server that the string does not name.
+    // A string with one server, and a server that the string does not name, are not compared.
     for uri in ["mongodb://n:1/", "mongodb://a:1,b:1/"] {
         let seeds = seeds(uri);
         seeds.replied("n:1", &foreign);
