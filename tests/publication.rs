@@ -1,6 +1,6 @@
-//! Goal: whatever fault a disk has, a status file never says "leader" after its deadline (I4), and
-//! the disk never delays the election. Method: the real writer on a small tmpfs that is full,
-//! read-only, or hangs.
+//! Goal: whatever fault a disk has, a reader of a status file never trusts a leader after its
+//! deadline (I4), and the disk never delays the election. Method: the real writer on a small tmpfs
+//! that is full, read-only, or hangs.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -36,7 +36,7 @@ fn orders() -> ResourceName {
     ResourceName::new("orders").unwrap()
 }
 
-/// Returns short timings. The files are refreshed once per `renew_interval`.
+/// Refreshes the files once per short `renew_interval`.
 fn timings() -> Timings {
     let settings = TimingSettings {
         lease_duration: Duration::from_secs(2),
@@ -92,7 +92,6 @@ impl Published {
     }
 }
 
-/// Waits up to 10 s for the answer.
 fn within(what: &str, mut answer: oneshot::Receiver<Flushed>) -> Flushed {
     let limit = boot_now() + Duration::from_secs(10);
     loop {
@@ -151,7 +150,8 @@ fn verdict(path: &Path) -> FileVerdict {
     look(path, Some("orders")).verdict
 }
 
-/// The log of this process. Other tests log here too, so only lines that name the directory count.
+/// Collects the log of this process. Other tests log here too, so only lines that name the
+/// directory count.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,6 +1,6 @@
-//! Goal: the programs of docs/reading-status.md trust a status file exactly as long as it is valid.
-//! Method: copies each program from the page and runs it on the directory of a leader and of a
-//! follower, and on directories that are stale, from another boot, torn, and absent.
+//! Goal: a user who copies a program from docs/reading-status.md never acts on a status file that
+//! is no longer valid. Method: runs each program from the page on the directory of a leader and of
+//! a follower, and on directories that are stale, from another boot, torn, and absent.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -17,7 +17,7 @@ use leasehold::publish::render::{ClockPair, Identification, render};
 use leasehold_testbed::documented::{code_block, go_program};
 use leasehold_testbed::without_boot_id;
 
-/// Returns the page's code block in this language, from the section about files.
+/// Returns the code block in this language from the page's section about files.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
@@ -30,11 +30,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 struct Case {
     name: &'static str,
     directory: PathBuf,
-    /// Expected exit code of `leasehold status`. The programs of the page exit with 1 instead of 2.
+    /// For `leasehold status`. The programs of the page exit with 1 instead of 2.
     exit_code: u8,
 }
 
-/// Creates directories in all states that a reader may find.
+/// Creates one directory for each state that a reader may find.
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
         lease: ResourceName::new("orders").unwrap(),
@@ -110,7 +110,7 @@ fn cases(place: &Path) -> Vec<Case> {
     written.chain([absent]).collect()
 }
 
-/// Runs a program on every case and checks its answer.
+/// Asserts that a program trusts exactly the valid leader.
 fn answers_right(program: &[&str]) {
     let place = tempfile::tempdir().unwrap();
     let cases = cases(place.path());

@@ -1,5 +1,4 @@
-//! Checks that the commands and the configuration in the README work, and that its links lead
-//! somewhere.
+//! Goal: a reader of the README can run its commands, use its configuration and follow its links.
 
 use std::process::Command;
 
@@ -61,7 +60,6 @@ fn every_page_that_it_links_exists() {
     }
 }
 
-/// Returns the text below a heading, up to the next heading of the second level.
 fn part(heading: &str) -> &'static str {
     let (_, rest) = README.split_once(heading).expect("a heading");
     rest.split("\n## ").next().expect("a part")

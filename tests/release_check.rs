@@ -44,7 +44,6 @@ fn release() -> Scratch {
     scratch
 }
 
-/// Returns the exit code and the output.
 fn check(version: &str, directory: &Path) -> (Option<i32>, String) {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/release-check");
     let output = Command::new(program).arg(version).arg(directory).output();

@@ -1,5 +1,5 @@
-//! Goal: a build reports its commit, or no commit if the sources are not from a checkout. Method:
-//! calls the build script's function on various directories.
+//! Goal: a build never reports another commit than its own, and reports none if the sources are
+//! not from a checkout. Method: calls the build script's function on various directories.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -24,7 +24,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Creates a repository with a manifest in its only commit.
+/// The only commit contains a manifest.
 fn repository() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();

@@ -1,17 +1,17 @@
-//! The differences between leasehold and the plain command. The reasons are in docs/supervision.md.
+//! Lists the differences between leasehold and the plain command. docs/supervision.md gives the
+//! reasons.
 
 use crate::table::Row;
 use crate::tool::Tool::{self, Hook, Lock, Run};
 
-/// A difference with a reason.
 #[derive(Debug)]
 pub(crate) struct Deviation {
-    /// Name of the situation. An empty text matches all situations.
+    /// An empty name matches every situation.
     pub(crate) situation: &'static str,
-    /// Name of the property. A final `*` matches any remaining text.
+    /// A final `*` matches any remaining text.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
-    /// Value with these tools. A final `*` matches any remaining text.
+    /// A final `*` matches any remaining text.
     pub(crate) value: &'static str,
     /// The first cell of the row in docs/supervision.md that explains the difference.
     pub(crate) row: &'static str,
@@ -52,7 +52,6 @@ const fn deviation(
 const CLOSED: &str = "standard input, output or error closed";
 const NULL: &str = "/dev/null *";
 
-/// Deviations in the state that a command inherits.
 pub(crate) const INHERITED: &[Deviation] = &[
     deviation(
         "",
@@ -150,7 +149,6 @@ pub(crate) const INHERITED: &[Deviation] = &[
     deviation("", "descriptor 1", &[Hook], "*", "hooks"),
 ];
 
-/// Deviations in attributes of the process.
 pub(crate) const ATTRIBUTES: &[Deviation] = &[
     deviation(
         "",
@@ -170,7 +168,6 @@ pub(crate) const ATTRIBUTES: &[Deviation] = &[
 
 const DEATH: &str = "death by a signal";
 
-/// Deviations in the exit status that the parent sees.
 pub(crate) const ENDS: &[Deviation] = &[
     deviation("ended by TERM", "end", &[Run, Lock], "exit code 143", DEATH),
     deviation("ended by KILL", "end", &[Run, Lock], "exit code 137", DEATH),
@@ -198,12 +195,11 @@ pub(crate) const ENDS: &[Deviation] = &[
 const STOPS: &str =
     "SIGINT, SIGQUIT, SIGHUP, or another signal that ends a process by default, to `leasehold`";
 
-/// The command receives SIGTERM instead of this signal.
+/// With these tools, the command receives SIGTERM instead of the signal.
 const fn stop(situation: &'static str, tools: &'static [Tool]) -> Deviation {
     deviation(situation, "received", tools, "TERM", STOPS)
 }
 
-/// Deviations in the effect of a signal from another process.
 pub(crate) const SIGNALS: &[Deviation] = &[
     deviation(
         "",
@@ -224,7 +220,6 @@ pub(crate) const SIGNALS: &[Deviation] = &[
     stop("RTMAX to the process", &[Run, Lock]),
 ];
 
-/// Deviations on a terminal.
 pub(crate) const TERMINAL: &[Deviation] = &[deviation(
     "it sends itself SIGINT",
     "*",

@@ -1,4 +1,4 @@
-//! How a command ends, and the exit status that its parent sees.
+//! A parent must see the exit status or the signal that it would see without leasehold.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -7,7 +7,7 @@ use crate::deviations::ENDS;
 use crate::table::{Row, judge};
 use crate::tool::{Place, Tool};
 
-/// Scripts of the situations. After `exec`, the test is the tool's parent.
+/// In each script, `exec` makes the test the tool's parent.
 const SITUATIONS: &[(&str, &str)] = &[
     ("exit code 0", "exec RUN true"),
     ("exit code 1", "exec RUN false"),
@@ -89,7 +89,6 @@ const SITUATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns how a process ended, as its parent sees it.
 pub(crate) fn shown(status: ExitStatus) -> String {
     match status.signal() {
         Some(signal) => format!("signal {signal}"),

@@ -1,5 +1,5 @@
-//! The state that a command inherits: signals, limits, descriptors, environment, scheduling and
-//! more.
+//! A command must inherit the state of its caller unchanged: signals, limits, descriptors,
+//! environment, scheduling and more.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// The situation omits tini, because tini waits indefinitely if SIGCHLD is ignored. The observer is
-/// not a shell, because a shell resets an ignored SIGCHLD.
+/// The test omits tini here, because tini waits indefinitely if SIGCHLD is ignored. The observer
+/// is not a shell, because a shell resets an ignored SIGCHLD.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
-/// Scripts of the situations. `OBSERVE` writes the properties of the command.
+/// The program `OBSERVE` writes the properties of its own process.
 const SITUATIONS: &[(&str, &str)] = &[
     ("ordinary", "RUN OBSERVE"),
     (
@@ -83,10 +83,9 @@ const SITUATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The facts of a run: a value for each property.
+/// Maps each property to its value.
 type Facts = BTreeMap<String, String>;
 
-/// Runs a situation, and returns the facts.
 fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
     let mut scene = place.scene(tool);
     let path = |name: &str| scene.path(name).display().to_string();
@@ -137,14 +136,14 @@ fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
             _ => (property.to_owned(), value),
         }
     });
-    // Bash sets `_` to the path of the executed program, and this test sets OUTER.
+    // These differ in any case: bash sets `_` to the path of the executed program, and this test
+    // sets OUTER.
     let differ = ["variable _", "variable OUTER"];
     facts
         .filter(|(property, _)| !differ.contains(&property.as_str()))
         .collect()
 }
 
-/// Returns the names of the signals in a mask.
 fn signals(mask: &str) -> String {
     let mask = u64::from_str_radix(mask, 16).unwrap();
     // The C library reserves signals 32 and 33. glibc's posix_spawn starts programs with these two
@@ -158,7 +157,6 @@ fn signals(mask: &str) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a row for each property in a situation.
 fn compared(situation: &str, all: &[(Tool, Facts)]) -> Vec<Row> {
     let mut properties: Vec<_> = all.iter().flat_map(|(_, facts)| facts.keys()).collect();
     properties.sort_unstable();
@@ -193,7 +191,7 @@ fn a_command_inherits_what_the_plain_command_does() {
             .collect();
         let plain = all[0].1.clone();
         let told = |row: &Row| {
-            // Omits properties that neither the situation nor any tool changes.
+            // Omits properties that have their ordinary value and are equal under all tools.
             let changed = plain.get(&row.property) != ordinary.get(&row.property);
             changed
                 || row

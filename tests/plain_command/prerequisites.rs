@@ -1,5 +1,5 @@
-//! On a machine where a guard cannot work, leasehold exits with an error before it acquires a lease
-//! or a lock.
+//! On a machine where a guard cannot work, leasehold must exit with an error before it acquires a
+//! lease or a lock.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
 os.execvp(sys.argv[1], sys.argv[1:])
 "#;
 
-/// Wrappers that remove a prerequisite from the following program.
+/// Each wrapper takes a prerequisite of the guard away from the program that follows.
 fn stages() -> Vec<(&'static str, String)> {
     let mut stages = vec![("pidfd_open", format!("python3 -c '{WITHOUT_PIDFD}' "))];
     match getuid().is_root() {
@@ -34,7 +34,6 @@ fn stages() -> Vec<(&'static str, String)> {
     stages
 }
 
-/// Returns the exit code and the messages of a command line under a wrapper.
 fn refused(scene: &Scene<'_>, stage: &str, line: &str) -> (Option<i32>, String) {
     let mut bash = scene.bash(&format!("exec {stage}{line}"));
     let status = bash.status().unwrap();
@@ -60,7 +59,7 @@ fn a_command_that_cannot_be_guarded_is_refused_before_the_acquisition() {
         let line = said.lines().find(|line| line.contains("guard"));
         assert!(line.is_some_and(|line| line.contains(missing)), "{said}");
     }
-    // leasehold has not even created a lock or a lease.
+    // The refused runs must not have created a lock or a lease.
     for words in [&["locks"][..], &["leases"]] {
         let scene = place.scene(Tool::Lock);
         let listed = Command::new("bash")

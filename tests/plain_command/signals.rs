@@ -1,4 +1,4 @@
-//! Signals to the tool while the command runs, as a service manager or kill(1) sends them.
+//! Signals reach a command as if a service manager or kill(1) had sent them to the plain command.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -11,17 +11,13 @@ use crate::ends::shown;
 use crate::table::{Row, judge};
 use crate::tool::{Place, Scene, Tool, eventually};
 
-/// Recipient of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
-    /// The tool's process.
     Process,
-    /// Its process group.
     Group,
 }
 
-/// Situations with the signals' names for kill(1), because rustix has no names for real-time
-/// signals.
+/// kill(1) gets signals by name, because rustix has no names for real-time signals.
 const SITUATIONS: &[(&str, &str, To)] = &[
     ("TERM to the process", "TERM", To::Process),
     ("TERM to the group", "TERM", To::Group),
@@ -46,16 +42,16 @@ const SITUATIONS: &[(&str, &str, To)] = &[
 /// Signals that `run` handles itself, or that have no effect on it.
 const OF_RUN: [&str; 7] = ["HUP", "USR1", "USR2", "WINCH", "URG", "TTIN", "TTOU"];
 
-/// A command that creates the file `ready`. It records the first signal and exits with 3.
+/// Creates the file `ready`, records the first signal and exits with 3.
 const NOTES: &str = "exec RUN bash -c 'for name in \
         TERM INT QUIT HUP USR1 USR2 ALRM PWR PROF IO XCPU RTMIN+3 RTMAX WINCH URG TTIN TTOU; do
         trap \"echo $name >> noted; exit 3\" $name
     done; echo $$ > pid; mv pid ready; while :; do sleep 0.02; done'";
 
-/// A command that creates the file `ready` and handles no signal.
+/// Creates the file `ready` and leaves all signals at their default.
 const SLEEPS: &str = "exec RUN bash -c 'echo $$ > pid; mv pid ready; exec sleep 60'";
 
-/// Starts a command in its own process group, and waits until it runs.
+/// The command is in its own process group.
 fn started(scene: &Scene<'_>, script: &str) -> Child {
     let mut bash = scene.bash(script);
     bash.process_group(0);
@@ -80,7 +76,7 @@ fn observed(scene: &Scene<'_>, signal: &str, to: To) -> (String, String) {
     send(signal, to, child.id());
     let end = shown(child.wait().unwrap());
     let command: u32 = scene.read("ready").trim().parse().unwrap();
-    // flock(1) does not forward signals.
+    // flock(1) does not forward signals, so its command may still be running.
     let stays = scene.tool == Tool::Flock && pid::is_alive(command);
     pid::signal_if_there(command, Signal::KILL);
     let noted = match stays {
@@ -126,7 +122,7 @@ fn a_signal_reaches_the_command() {
     judge(&rows, SIGNALS);
 }
 
-/// Signals that terminate a process by default and have no other meaning to leasehold.
+/// These signals terminate a process by default and have no other meaning to leasehold.
 const ENDING: [&str; 8] = [
     "ALRM", "VTALRM", "PROF", "PWR", "IO", "XCPU", "RTMIN+3", "RTMAX",
 ];

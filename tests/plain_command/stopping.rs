@@ -1,6 +1,6 @@
-//! Tests stops by signals that the parent has blocked, stops of only a command's first process, and
-//! the end of processes that a command leaves behind. A failed write to an output does not end
-//! leasehold.
+//! leasehold stops a command even if the parent has blocked signals, and as configured either all
+//! of its processes or only the first one. Processes that a command leaves behind are ended. A
+//! failed write to an output does not end leasehold.
 
 use std::process::Child;
 

@@ -1,19 +1,17 @@
-//! Compares the tools.
+//! Compares a command's properties under all tools.
 
 use std::fmt::Write as _;
 
 use crate::deviations::Deviation;
 use crate::tool::Tool;
 
-/// The page that documents each deviation.
 const PAGE: &str = include_str!("../../docs/supervision.md");
 
-/// One property of a command in one situation.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) situation: String,
     pub(crate) property: String,
-    /// The value under each tool, the plain command first.
+    /// The plain command comes first.
     pub(crate) values: Vec<(Tool, String)>,
 }
 
@@ -31,7 +29,7 @@ impl Row {
 }
 
 /// Prints the table. Asserts that leasehold differs from the plain command exactly in the listed
-/// deviations, and that all of them are documented.
+/// deviations, and that docs/supervision.md explains each of them.
 pub(crate) fn judge(rows: &[Row], deviations: &[Deviation]) {
     print(rows);
     let mut wrong = Vec::new();

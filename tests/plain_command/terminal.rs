@@ -1,4 +1,5 @@
-//! Keys, job control and hangup. A shell on a terminal of script(1) runs the command.
+//! A shell on a terminal of script(1) must see keys, job control and a hangup act on the command
+//! as on the plain command.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,25 +17,23 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
-/// A command that records its start and sleeps.
+/// Records its start and sleeps.
 const SLEEPS: &str = "RUN sh -c 'echo runs >> noted; exec sleep 60'";
-/// A command that records its start and reads a line from the terminal.
+/// Records its start and reads a line from the terminal.
 const READS: &str = "RUN sh -c 'echo runs >> noted; read line; echo read $line >> noted'";
-/// A command that records its start and each hangup.
+/// Records its start and each hangup.
 const HEARS: &str = "RUN bash -c 'trap \"echo hangup >> noted; exit 4\" HUP
      echo runs >> noted; while :; do sleep 0.02; done'";
 
-/// A step of the user at the terminal.
 enum Step {
-    /// Waits until the file `noted` has this line.
+    /// Waits until the file `noted` contains this line.
     Sees(&'static str),
     Presses(&'static str),
-    /// Closes the terminal.
     HangsUp,
 }
 use Step::{HangsUp, Presses, Sees};
 
-/// A script on a terminal, and the actions of its user.
+/// A script that runs on a terminal, and the user's actions there.
 struct Situation {
     name: &'static str,
     /// `bash -m` controls jobs, as an interactive shell does.
@@ -183,7 +182,7 @@ fn situations() -> Vec<Situation> {
     ]
 }
 
-/// A terminal with a keyboard. Dropping the terminal hangs it up.
+/// Dropping the terminal hangs it up.
 struct Terminal {
     script: Child,
     keyboard: Option<ChildStdin>,
@@ -244,7 +243,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Plays a situation. Returns how the script ended, and the lines of the file `noted`.
+/// Returns the shell's exit status and the lines of the file `noted`.
 fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     let Situation {
         name,
@@ -277,8 +276,8 @@ fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     (end, noted.lines().collect::<Vec<_>>().join(", "))
 }
 
-/// Runs an operator's command in a script, presses Ctrl-C once `file` contains `text`, and asserts
-/// that this ends the script.
+/// Runs an operator's command in a script, and presses Ctrl-C once `file` contains `text`. Asserts
+/// that Ctrl-C ends the whole script.
 fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text): (&str, &str)) {
     let scene = place.scene(Tool::Lock);
     let command = scene.operators(words);
@@ -300,7 +299,7 @@ fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text)
 #[test]
 fn ctrl_c_ends_the_script_around_an_operators_command() {
     let place = Place::new();
-    // A lease to list.
+    // The operators' commands need a lease to list.
     let ran = place.scene(Tool::Run).bash("RUN true").status().unwrap();
     assert!(ran.success());
     let watch = ["leases", "--watch"];
@@ -311,7 +310,7 @@ fn ctrl_c_ends_the_script_around_an_operators_command() {
     is_interrupted(&place, &web, "", ("screen", "listening on"));
 }
 
-/// Starts a command that holds the lock of a scene, and waits until it runs.
+/// Starts a command that holds the scene's lock, and waits until it runs.
 fn holder(scene: &Scene<'_>) -> Child {
     let script = "exec RUN sh -c ': > holds; exec sleep 60'";
     let holder = scene.bash(script).spawn().unwrap();
@@ -346,7 +345,7 @@ fn a_background_job_waits_on_a_terminal_that_stops_its_output() {
     let place = Place::new();
     for tool in [Tool::Flock, Tool::Lock, Tool::Run] {
         let scene = place.scene(tool);
-        // No holder for `run`, because two daemons cannot share a status directory.
+        // `run` gets no holder, because two daemons cannot share a status directory.
         let holder = (tool != Tool::Run).then(|| holder(&scene));
         let script = "stty tostop
             RUN sh -c 'echo ran >> noted' &

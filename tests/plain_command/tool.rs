@@ -1,4 +1,4 @@
-//! The compared tools, and a directory for each run.
+//! Runs each of the compared tools in its own directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +15,8 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 /// Timeout of actions that take milliseconds on an idle machine.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A program that runs a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
-    /// The plain command.
     Plain,
     /// `flock FILE CMD`
     Flock,
@@ -33,7 +31,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// Returns the tools that are installed on this machine, except [`Hook`](Self::Hook).
+    /// All tools that are on this machine, except [`Hook`](Self::Hook).
     pub(crate) fn installed() -> Vec<Self> {
         let all = [Self::Plain, Self::Flock, Self::Tini, Self::Run, Self::Lock];
         let mut all = all.to_vec();
@@ -44,7 +42,6 @@ impl Tool {
         all
     }
 
-    /// Returns the tool's name in a table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -61,20 +58,19 @@ impl Tool {
     }
 }
 
-/// The database and directory of all runs of a test.
+/// All runs of a test share this database and directory.
 pub(crate) struct Place {
     set: Arc<ReplicaSet>,
     database: String,
     scratch: Scratch,
 }
 
-/// One run of a tool, with its own directory, lease and lock.
+/// Each run of a tool has its own directory, lease and lock.
 pub(crate) struct Scene<'a> {
     place: &'a Place,
     pub(crate) tool: Tool,
     name: String,
     pub(crate) directory: PathBuf,
-    /// The command of [`Tool::Hook`].
     pub(crate) hook: Vec<String>,
 }
 
@@ -91,7 +87,6 @@ impl Place {
         place
     }
 
-    /// Returns a new scene.
     pub(crate) fn scene(&self, tool: Tool) -> Scene<'_> {
         static SCENES: AtomicUsize = AtomicUsize::new(1);
         let name = format!("scene-{}", SCENES.fetch_add(1, Ordering::Relaxed));
@@ -112,7 +107,7 @@ impl Scene<'_> {
         self.directory.join(name)
     }
 
-    /// Returns the content of a file, or an empty string if the file does not exist.
+    /// A missing file counts as empty.
     pub(crate) fn read(&self, name: &str) -> String {
         let bytes = std::fs::read(self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -123,7 +118,7 @@ impl Scene<'_> {
         text.replace("RUN ", &self.prefix())
     }
 
-    /// Returns the command line that precedes the command, as shell text.
+    /// The tool's command line up to the command, as shell text.
     fn prefix(&self) -> String {
         let Self { name, .. } = self;
         match self.tool {
@@ -152,7 +147,6 @@ impl Scene<'_> {
         self.ours(&flags)
     }
 
-    /// Returns the command line of an operator's command.
     pub(crate) fn operators(&self, words: &[&str]) -> String {
         self.ours(words)
     }
@@ -179,7 +173,7 @@ impl Scene<'_> {
         self.placed(bash)
     }
 
-    /// Gives a command the scene's directory and the environment of all runs.
+    /// Sets the scene's directory and the environment of all runs.
     pub(crate) fn placed(&self, mut command: Command) -> Command {
         command
             .current_dir(&self.directory)
@@ -199,7 +193,6 @@ impl Scene<'_> {
     }
 }
 
-/// Polls until `condition` holds.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !condition() {

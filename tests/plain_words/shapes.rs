@@ -1,4 +1,4 @@
-//! Shapes of sentences that a reader must read twice.
+//! Finds sentence constructions that a reader must read twice.
 
 /// Words that may follow a complete clause "as it is". Other words continue the clause, as in "as it
 /// is written".

@@ -1,7 +1,7 @@
-//! Goal: with the default timings, a leader keeps its leadership during an election of a shard,
-//! although its driver does not notice the election behind a router. Method: kills the primary of a
-//! set with MongoDB's default election timeout. The routers keep the clients' connections open.
-//! They answer when there is a new primary, or with an error.
+//! Goal: with the default timings, a leader does not lose its leadership because a shard elects a
+//! primary, although its driver does not notice the election behind a router. Method: kills the
+//! primary of a set with MongoDB's default election timeout. The routers keep the clients'
+//! connections open. They answer when there is a new primary, or with an error.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Two routers in front of a replica set.
+//! Starts two routers in front of a replica set.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// The set that tests share if they do not inject faults.
+/// Only for tests that do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Two routers, and a stage for candidates that reach the set through them.
+/// Candidates on the stage reach the set only through the routers.
 pub(crate) struct Cluster {
     pub(crate) stage: Stage,
     pub(crate) routers: [Router; 2],
 }
 
 impl Cluster {
-    /// Starts new routers in front of the shared set.
+    /// The routers are new, and the set is shared.
     pub(crate) async fn shared() -> Self {
         Self::on(SHARED.get().await)
     }
@@ -31,13 +31,13 @@ impl Cluster {
         Self { stage, routers }
     }
 
-    /// Starts `a`, which leads, and `b`, which follows it.
+    /// Starts the leader `a` and its follower `b`.
     pub(crate) async fn pair(&self) -> (Daemon, Daemon) {
         let a = self.stage.candidate("a").leading(LONG).await;
         (a, self.stage.candidate("b").following("a", LONG).await)
     }
 
-    /// Runs `leasehold check`. Returns the check `deployment`, the exit code, and the failed
+    /// Runs `leasehold check`. Returns its result for `deployment`, the exit code, and the failed
     /// checks.
     pub(crate) async fn check(&self) -> (Value, i32, Vec<Value>) {
         let arguments = [

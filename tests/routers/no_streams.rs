@@ -1,5 +1,5 @@
-//! Goal: if the server has no change streams, candidates poll, and do not try to open a stream at
-//! each retry interval.
+//! Goal: candidates work on a server without change streams: they poll, and do not burden the
+//! server with an attempt to open a stream at each retry interval.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Runs the commands of the pages for newcomers. A command that no test runs is marked on the page,
-//! with a reason.
+//! Runs the commands of the pages for newcomers. If no test can run a command, the page must say
+//! so and give the reason.
 
 use leasehold_testbed::{ReplicaSet, SharedSet, run};
 
@@ -23,7 +23,6 @@ fn on_the_shared_set(page: &'static str) {
 /// Declares a test for each page whose commands run on the shared set.
 macro_rules! pages_on_the_shared_set {
     ($($name:ident => $page:literal,)*) => {
-        /// The pages of these tests.
         const ON_THE_SHARED_SET: &[&str] = &[$($page),*];
 
         $(#[test]

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::page::{anchors, pages, prose, root, text};
 
-/// Pages outside of `docs`.
+/// These pages are not in `docs`.
 const OTHERS: [&str; 4] = [
     "README.md",
     "CONTRIBUTING.md",
@@ -14,7 +14,6 @@ const OTHERS: [&str; 4] = [
     "CHANGELOG.md",
 ];
 
-/// The table of contents of the site.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Returns the destinations of the links and images in a page.
@@ -25,7 +24,7 @@ fn links(text: &str) -> Vec<String> {
     ends.map(|(link, _)| link.to_owned()).collect()
 }
 
-/// Resolves `..` in a path without accessing it.
+/// Resolves `..` in a path without accessing the file system.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -37,7 +36,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns an error if a link of a page leads nowhere.
+/// Describes what is wrong with a link of a page, if anything.
 fn error(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") {
         return None;
@@ -50,7 +49,7 @@ fn error(page: &str, link: &str) -> Option<String> {
         "" => PathBuf::from(page),
         file => normal(&Path::new(page).parent().unwrap().join(file)),
     };
-    // The site contains only files below `docs`.
+    // The published site has only the files below `docs`.
     if page.starts_with("docs/") && !target.starts_with("docs") {
         return Some(format!("{page}: {link} leaves docs"));
     }
@@ -87,7 +86,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the paths of the repository that a page names in inline code.
+/// Finds the repository's paths that a page names in inline code.
 fn named_paths(text: &str) -> Vec<String> {
     let parts = [
         "tests/",

@@ -1,6 +1,7 @@
-//! Goal: the pages for newcomers are complete, their links work, and their commands work when
-//! copied. Method: copies the files and commands from a page, runs them in one shell with a real
-//! replica set, and compares the output with the page. Other tests read the pages as text.
+//! Goal: a newcomer who copies the commands of a page sees the page's output, and finds every page
+//! and every link target. Method: copies the files and commands from a page, runs them in one
+//! shell with a real replica set, and compares the output with the page. Other tests read the
+//! pages as text.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

@@ -1,32 +1,31 @@
-//! A page of the documentation: its code blocks, headings and links.
+//! Extracts code blocks, headings and links from a page of the documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Languages of blocks with commands.
+/// Blocks in these languages contain commands.
 const SHELLS: [&str; 3] = ["console", "sh", "bash"];
 
 /// Begins the line before a block that no test runs. The reason follows, up to a full stop.
 const NOT_RUN: &str = "*Not run by the tests:";
 
-/// A fenced block of code.
+/// A fenced code block.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) language: String,
     pub(crate) text: String,
-    /// Number of the line with the fence.
+    /// The line of the opening fence.
     pub(crate) line: usize,
-    /// The last line with text before the fence.
+    /// The last line of text above the fence.
     before: String,
 }
 
 impl Block {
-    /// Returns true if the block has commands.
     pub(crate) fn is_shell(&self) -> bool {
         SHELLS.contains(&self.language.as_str())
     }
 
-    /// Returns true if the page states that no test runs the block, and why.
+    /// True if the page states that no test runs the block, and why.
     pub(crate) fn is_marked_not_run(&self) -> bool {
         let reason = self.before.strip_prefix(NOT_RUN);
         reason.is_some_and(|reason| reason.trim().len() > ".*".len() && reason.ends_with(".*"))
@@ -48,17 +47,15 @@ impl Block {
     }
 }
 
-/// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the text of a page.
 pub(crate) fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// Returns the paths of all pages below `docs`, relative to the repository.
+/// The paths are relative to the repository.
 pub(crate) fn pages() -> Vec<String> {
     fn collect(directory: &Path, into: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {
@@ -78,7 +75,6 @@ pub(crate) fn pages() -> Vec<String> {
     found
 }
 
-/// Returns the fenced blocks of a page.
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut before = "";

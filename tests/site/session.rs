@@ -1,4 +1,4 @@
-//! A shell that runs the commands of a page.
+//! Runs the commands of a page in one shell.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,13 +13,12 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Ports on the pages. A session replaces each of these ports by a free port.
+/// The pages use these ports. A session replaces each by a free port.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
-/// Timeout of a page's commands.
 const SECONDS_MAX: u32 = 240;
 
-/// Starts of the lines before and after the output of each command.
+/// Mark the beginning and the end of each command's output.
 const BEGINS: &str = "\u{1}begins ";
 const ENDS: &str = "\u{1}ends ";
 
@@ -51,14 +50,13 @@ echo "$code" > page.code
 end
 "#;
 
-/// A command of a page, with the output that the page shows.
 struct Shown {
     line: usize,
     command: String,
     output: String,
 }
 
-/// Returns the commands of a block.
+/// Splits a block into commands.
 fn commands(block: &Block) -> Vec<Shown> {
     if block.language != "console" {
         return vec![Shown {
@@ -94,7 +92,6 @@ fn commands(block: &Block) -> Vec<Shown> {
     found
 }
 
-/// A directory in which the commands of a page run.
 pub(crate) struct Session {
     page: &'static str,
     directory: tempfile::TempDir,
@@ -102,9 +99,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Creates a session with its own directory and database.
     pub(crate) fn new(page: &'static str) -> Self {
-        // Hard links to programs require a directory on the programs' file system.
+        // Hard links to the programs need a directory on the programs' file system.
         let directory = tempfile::Builder::new()
             .prefix("site-")
             .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
@@ -130,12 +126,11 @@ impl Session {
         session
     }
 
-    /// Sets an environment variable of the commands.
+    /// Adds an environment variable for the commands.
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.environment.push((name, value.into()));
     }
 
-    /// Returns the directory.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -146,10 +141,8 @@ impl Session {
         place.display().to_string()
     }
 
-    /// Writes the files of the page, runs its commands in order, and compares their output.
-    ///
-    /// # Panics
-    /// If a command exits with another code than 0, or its output differs.
+    /// Writes the files of the page, runs its commands in order, and compares their output. Panics
+    /// if a command fails or its output differs.
     pub(crate) fn run(&self) {
         let ports = PORTS.map(|shown| (shown, ReservedPort::new()));
         let mut text = text(self.page);

@@ -1,4 +1,4 @@
-//! Compares an output with the output on a page.
+//! Compares a command's output with the output on its page.
 
 /// Matches any text in a line. Alone in a line, it matches any number of lines.
 const ANY: &str = "…";
@@ -6,8 +6,8 @@ const ANY: &str = "…";
 /// Numbers with this many digits are instants, ports or identifiers, which differ in each run.
 const DIGITS_OF_AN_INSTANT: usize = 4;
 
-/// Returns the difference between the lines of an output and the lines of a page, if any. Spaces,
-/// durations and long numbers may differ, and [`ANY`] stands for anything.
+/// Returns the first difference between an output and its page, if any. Spaces, durations and long
+/// numbers may differ, and [`ANY`] matches any text.
 pub(crate) fn difference(page: &str, output: &str) -> Option<String> {
     let expected: Vec<_> = page.lines().map(shape).collect();
     let found: Vec<_> = output.lines().map(shape).collect();
@@ -62,7 +62,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// Returns true for words such as `0.4s` and `3h12m`.
+/// True for words such as `0.4s` and `3h12m`.
 fn is_duration(word: &str) -> bool {
     let word = word.trim_end_matches([',', ';', ')']);
     let starts = word.starts_with(|c: char| c.is_ascii_digit());
@@ -74,7 +74,7 @@ fn is_duration(word: &str) -> bool {
             .all(|c| c.is_ascii_digit() || "hmsd.".contains(c))
 }
 
-/// Returns true for words such as `2026-01-15T08:01:30.000Z`.
+/// True for words such as `2026-01-15T08:01:30.000Z`.
 fn is_date(word: &str) -> bool {
     let has_year = word.starts_with("20") && word.get(4..5) == Some("-");
     has_year && word.contains('T') && word.ends_with('Z')

@@ -1,5 +1,6 @@
-//! Goal: even if the daemon is killed or frozen, the command has exited by its deadline (I5). A
-//! restarted daemon leads again as soon as the command has exited.
+//! Goal: a command never outlives its deadline, even if the daemon is killed or frozen (I5), and a
+//! restarted daemon does not wait for the lease to expire: it leads again as soon as the command
+//! has exited.
 
 use std::time::Duration;
 
@@ -19,8 +20,7 @@ const PATIENT: DaemonTimings = DaemonTimings {
     ..SHORT
 };
 
-/// Starts a leader with a command that ignores SIGTERM. Returns the daemon and the command's
-/// process id.
+/// Starts a leader whose command ignores SIGTERM. Returns the daemon and the command's process id.
 async fn leader_of(journal: &Journal, candidate: DaemonBuilder) -> (Daemon, u32) {
     let daemon = journal.run_by(candidate, &Behaviour::Stubborn).start();
     let pid = journal.wait("start", 1).await.pid;
@@ -31,7 +31,6 @@ async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
     leader_of(journal, contest.candidate_at("a", PATIENT)).await
 }
 
-/// Starts a second replica, which becomes a follower.
 fn waiting(contest: &Contest, journal: &Journal) -> Daemon {
     let candidate = contest.candidate_at("b", PATIENT);
     journal.run_by(candidate, &Behaviour::Stubborn).start()
@@ -41,8 +40,7 @@ async fn wait_gone(pid: u32) {
     eventually("the command is gone", async || !is_alive(pid)).await;
 }
 
-/// Tolerated delay on a busy machine: the time between the last deadline and the expiry of the
-/// lease.
+/// Tolerated delay on a busy machine. The lease expires this long after the last deadline.
 const LATE_MAX: Duration = Duration::from_millis(500);
 
 /// Asserts that the first command wrote nothing after its deadline, which is `renew_deadline` +
@@ -156,7 +154,7 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
     assert_contains(&daemon.logs(), waited);
 }
 
-/// A process that its daemon may leave running. Killed on drop.
+/// Kills a process on drop, because its daemon may leave it running.
 struct Ended(u32);
 
 impl Drop for Ended {
@@ -167,7 +165,8 @@ impl Drop for Ended {
     }
 }
 
-/// A lease that does not expire within the test, so that a takeover needs a proof of death.
+/// The lease does not expire during the test, so a takeover needs proof that the command has
+/// exited.
 const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(600),
     ..SHORT

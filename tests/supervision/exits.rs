@@ -1,4 +1,5 @@
-//! Goal: when the command ends, the daemon exits or another replica takes over, as configured.
+//! Goal: after a command has ended, no replica keeps the lease without a command. As configured,
+//! the daemon exits or another replica takes over.
 
 use std::time::Duration;
 

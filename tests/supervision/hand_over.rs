@@ -1,5 +1,5 @@
-//! Goal: the next command starts only after the previous command has exited, and then immediately
-//! (I6).
+//! Goal: at a handoff, two commands never run at once (I6), and the next command starts
+//! immediately after the previous one has exited.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// A second stop signal within this time counts as a repetition of the first.
+/// Within this time, a second stop signal counts as the first one repeated.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Starts a leader and a follower with this flag, whose commands have this behavior.
+/// Starts a leader and a follower with this flag and this command.
 async fn pair(lease: &str, behaviour: Behaviour, flag: &str) -> (Contest, Journal, [Daemon; 2]) {
     let (contest, journal) = (Contest::new(lease).await, Journal::new());
     let candidate = |identity| {

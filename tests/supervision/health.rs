@@ -1,4 +1,5 @@
-//! Goal: an unhealthy replica does not lead, whether its workload is separate or supervised.
+//! Goal: a replica whose workload is unhealthy does not lead, whether its workload is separate or
+//! supervised.
 
 use std::path::Path;
 
@@ -8,13 +9,13 @@ use mongodb::bson::Bson;
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// Adds a health check that succeeds while the file exists.
+/// The health check succeeds while the file exists.
 fn checked(daemon: DaemonBuilder, file: &Path) -> DaemonBuilder {
     let file = file.display();
     patient(daemon.flag(&format!("--workload-health-command=test,-f,{file}")))
 }
 
-/// Gives a healthy workload enough time to answer on a busy machine.
+/// With these limits, a healthy workload does not count as unhealthy on a busy machine.
 fn patient(daemon: DaemonBuilder) -> DaemonBuilder {
     daemon
         .flag("--workload-health-period=1s")
@@ -48,7 +49,7 @@ async fn an_unhealthy_leader_hands_off_and_does_not_contend_until_it_is_healthy(
     // Only the unhealthy `a` remains.
     b.term_and_exit(LONG).await;
     eventually("the lease is free", async || is_free(&contest).await).await;
-    // `a` has observed that the lease is free, but does not acquire it.
+    // `a` must see that the lease is free and still not acquire it.
     let free =
         |status: &serde_json::Value| status["role"] == "follower" && status["holder"].is_null();
     a.wait_until(free, LONG).await;
@@ -128,7 +129,6 @@ async fn a_command_that_does_not_run_yet_is_not_checked() {
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
 }
 
-/// A workload's health endpoint.
 struct Responder {
     address: std::net::SocketAddr,
     answer: tokio::sync::watch::Sender<&'static str>,

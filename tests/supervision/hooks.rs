@@ -9,8 +9,7 @@ use leasehold_testbed::{DaemonTimings, assert_contains};
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
-/// Returns flags for hooks, each as (event, word, rest of the script). A hook first writes a
-/// journal line with the word.
+/// Each hook is (event, word, rest of the script). It first writes a journal line with the word.
 fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     let journal = journal.path("journal").display().to_string();
     let flag = |(at, what, more): &(&str, &str, &str)| {
@@ -114,8 +113,8 @@ async fn hooks_work_together_with_a_command() {
     );
 }
 
-/// Returns the time from SIGTERM to a leader with this step-down hook until the follower leads. The
-/// handoff delay is 2 s.
+/// Starts a leader with this step-down hook and a handoff delay of 2 s. Returns how long the
+/// follower takes to lead after the leader gets SIGTERM.
 async fn handed_over_after(lease: &str, hook: &str, flags: &[&str]) -> Duration {
     let contest = Contest::new(lease).await;
     let hook = serde_json::to_string(&["sh", "-c", hook]).unwrap();

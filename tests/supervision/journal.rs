@@ -1,8 +1,7 @@
-//! A command that records when it runs, and a reader of its records.
-//!
-//! Each line is `<at> <what> <token> <identity> <pid>`. The instant comes from /proc/uptime, which
-//! is CLOCK_BOOTTIME in hundredths of a second. Commands append whole lines, so the order of the
-//! lines is the order of the events.
+//! A command that writes its events to a journal, and the reader of the journal. Each line is
+//! `<at> <what> <token> <identity> <pid>`. The time is from /proc/uptime, which is CLOCK_BOOTTIME
+//! in hundredths of a second. Commands append whole lines, so the order of the lines is the order
+//! of the events.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +11,8 @@ use leasehold_testbed::{DaemonBuilder, INVARIANT_VIOLATED, Scratch};
 
 use crate::contest::eventually;
 
-/// The directory in which the commands of one test keep their journal.
 pub(crate) struct Journal(Scratch);
 
-/// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// CLOCK_BOOTTIME in nanoseconds, rounded down to 10 ms.
@@ -26,15 +23,15 @@ pub(crate) struct Line {
     pub(crate) pid: u32,
 }
 
-/// Behavior of a command, in addition to recording its start and its end.
+/// Reaction of a command to SIGTERM. Every command also records its start and its end.
 pub(crate) enum Behaviour {
-    /// Ends as soon as it gets SIGTERM.
+    /// Ends at once.
     Obedient,
-    /// Takes this long, in seconds, to end after SIGTERM.
+    /// Ends this many seconds later.
     Slow(&'static str),
-    /// Ignores SIGTERM.
+    /// Does not end.
     Stubborn,
-    /// Exits on its own with this code.
+    /// Exits with this code without a signal.
     Exits(u8),
 }
 
@@ -47,7 +44,7 @@ impl Journal {
         self.0.path().join(name)
     }
 
-    /// Lets commands of any user write to the journal.
+    /// Commands may run as any user.
     pub(crate) fn open_to_all_users(&self) {
         let journal = self.path("journal");
         std::fs::write(&journal, "").unwrap();
@@ -56,7 +53,7 @@ impl Journal {
         }
     }
 
-    /// Returns a shell command that writes a tick to the journal every 20 ms.
+    /// The shell command also writes a tick every 20 ms.
     pub(crate) fn command(&self, behaviour: &Behaviour) -> Vec<String> {
         let journal = self.path("journal");
         let (trap, after) = match behaviour {
@@ -84,12 +81,11 @@ impl Journal {
         ["sh", "-c", &script].map(str::to_owned).to_vec()
     }
 
-    /// Lets a daemon run this command.
+    /// Makes a daemon run a command with this behavior.
     pub(crate) fn run_by(&self, daemon: DaemonBuilder, behaviour: &Behaviour) -> DaemonBuilder {
         daemon.workload(self.command(behaviour))
     }
 
-    /// Returns all complete lines.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text.split_inclusive('\n');
@@ -105,7 +101,7 @@ impl Journal {
         lines
     }
 
-    /// Waits until there are `count` lines of this kind. Returns the last of these lines.
+    /// Waits for `count` lines of this kind. Returns the last of them.
     pub(crate) async fn wait(&self, what: &str, count: usize) -> Line {
         eventually(&format!("{count} lines of {what}"), async || {
             self.of(what).len() >= count
@@ -114,7 +110,7 @@ impl Journal {
         self.of(what)[count - 1].clone()
     }
 
-    /// Asserts that no command wrote a line after a command with a newer token had written one.
+    /// Asserts that no command writes after a command with a newer token has written.
     pub(crate) fn assert_one_after_the_other(&self) {
         let lines = self.lines();
         let mut newest = 0;

@@ -1,7 +1,6 @@
-//! Goal: only one command runs with each token, and no two commands run concurrently (I3), even if
-//! daemons are killed, restarted or asked to step down, and primaries are deposed or killed.
-//! Method: random faults at random instants, on a separate set. Every command records its token and
-//! its process.
+//! Goal: two commands never run at once or with one token (I3), even if daemons are killed,
+//! restarted or asked to step down, and primaries are deposed or killed. Method: random faults at
+//! random times, on a separate set. Every command records its token and its process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::journal::{Behaviour, Journal};
 /// faults together take less than a minute.
 const FAULTS: u32 = 16;
 
-/// A generator for random instants and targets. A weak one suffices.
+/// Generates random times and targets. A weak generator suffices.
 struct Rng(u64);
 
 impl Rng {

@@ -7,7 +7,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 use crate::contest::{Contest, PROGRAM, eventually};
 
-/// Writes a wrapper that runs the program without root's capability to read every process.
+/// The wrapper drops root's capability to read every process.
 fn unprivileged(place: &Scratch) -> std::path::PathBuf {
     let wrapper = place.path().join("leasehold");
     let drop = match rustix::process::geteuid().is_root() {

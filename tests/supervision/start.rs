@@ -1,5 +1,5 @@
-//! Goal: the command starts only after an acknowledged acquisition. Its environment describes the
-//! lease and contains none of the daemon's secrets.
+//! Goal: the command never starts before MongoDB has acknowledged the acquisition, and its
+//! environment describes the lease but contains no secret of the daemon.
 
 use std::process::Command;
 

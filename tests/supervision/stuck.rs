@@ -1,5 +1,6 @@
-//! Goal: a replica whose command survives SIGKILL loses the lease within bounded time (I10). It
-//! lets the lease expire, because it must not release the lease while the command runs (I6).
+//! Goal: a command that survives SIGKILL does not block the lease indefinitely (I10). The replica
+//! lets the lease expire within bounded time, because it must not release the lease while the
+//! command runs (I6).
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -17,10 +18,10 @@ use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Tolerance for a loaded machine, in addition to the documented bound.
+/// A loaded machine may exceed the documented bound by this much.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// A command of another user, which its daemon may not signal. Dropping it kills the command.
+/// A command of another user, which its daemon may not signal. It is killed on drop.
 struct Foreign(u32);
 
 impl Drop for Foreign {
@@ -31,7 +32,8 @@ impl Drop for Foreign {
     }
 }
 
-/// Writes a program that runs leasehold without the capability to signal other users' processes.
+/// Writes a script that drops the capability to signal other users' processes and then runs
+/// leasehold.
 fn powerless(journal: &Journal) -> PathBuf {
     let path = journal.path("powerless");
     let script =
@@ -41,7 +43,7 @@ fn powerless(journal: &Journal) -> PathBuf {
     path
 }
 
-/// Builds a daemon that may not signal its command.
+/// The daemon may not signal its own command.
 fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder {
     let as_another = ["setpriv", "--reuid=65534", "--clear-groups"].map(str::to_owned);
     let command = journal.command(&Behaviour::Stubborn);
@@ -54,8 +56,8 @@ fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder
         .workload(as_another.into_iter().chain(command))
 }
 
-/// If this user cannot start a command that the daemon cannot kill, reports the test as skipped and
-/// returns true.
+/// Only root can start a command that the daemon cannot kill. Otherwise reports the test as
+/// skipped and returns true.
 fn unprivileged() -> bool {
     let unprivileged = !rustix::process::geteuid().is_root();
     if unprivileged {

@@ -1,5 +1,5 @@
-//! Goal: an action takes effect and is recorded with its author. The server accepts it only from
-//! its own page, and only if the lease still has the token that the page showed.
+//! Goal: no other web page can act on a lease, and no action applies to a lease whose token has
+//! changed since the page showed it. Each action is recorded with its author.
 
 use mongodb::bson::Bson;
 use serde_json::json;

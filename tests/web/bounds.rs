@@ -1,12 +1,11 @@
-//! Goal: clients can use only bounded resources, and a client that does not read does not delay
-//! others.
+//! Goal: no client can exhaust the server's connections and streams, and a client that does not
+//! read never delays others.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::server::{Events, LONG, Server, shared_stage};
 
-/// Maximum number of event streams.
 const STREAMS_MAX: usize = 64;
 
 #[tokio::test]

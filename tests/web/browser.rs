@@ -1,4 +1,4 @@
-//! A headless Chromium, driven by the DevTools protocol over pipes.
+//! Drives a headless Chromium with the DevTools protocol over pipes.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -23,21 +23,19 @@ const START: &str = "exec \"$0\" --headless=new --no-sandbox --disable-gpu --dis
     --hide-scrollbars --lang=en-US \
     --user-data-dir=\"$1\" --remote-debugging-pipe 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
 
-/// A browser with one page.
 pub(crate) struct Browser {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     session: Option<String>,
     calls: u64,
-    /// Errors of the page's script, and violations of its content security policy.
+    /// Script errors and violations of the content security policy.
     pub(crate) problems: Vec<String>,
     child: Child,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts a browser. Returns `None`, and reports the test as skipped, if Chromium is not
-    /// installed.
+    /// Returns `None`, and reports the test as skipped, if Chromium is not installed.
     pub(crate) async fn start() -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             skip("there is no Chromium: apt-get install -y chromium");
@@ -74,7 +72,6 @@ impl Browser {
         Some(browser)
     }
 
-    /// Calls a method of the protocol and asserts that it succeeds.
     pub(crate) async fn call(&mut self, method: &str, parameters: Value) -> Value {
         let answer = self.answer(method, parameters).await;
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
@@ -117,13 +114,12 @@ impl Browser {
         self.problems.push(problem.to_string());
     }
 
-    /// Opens an address, and waits until it is loaded.
     pub(crate) async fn open(&mut self, address: &str) {
         self.call("Page.navigate", json!({ "url": address })).await;
         self.until("document.readyState === 'complete'").await;
     }
 
-    /// Returns the value of an expression, which may be a promise.
+    /// Evaluates an expression, which may be a promise.
     pub(crate) async fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true,
@@ -134,7 +130,7 @@ impl Browser {
         result["result"]["value"].take()
     }
 
-    /// Waits until an expression is true, and returns its value.
+    /// Evaluates an expression until its value is true. Returns the value.
     pub(crate) async fn until(&mut self, expression: &str) -> Value {
         let limit = tokio::time::Instant::now() + ANSWER_MAX;
         loop {
@@ -153,7 +149,6 @@ impl Browser {
         }
     }
 
-    /// Presses a key.
     pub(crate) async fn press(&mut self, key: &str, text: &str) {
         let code = match key {
             "Enter" => 13,

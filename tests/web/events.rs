@@ -1,5 +1,5 @@
-//! Goal: a browser receives the whole collection once, then each change, and the current state of
-//! the connection to MongoDB.
+//! Goal: a browser never shows an old state: it receives the whole collection once, then each
+//! change, and the current state of the connection to MongoDB.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use crate::server::{LONG, Server, run, shared_stage, stage_of};
 
-/// Starts a command that acquires the lock `job` and holds it for ten minutes.
+/// The command acquires the lock `job` and holds it for ten minutes.
 pub(crate) fn job(stage: &Stage, uri: &str, identity: &str, flags: &[&str]) -> Child {
     let identity = format!("--identity={identity}");
     let lock = ["lock", "job", &identity];

@@ -1,5 +1,5 @@
-//! Goal: if the work has ended but the minimum hold has not, the page does not show the holder as
-//! expired or as renewing.
+//! Goal: the page does not show a holder as expired or as renewing if its work has ended but its
+//! minimum hold has not.
 
 use crate::browser::Browser;
 use crate::page::{cell, row_class, shows};

@@ -1,5 +1,5 @@
-//! `leasehold web` with real daemons on a real replica set: its HTTP responses, access control, and
-//! the page in a real browser.
+//! Tests `leasehold web` with real daemons on a real replica set: its HTTP responses, access
+//! control, and the page in a real browser.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,5 @@
-//! Goal: in a real browser, the page shows the current state without delay, and reports stale data.
+//! Goal: in a real browser, the page never shows an old state without saying so, and shows each
+//! change without delay.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::{Bson, Document, doc};
@@ -9,7 +10,7 @@ use crate::browser::Browser;
 use crate::events::job;
 use crate::server::{LONG, Server, run, shared_stage};
 
-/// Returns an expression for the text of a cell of a document's row.
+/// Returns a JavaScript expression for the text in a column of a document's row.
 pub(crate) fn cell(name: &str, column: &str) -> String {
     let name = json!(name);
     format!(
@@ -29,7 +30,7 @@ pub(crate) async fn shows(browser: &mut Browser, name: &str, column: &str, text:
     browser.until(&expression).await;
 }
 
-/// Opens the details of a document with its button.
+/// Clicks the button that shows a document's details.
 async fn open_details(browser: &mut Browser, name: &str) {
     let name = json!(name);
     let click = format!(
@@ -41,7 +42,7 @@ async fn open_details(browser: &mut Browser, name: &str) {
         .await;
 }
 
-/// Clicks an action's button and clicks again to confirm.
+/// Clicks the button of an action, and again to confirm.
 async fn act(browser: &mut Browser, action: &str) {
     browser
         .until(&format!(
@@ -109,7 +110,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until("document.querySelector('#operators tbody').textContent.includes('(web)')")
         .await;
 
-    // A transfer to a typed name.
+    // Transfers to a name that the user types.
     browser
         .value("document.querySelector('#to').value = 'a'")
         .await;
@@ -266,7 +267,7 @@ async fn the_page_says_since_when_it_is_old() {
     browser.close().await;
 }
 
-/// Names that would do harm if the page did not show them as text.
+/// These names would do harm if the page did not show them as text.
 const HOSTILE: [&str; 5] = [
     "<img src=x onerror=window.harmed=1>",
     "</script><script>window.harmed=1</script>",
@@ -393,7 +394,6 @@ async fn a_thousand_leases_are_searched_sorted_and_reached_by_keyboard() {
     browser.close().await;
 }
 
-/// Creates free leases.
 pub(crate) async fn many(stage: &leasehold_testbed::Stage, count: usize) {
     let uri = stage.set().uri();
     let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];

@@ -9,14 +9,13 @@ use crate::browser::Browser;
 use crate::page::many;
 use crate::server::{LONG, Server, action, shared_stage};
 
-/// Leases with one candidate each.
+/// Each lease has one candidate.
 const OTHERS: [(&str, &str); 4] = [
     ("billing", "billing-0"),
     ("nightly-export", "export-7f9c"),
     ("payouts", "payouts-0"),
     ("search-index", "search-1"),
 ];
-/// Maximum size of an image.
 const BYTES_MAX: usize = 150_000;
 
 async fn save(browser: &mut Browser, name: &str) {
@@ -30,7 +29,6 @@ async fn save(browser: &mut Browser, name: &str) {
     fs::write(directory.join(name), image).unwrap();
 }
 
-/// Decodes base64.
 fn decoded(text: &str) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => u32::from(byte - b'A'),

@@ -1,5 +1,3 @@
-//! A running `leasehold web`, and its clients.
-
 use std::process::Stdio;
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Stage};
@@ -13,20 +11,18 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// The set that tests share if they do not inject faults.
+/// Only for tests that do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a new database of the shared set, with timings that tolerate the load of a browser.
+/// The timings of the stage tolerate the load of a browser.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
 
-/// Returns a stage on a separate set.
 pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
     Stage::new(PROGRAM, std::sync::Arc::new(set)).timings(DaemonTimings::DEMO)
 }
 
-/// Runs a command to its end. Returns its exit code and its output.
 pub(crate) async fn run(mut command: Command) -> (i32, String) {
     let output = timeout(2 * LONG, command.output()).await;
     let output = output.expect("it ends").expect("it starts");
@@ -35,19 +31,16 @@ pub(crate) async fn run(mut command: Command) -> (i32, String) {
     (code, String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A running server.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) port: u16,
 }
 
 impl Server {
-    /// Starts a server on a free loopback port.
     pub(crate) async fn start(stage: &Stage, flags: &[&str]) -> Self {
         Self::start_with(stage, &stage.set().uri(), flags).await
     }
 
-    /// Starts a server with this connection string.
     pub(crate) async fn start_with(stage: &Stage, uri: &str, flags: &[&str]) -> Self {
         let arguments = [&["web", "--listen", "127.0.0.1:0"], flags].concat();
         let mut command = stage.command(uri, &arguments);
@@ -70,7 +63,7 @@ impl Server {
         format!("http://{}", self.host())
     }
 
-    /// Sends a request. Adds the header `Host` if `headers` has none.
+    /// Adds the header `Host` if `headers` does not contain it.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -110,14 +103,14 @@ impl Server {
         self.request("GET", path, &[], "").await
     }
 
-    /// Returns the page's secret, which each action must contain.
+    /// Reads the secret from the page. The server requires the secret in each action.
     pub(crate) async fn secret(&self) -> String {
         let page = self.get("/").await.body;
         let (_, rest) = page.split_once("data-secret=\"").expect("a page");
         rest.split_once('"').unwrap().0.to_owned()
     }
 
-    /// Sends an action as the page does.
+    /// Sends an action with the page's secret and origin.
     pub(crate) async fn act(&self, action: Value) -> Answer {
         let (secret, origin) = (self.secret().await, self.origin());
         let headers = [
@@ -129,7 +122,6 @@ impl Server {
         self.request("POST", "/actions", &headers, &body).await
     }
 
-    /// Opens the event stream.
     pub(crate) async fn events(&self) -> Events {
         let events = Events::open(self, "").await;
         assert_eq!(events.code, 200);
@@ -145,7 +137,6 @@ impl Server {
     }
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -158,7 +149,6 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the status code and a part of the body.
     pub(crate) fn expect(self, code: u16, part: &str) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.body.contains(part), "no {part:?} in {self:?}");
@@ -166,7 +156,7 @@ impl Answer {
     }
 }
 
-/// An event stream, and the documents from its events.
+/// Applies the events of a stream to its own copy of the documents.
 pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     pub(crate) code: u16,
@@ -189,7 +179,7 @@ impl Events {
         }
     }
 
-    /// Receives the next event. Returns `None` at the end of the stream.
+    /// Returns `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -215,7 +205,7 @@ impl Events {
         }
     }
 
-    /// Receives events until the documents, or the last event, satisfy a condition.
+    /// Receives events until the documents or the last event satisfy a condition.
     pub(crate) async fn until(
         &mut self,
         what: &str,
@@ -244,7 +234,7 @@ impl Events {
     }
 }
 
-/// Returns the page's request for an action on a lease with this token.
+/// Builds the request that the page sends for an action on a lease with this token.
 pub(crate) fn action(name: &str, action: &str, token: i64) -> Value {
     json!({ "name": name, "action": action, "token": token, "reason": "a test" })
 }

@@ -1,5 +1,5 @@
-//! Goal: with `--token-file`, which is required on addresses other than loopback, only visitors
-//! with the token get data.
+//! Goal: on an address other than loopback, only visitors with the token of `--token-file` get
+//! data.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -125,19 +125,20 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
-/// Number of connections that the server keeps, minus one for a probe and one for a visitor.
+/// The server keeps two connections more than this: one for a probe and one for a visitor.
 const FLOOD: usize = 62;
 /// The source address of the flood. All of 127.0.0.0/8 is local.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Sends wrong tokens from one address without pause, on [`FLOOD`] connections, until dropped.
+/// Sends wrong tokens from one address without pause, on [`FLOOD`] connections, until the flood is
+/// dropped.
 struct Flood {
     _connections: JoinSet<()>,
     answers: watch::Receiver<Vec<String>>,
 }
 
 impl Flood {
-    /// Starts a flood, and waits until the server has refused a wrong token.
+    /// Returns once the server has refused a wrong token.
     async fn of(server: &Server, from: Ipv4Addr) -> Self {
         let (answered, answers) = watch::channel(Vec::new());
         let mut connections = JoinSet::new();
@@ -159,7 +160,7 @@ impl Flood {
         flood
     }
 
-    /// Waits for an answer that begins with `start`. Returns the answer.
+    /// Waits for an answer that begins with `start`.
     async fn answered(&mut self, start: &str) -> String {
         let is_it = |answer: &&String| answer.starts_with(start);
         let answered = self
@@ -170,7 +171,7 @@ impl Flood {
     }
 }
 
-/// Sends a wrong token. Returns the head of the answer.
+/// Sends a wrong token. Returns the status line and headers of the answer.
 async fn guess(host: &str, from: Ipv4Addr) -> io::Result<String> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;

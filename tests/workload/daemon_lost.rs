@@ -1,5 +1,6 @@
-//! Goal: if the daemon is killed or frozen, CMD ends by its deadline, and the claim file stays
-//! locked until CMD has exited (I5). Method: SIGKILL and SIGSTOP to a daemon.
+//! Goal: if the daemon is killed or frozen, its command does not outlive the deadline, and the
+//! claim file stays locked until the command has exited (I5). Method: SIGKILL and SIGSTOP to a
+//! daemon.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
@@ -49,7 +50,7 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     let (sent, last) = (sent(&fixture), deadlines(&fixture));
     while exists(pid) {
         assert!(boot_now() < last.kill_at + SEEN_LATE, "alive too long");
-        // The order matters: if the lock is free, CMD must already have exited.
+        // Checks the lock first. If it is free, the command must already have exited.
         assert!(!lock_is_free(&fixture) || !exists(pid));
         tokio::time::sleep(millis(1)).await;
     }
@@ -72,7 +73,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let late = boot_now().since(last.kill_at);
     assert!(boot_now() >= sent.kill_at, "killed early");
     assert!(late < SEEN_LATE, "{late:?}");
-    // A daemon that continues and renews must not prevent the kill.
+    // When the daemon continues, it must report how its command ended.
     daemon.signal(Signal::CONT);
     let told = wait_for_gone(&fixture).await;
     assert!(told.contains("Signalled(9), by_us: true"), "{told}");

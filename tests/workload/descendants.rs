@@ -1,5 +1,5 @@
-//! Goal: a command counts as ended only when all of its processes have exited. Method: commands
-//! that leave processes behind in various ways.
+//! Goal: a command never counts as ended while one of its processes runs. Method: commands that
+//! leave processes behind in various ways.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};
@@ -114,7 +114,6 @@ async fn a_stop_reaches_the_whole_group_and_waits_for_slow_processes() {
     assert_eq!(fixture.lines("journal"), ["done"], "its child may");
 }
 
-/// Counts the processes whose command line contains `text`.
 fn processes_of(text: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes

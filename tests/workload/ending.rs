@@ -1,5 +1,5 @@
-//! Goal: leasehold reports CMD's exit status unchanged, after all processes of CMD have exited.
-//! Method: commands that end in various ways.
+//! Goal: leasehold reports the command's exit status unchanged, and never before all processes of
+//! the command have exited. Method: commands that end in various ways.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};

@@ -1,4 +1,5 @@
-//! Common setup: a directory in which a command records its events, and deadlines relative to now.
+//! Provides each test with a directory, in which its command records events, and with deadlines
+//! relative to now.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::stand_in::{Plan, StandIn, guard};
 
-/// Longer than any step of a working test.
+/// A step that takes longer than this has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Long enough for a guard and a shim to start on a busy machine.
+/// A guard and a shim start within this time, even on a busy machine.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
-/// Tolerated delay between a deadline and the observed end of a process, on a busy machine.
+/// On a busy machine, a test may notice the end of a process this long after the deadline.
 pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
 
-/// Returns deadlines: authority until `valid` from now, and SIGKILL `grace` later.
+/// The authority ends `valid` from now, and SIGKILL follows `grace` later.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
     let valid_until = boot_now() + valid;
     Terms {
@@ -29,7 +30,6 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A directory for one test.
 pub(crate) struct Fixture {
     directory: TempDir,
 }
@@ -45,7 +45,7 @@ impl Fixture {
         self.directory.path().join(name)
     }
 
-    /// Returns a command that runs a shell script in the fixture's directory.
+    /// The script runs in the fixture's directory.
     pub(crate) fn script(&self, script: &str) -> Command {
         let script = format!(
             "cd {} || exit 99\n{script}",
@@ -54,30 +54,27 @@ impl Fixture {
         shell(&script)
     }
 
-    /// Starts a script with deadlines that are later than the end of any test.
     pub(crate) fn start(&self, script: &str) -> GuardedCommand {
         self.start_until(script, terms(LONG, LONG))
     }
 
-    /// Starts a script with these deadlines.
     pub(crate) fn start_until(&self, script: &str, terms: Terms) -> GuardedCommand {
         GuardedCommand::start(&self.script(script), terms, None).unwrap()
     }
 
-    /// Starts a stand-in. Returns the stand-in and the process ids of its command and its guard.
+    /// Returns the stand-in and the process ids of its command and its guard.
     pub(crate) async fn stand_in(&self, plan: Plan) -> (StandIn<'_>, u32, u32) {
         let daemon = plan.start(self);
         let command = self.wait_pid("pid").await;
         (daemon, command, guard(self).await)
     }
 
-    /// Returns the lines of a file that a script writes.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until a file has at least `count` complete lines.
+    /// Ignores an incomplete last line.
     pub(crate) async fn wait_lines(&self, name: &str, count: usize) -> Vec<String> {
         let what = format!("{count} lines of {name}");
         eventually(&what, || {
@@ -88,24 +85,24 @@ impl Fixture {
         self.lines(name)
     }
 
-    /// Waits until a script has written its process id.
+    /// Waits until a script has written its process id into a file.
     pub(crate) async fn wait_pid(&self, name: &str) -> u32 {
         let lines = self.wait_lines(name, 1).await;
         lines[0].trim().parse().unwrap()
     }
 }
 
-/// Returns a command that runs a shell script, with the binary under test as guard and shim.
+/// The binary under test is the guard and the shim.
 pub(crate) fn shell(script: &str) -> Command {
     guarded("/bin/sh").arguments(["-c", script])
 }
 
-/// Returns a command with the binary under test as guard and shim.
+/// The binary under test is the guard and the shim.
 pub(crate) fn guarded(program: &str) -> Command {
     Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
 }
 
-/// Polls every millisecond until a condition holds.
+/// Polls a condition every millisecond.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = boot_now() + LONG;
     while !holds() {

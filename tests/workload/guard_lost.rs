@@ -1,5 +1,5 @@
-//! Goal: a command ends by its deadline even if its guard is killed or frozen. Method: SIGKILL and
-//! SIGSTOP to the guard of a running daemon.
+//! Goal: a command never outlives its deadline, even if its guard is killed or frozen. Method:
+//! SIGKILL and SIGSTOP to the guard of a running daemon.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
@@ -12,8 +12,8 @@ use leasehold_testbed::pid::{exists, is_alive, signal};
 use crate::fixture::{Fixture, LONG, SEEN_LATE, STARTS, eventually, millis, terms};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_for_gone};
 
-/// A command, a descendant in its process group, and a descendant in another session. All of them
-/// ignore SIGTERM.
+/// The command, a process of its group, and a process of another session, all of which ignore
+/// SIGTERM.
 const FAMILY: &str = "trap '' TERM
     setsid -f sh -c 'echo $$ > away; exec sleep 60'
     sleep 60 &
@@ -21,7 +21,7 @@ const FAMILY: &str = "trap '' TERM
     echo $$ > pid
     while :; do sleep 1; done";
 
-/// With at least this `ulimit -l`, in bytes, a guard can lock its memory.
+/// A guard can lock its memory if `ulimit -l` is at least this many bytes.
 const PROGRAM_MAX: u64 = 1 << 30;
 
 async fn family(fixture: &Fixture) -> [u32; 3] {

@@ -1,4 +1,4 @@
-//! Goal: CMD inherits the same state as a program that a shell starts, and nothing from the daemon.
+//! Goal: a command inherits the state that a shell would give it, and nothing from the daemon.
 //! Method: commands that inspect themselves.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use leasehold::workload::{CommandEnd, GuardedCommand};
 use crate::fixture::{Fixture, LONG, millis, terms};
 use crate::stand_in::{Plan, command_line, wait_for_gone};
 
-/// Returns the output of a script that runs as an ordinary child of this test.
+/// Runs a script as an ordinary child of this test. Returns its output.
 fn plainly(script: &str) -> String {
     let output = Process::new("/bin/sh").args(["-c", script]).output();
     String::from_utf8(output.unwrap().stdout).unwrap()

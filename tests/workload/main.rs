@@ -1,4 +1,4 @@
-//! Commands under a guard: real processes, with faults injected into each process.
+//! Tests commands under a guard: real processes, with faults injected into each of them.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

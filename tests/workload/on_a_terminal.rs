@@ -1,9 +1,7 @@
-//! Goal: on a terminal, CMD is an ordinary job. It receives keys and input, and Ctrl-Z stops the
-//! job but never the guard. Method: a shell on a pseudo terminal, created by script(1), and a
-//! keyboard.
-//!
-//! A command to be stopped only reads a pipe. A shell that waits in `vfork` for a child that is
-//! stopped too would not be reported as stopped.
+//! Goal: on a terminal, the user can work with a command as with any job: it receives keys and
+//! input, and Ctrl-Z stops the job but never the guard. Method: a shell on a pseudo terminal,
+//! created by script(1), and a keyboard. The commands that are stopped only read a pipe, because a
+//! shell that waits in `vfork` for another stopped child would not be reported as stopped.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,14 +16,14 @@ use crate::stand_in::{Plan, command_line, guard, wait_for_gone};
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
-/// A shell on a terminal. Dropping the terminal hangs it up.
+/// Dropping the terminal hangs it up.
 struct Terminal {
     script: Child,
     keyboard: ChildStdin,
 }
 
 impl Terminal {
-    /// Runs `lines` with `shell`, with the stand-in's command line in place of `DAEMON`.
+    /// Runs `lines` in `shell`. `DAEMON` stands for the stand-in's command line.
     fn new(fixture: &Fixture, shell: &str, lines: &str, plan: &Plan) -> Self {
         let lines = lines.replace("DAEMON", &command_line());
         let job = fixture.path("job");
@@ -56,7 +54,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns a plan with deadlines that are later than the end of any test.
+/// The deadlines are later than the end of any test.
 fn plan(script: &'static str) -> Plan {
     Plan::of(script).lasting(LONG, millis(300))
 }

@@ -1,5 +1,6 @@
-//! Goal: a command that is prepared before the daemon has authority does not run, leaves no process
-//! behind if it is not needed, and still starts if its waiting guard or shim was killed.
+//! Goal: a command that is prepared before the daemon has authority never runs before then. It
+//! leaves no process behind if it is not needed, and still starts if its waiting guard or shim was
+//! killed.
 
 use std::fs::File;
 
@@ -14,8 +15,7 @@ use crate::fixture::{Fixture, LONG, eventually, millis, terms};
 
 const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
 
-/// Prepares a command. Returns the command with the process ids of its guard and of its waiting
-/// shim.
+/// Returns the prepared command and the process ids of its guard and of its waiting shim.
 async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let prepared = fixture.script(script).prepare().unwrap();
     let guard = prepared.guard();

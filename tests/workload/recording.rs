@@ -1,6 +1,6 @@
-//! Goal: if the disk hangs while a command is being recorded in the claim file, only the command is
-//! delayed. The guard still enforces every deadline, and the command does not run before it is
-//! recorded.
+//! Goal: if the disk hangs while a command is being recorded in the claim file, the guard still
+//! enforces every deadline, and the command does not run unrecorded. The disk delays only the
+//! command.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,11 +15,10 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, LONG, STARTS, eventually, millis, terms};
 
-/// Number of consecutive observations that show that the shim waits for the disk.
+/// A shim that is seen waiting this often in a row waits for the disk.
 const SEEN_WAITING: u32 = 20;
 const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
 
-/// A claim file on a disk that can be frozen.
 struct Claim {
     disk: FreezableDisk,
     shares: ClaimShares,
@@ -38,7 +37,7 @@ impl Claim {
         Some(Self { disk, shares })
     }
 
-    /// Starts the script while the disk hangs. Returns the workload and the shim, which waits for
+    /// Starts the script while the disk hangs. Returns the workload, and the shim that waits for
     /// the disk.
     async fn start_frozen(&self, fixture: &Fixture, terms: Terms) -> (GuardedCommand, u32, Frozen) {
         let share = self.shares.share(ClaimPlace::Command, LONG).await.unwrap();
@@ -63,7 +62,7 @@ impl Claim {
     }
 }
 
-/// Returns true if SIGKILL is pending for a process in an uninterruptible wait.
+/// SIGKILL stays pending while a process is in an uninterruptible wait.
 fn killed(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
@@ -71,7 +70,7 @@ fn killed(process: u32) -> bool {
     pending & (1 << (Signal::KILL.as_raw() - 1)) != 0
 }
 
-/// Waits until the workload ends, which the hanging disk must not prevent.
+/// A hanging disk must not prevent the end of the workload.
 async fn ended(workload: &mut GuardedCommand) -> Termination {
     let ended = tokio::time::timeout(LONG, workload.ended()).await;
     ended.unwrap_or_else(|_| {
@@ -104,7 +103,7 @@ async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
         exists(shim) && exists(workload.guard()),
         "both still wait for the disk"
     );
-    // The shim may still write its record, so the next command must not write to the record's place
+    // The shim may still write its record, so the next command must not use the record's place
     // yet.
     let busy = claim.shares.share(ClaimPlace::Command, millis(20)).await;
     assert!(busy.is_err(), "the record's place is not free");

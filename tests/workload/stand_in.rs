@@ -1,5 +1,5 @@
-//! A stand-in for a daemon, which a test can kill and freeze: a second process of this test binary
-//! that runs one workload and records the workload's progress.
+//! A stand-in for a daemon, which a test can kill and freeze. It is a second process of this test
+//! binary that runs one workload and records the workload's progress.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -27,13 +27,12 @@ const DIRECTORY: &str = "STAND_IN_DIRECTORY";
 const VALID_MS: &str = "STAND_IN_VALID_MS";
 const GRACE_MS: &str = "STAND_IN_GRACE_MS";
 const RENEW: &str = "STAND_IN_RENEW";
-/// Files in which the stand-in records its deadlines.
+/// The stand-in records its deadlines in these files.
 const NEWEST: &str = "deadlines";
 const SENT: &str = "sent";
-/// Interval between renewals, if the stand-in renews.
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Arguments that make this binary run only the test that acts as the stand-in.
+/// With these arguments, this binary runs only the test that acts as the stand-in.
 const ARGUMENTS: [&str; 4] = [
     "--exact",
     "stand_in::acts_as_a_daemon_if_the_environment_says_so",
@@ -41,14 +40,14 @@ const ARGUMENTS: [&str; 4] = [
     "--test-threads=1",
 ];
 
-/// A running stand-in, killed on drop.
+/// Killed on drop.
 pub(crate) struct StandIn<'a> {
     fixture: &'a Fixture,
     _starter: Process,
 }
 
 impl StandIn<'_> {
-    /// Sends a signal. The stand-in must have recorded its [`guard`].
+    /// The stand-in must already have recorded its [`guard`].
     pub(crate) fn signal(&self, signal: Signal) {
         pid::signal(self.pid(), signal);
     }
@@ -59,7 +58,7 @@ impl StandIn<'_> {
         eventually("the stand-in has exited", || !is_alive(pid)).await;
     }
 
-    /// Stops the stand-in, and waits for all of its threads, because a thread may run on briefly
+    /// Waits until all threads of the stand-in have stopped, because a thread may run briefly
     /// after the signal.
     pub(crate) async fn freeze(&self) {
         let tasks = format!("/proc/{}/task", self.pid());
@@ -78,7 +77,6 @@ impl StandIn<'_> {
     }
 }
 
-/// Parameters of a stand-in.
 pub(crate) struct Plan {
     script: &'static str,
     valid: Duration,
@@ -87,7 +85,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns a plan with renewals, and with deadlines that are later than the end of any test.
+    /// The stand-in renews, and its deadlines are later than the end of any test.
     pub(crate) fn of(script: &'static str) -> Self {
         Self {
             script,
@@ -97,7 +95,6 @@ impl Plan {
         }
     }
 
-    /// Sets the deadlines.
     pub(crate) fn lasting(self, valid: Duration, grace: Duration) -> Self {
         Self {
             valid,
@@ -106,7 +103,6 @@ impl Plan {
         }
     }
 
-    /// Turns renewals off.
     pub(crate) fn once(self) -> Self {
         Self {
             renews: false,
@@ -114,7 +110,6 @@ impl Plan {
         }
     }
 
-    /// Returns the stand-in's environment.
     pub(crate) fn environment(&self, fixture: &Fixture) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![
             (SCRIPT, self.script.into()),
@@ -149,32 +144,30 @@ impl Plan {
     }
 }
 
-/// Returns this binary's command line as the stand-in, or as its starter if STARTER is set.
+/// Returns this binary's command line, as a starter if STARTER is set and as the stand-in
+/// otherwise.
 fn itself(directory: &Path) -> Launch {
     Launch::new(std::env::current_exe().unwrap())
         .arguments(ARGUMENTS)
         .stderr(directory.join("stderr"))
 }
 
-/// Returns the stand-in's command line, for a shell with the stand-in's environment.
+/// For a shell that has the stand-in's environment.
 pub(crate) fn command_line() -> String {
     let binary = std::env::current_exe().unwrap();
     format!("{} {}", binary.display(), ARGUMENTS.join(" "))
 }
 
-/// Waits for the process id of the stand-in's guard.
 pub(crate) async fn guard(fixture: &Fixture) -> u32 {
     fixture.wait_pid("guard").await
 }
 
-/// Returns the newest deadlines of the stand-in. If the stand-in was killed, it may not have sent
-/// these deadlines.
+/// A killed stand-in may not have sent its newest deadlines.
 pub(crate) fn deadlines(fixture: &Fixture) -> Terms {
     recorded(fixture, NEWEST)
 }
 
-/// Returns the newest deadlines that the stand-in has certainly sent. The stand-in must have
-/// recorded its [`guard`].
+/// The stand-in has certainly sent these deadlines. It must have recorded its [`guard`].
 pub(crate) fn sent(fixture: &Fixture) -> Terms {
     recorded(fixture, SENT)
 }
@@ -190,7 +183,7 @@ fn recorded(fixture: &Fixture, name: &str) -> Terms {
     }
 }
 
-/// Waits until the stand-in has recorded the event that CMD has ended. Returns the event.
+/// Waits until the stand-in has recorded that its command has ended. Returns the recorded event.
 pub(crate) async fn wait_for_gone(fixture: &Fixture) -> String {
     let told = || fixture.lines("told").pop().unwrap_or_default();
     eventually("the daemon records that CMD has ended", || {
@@ -200,13 +193,12 @@ pub(crate) async fn wait_for_gone(fixture: &Fixture) -> String {
     told()
 }
 
-/// Returns true if the claim file is not locked.
 pub(crate) fn lock_is_free(fixture: &Fixture) -> bool {
     let file = File::open(fixture.path("claim")).unwrap();
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Returns the state of CMD in the claim file.
+/// Reads the state of the command from the claim file.
 pub(crate) fn recorded_child(fixture: &Fixture) -> Child {
     let file = File::open(fixture.path("claim")).unwrap();
     children(&file).unwrap()[0]
@@ -217,7 +209,6 @@ fn append(path: &Path, line: &str) {
     file.unwrap().write_all(line.as_bytes()).unwrap();
 }
 
-/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
@@ -268,7 +259,7 @@ async fn keep(directory: &Path, script: &str) {
             progress = workload.changed() => {
                 append(&directory.join("told"), &format!("{progress:?}\n"));
                 if let CommandProgress::Gone(ended) = progress {
-                    // Waits for the thread that records the end in the claim file.
+                    // A separate thread records the end in the claim file.
                     let record = File::open(directory.join("claim")).unwrap();
                     while ended.guard_lost
                         && children(&record).unwrap()[0] != Child::Gone
