@@ -1,4 +1,4 @@
-//! Checks the ledger against the invariants, before and after each turn.
+//! Compares the ledger with the invariants before and after each turn.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use super::invariants::preference_is_bounded::{self, Handover};
 use super::invariants::stops_are_bounded::{self, Stop};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
-/// A candidate that reaches its deadline as leader twice within this time waits before it contends
-/// again, as in `election/waits.rs`.
+/// A leader that reaches its deadline twice within this time waits before it contends again. Must
+/// equal the value in `election/waits.rs`.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 impl World {
-    /// Checks that the process made every call that its last turn required, and records this turn's
+    /// Checks that the process made every call that its last turn required, and records this
     /// input.
     pub(super) fn audit_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let p = &self.processes[process];
@@ -48,8 +48,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // The handoff delay counts twice, because it restarts if a file is replaced at its
-                // deadline.
+                // If a file is replaced at its deadline, the handoff delay begins again, so it
+                // counts twice.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
@@ -73,15 +73,15 @@ impl World {
         self.found(ended_claims_are_freed::check(idle_reads));
     }
 
-    /// Returns the claim of this process's last leadership, if the claim is stored and the process
+    /// Returns the claim of the process's last leadership, if the claim is stored and the process
     /// can still release it.
     fn left_in_the_store(&self, process: usize, lease: &Lease) -> Option<Claim> {
         let facts = &self.processes[process].facts;
-        // After damage, a fork or a shutdown, a process may leave the claim to expire.
+        // After damage to the document, a fork or a shutdown, a process may let the claim expire.
         let damaged = self.own.damages.iter().any(|d| d.until > self.now);
         let troubled = self.own.edited || damaged || !self.own.forks.is_empty();
-        // Nothing is released while a child runs, or while a workload may not have noticed the
-        // loss.
+        // A process releases nothing while a child runs, or while a workload may not have noticed
+        // the loss.
         let unnoticed = self.processes[process].election.status().unnoticed;
         let awaits = self.awaits_child(process) || unnoticed.is_some();
         if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {
@@ -93,14 +93,15 @@ impl World {
         let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
-        // If an operator raised the token, events may have shown the raised token together with
-        // another holder. The claim then counts as superseded, and the process waits for it to
-        // expire.
+        // An operator may have raised the token, and events may have shown the raised token
+        // together with another holder. The claim then counts as superseded, and the process waits
+        // until it has expired.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
-    /// Checks that leadership ended only for a valid cause, and that it ended for every such cause.
+    /// Checks that leadership ended only for a valid cause, and that it ended for every valid
+    /// cause.
     pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
         let p = &self.processes[process];
         let me = &self.machines[p.machine].identity;
@@ -148,7 +149,7 @@ impl World {
             .filter(unasked);
         let handover = gave_way.map(|token| {
             let made_at = p.facts.of_token(token).map(|claim| claim.made_at);
-            // After an edit, damage or a fork, two candidates may lead at the same time.
+            // After an edit, damage or a fork, two candidates may lead at one time.
             let troubled = self.own.edited || !self.own.damages.is_empty();
             let last = self
                 .own
@@ -200,8 +201,7 @@ impl World {
         if let Some(token) = by_deadline {
             let before = p.ledger.lost_at.replace(now);
             let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);
-            // If the settings changed in this turn, it is unknown if the old or the new settings
-            // applied.
+            // If the settings changed in this turn, either the old or the new cooldown may apply.
             if again && !reconfigured {
                 p.facts.stay_out = Some((now + lease_duration, token));
             }

@@ -1,11 +1,10 @@
 //! Store operations with planted bugs in the rules of filters and updates. Without a planted bug,
-//! the reference applies the operation.
+//! the reference implementation applies the operation.
 
 use crate::election::mutation::{self, planted};
 use crate::election::{Acquisition, Identity, Lease, Operation, Revision, Token, WallMillis};
 use crate::reference::election as reference;
 
-/// Applies a write. Returns true if its filter matched.
 pub(crate) fn write(
     stored: &mut Option<Lease>,
     by: &Identity,
@@ -52,7 +51,8 @@ pub(crate) fn write(
     matched
 }
 
-/// Weakens the filter of an acquisition by changing the acquisition or the document.
+/// Changes the acquisition or the document so that the filter of the acquisition matches too
+/// often.
 fn loosen(lease: &mut Lease, new: &mut Acquisition) {
     let standby = lease.standby.as_ref().map(|standby| standby.session);
     let exempt = planted!(StandbyWithoutCompareAndSet) && standby == Some(new.session);

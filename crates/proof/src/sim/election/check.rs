@@ -1,4 +1,4 @@
-//! Checks the observer's records against the invariants.
+//! Compares the observer's records with the invariants.
 
 use super::cluster::{Was, World};
 use super::coverage::{Hit, Path, Said};
@@ -21,8 +21,8 @@ use crate::election::{
     RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
-/// Limits on the acknowledged renewal plus the 256 unresolved renewals of `election/tenure.rs`, and
-/// on the renewals in flight.
+/// A claim may have its acknowledged renewal and the 256 unresolved renewals of
+/// `election/tenure.rs`, and only a few renewals may be in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 
@@ -138,7 +138,7 @@ impl World {
         }));
     }
 
-    /// Checks the candidate that a leader hands over to, and records its reservation.
+    /// Checks the candidate that a leader hands over to, and records the reservation.
     fn gives_way(&mut self, process: usize, to: &Identity, priority: u32) {
         let p = &mut self.processes[process];
         let own = self.machines[p.machine].priority;
@@ -158,7 +158,6 @@ impl World {
         }));
     }
 
-    /// Checks and records a call that is handed to the driver.
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let p = &self.processes[process];
         let decided = p.facts.decided;
@@ -176,8 +175,8 @@ impl World {
                 chain_length = chain.len();
                 renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
-                    // Uses the state at the time of the decision, because a freeze may delay the
-                    // call.
+                    // A freeze may delay the call, so the check uses the state when the process
+                    // decided to send it.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
                         c.released || (c.led && c.until.is_some_and(|until| until <= decided))
                     }),
@@ -275,7 +274,6 @@ impl World {
         })
     }
 
-    /// Checks the workload of the previous claim before another claim may lead.
     fn check_workload_before(&self, process: usize, expected: Revision) -> Option<Violation> {
         let p = &self.processes[process];
         let sight = p.facts.sight(expected);
@@ -287,8 +285,8 @@ impl World {
         })
     }
 
-    /// Returns true if a process that made this claim is alive, even if frozen. Claims of a forked
-    /// machine do not count, because neither twin can know of the other.
+    /// Returns true if a process that made this claim is alive, even if it is frozen. Claims of a
+    /// forked machine do not count, because neither twin can know of the other.
     fn lives(&self, claim: Claim) -> bool {
         let forked = self.own.forks.iter().any(|fork| fork.has(claim));
         let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
@@ -333,7 +331,6 @@ impl World {
         release::check(sent)
     }
 
-    /// Checks a write once a majority has it.
     pub(super) fn check_commit(&mut self, committed: &Committed, token_before: Option<Token>) {
         let Committed {
             before,
@@ -410,7 +407,7 @@ impl World {
         }
     }
 
-    /// Checks after every step that each surface that says "leader" has authority to say so.
+    /// Checks after every step that each surface which says "leader" has authority.
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;
@@ -430,8 +427,8 @@ impl World {
                     leads,
                     renews: false,
                 }));
-                // A process that was frozen between an acknowledgement and its publication shows an
-                // earlier deadline, and its claim continues.
+                // A process may freeze after an acknowledgement and before it publishes the new
+                // deadline. It then shows the earlier deadline although its claim continues.
                 let unpublished =
                     published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
                 facts.ended |= facts.led && !leads && !unpublished;

@@ -1,4 +1,4 @@
-//! The life of a child and of its descendants. The child exits soon after the stop signal, late, or
+//! The life of a child and its descendants. After the stop signal, the child exits soon, late, or
 //! never. It may also exit by itself, and a descendant may outlive it.
 
 use std::time::Duration;
@@ -9,24 +9,23 @@ use super::recording::Shim;
 use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 
-/// A process that was started as the workload, with its descendants.
+/// The process that was started as the workload, and its descendants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// Time at which the leader exits; `u64::MAX` until it crashes or receives a stop signal.
+    /// The leader exits at this time, which is `u64::MAX` until it crashes or receives a stop
+    /// signal.
     pub(super) leader: u64,
     pub(super) leader_ended: bool,
-    /// Time at which the remaining descendants exit.
     pub(super) rest: u64,
-    /// Time from the stop signal to the exit; `None` if the child ignores the signal.
+    /// The child exits this long after the stop signal, or never if it ignores the signal.
     pub(super) obeys: Option<u64>,
-    /// How long a descendant outlives the leader.
     pub(super) leaves: u64,
-    /// How long the leader outlives a killed guard. The kernel ends the leader only after the
+    /// The leader outlives a killed guard by this time. The kernel ends the leader only after the
     /// guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
-    /// How long the processes survive SIGKILL; zero if SIGKILL ends them immediately.
+    /// The processes survive SIGKILL for this time, which is usually zero.
     pub(super) survives: u64,
-    /// True if SIGKILL was sent and a process still runs.
+    /// SIGKILL was sent, and some process still runs.
     pub(super) survived: bool,
 }
 
@@ -40,7 +39,7 @@ impl Life {
         }
     }
 
-    /// Returns the remaining life after SIGKILL at `now`; `None` if SIGKILL ends the processes
+    /// Returns the remaining life after SIGKILL at `now`, or `None` if SIGKILL ends the processes
     /// immediately.
     pub(super) fn killed(self, now: u64) -> Option<Self> {
         let ends = now + self.survives;
@@ -61,18 +60,18 @@ impl Life {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Child {
     Unborn,
-    /// A shim, the process that becomes the child once it has recorded itself.
+    /// A shim records itself and then becomes the child.
     Recording(Shim),
     Runs(Life),
     Gone,
 }
 
-/// Time limit for the descendants of a leader that exited by itself.
+/// After a leader exits by itself, its descendants may run for this time.
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {
-    /// Draws the life of a child that gets no SIGKILL. All random values are drawn regardless of
-    /// the enabled faults.
+    /// Draws the life of a child that gets no SIGKILL. Every random value is drawn even if no
+    /// fault needs it, so that a disabled fault does not change the later values.
     pub(super) fn drawn_life(&mut self) -> Life {
         let rng = &mut self.own.guard_dice;
         let (stubborn, crashes, forks) = (rng.one_in(3), rng.one_in(3), rng.one_in(3));
@@ -88,7 +87,7 @@ impl World {
             false => rng.below(1_000 * MS),
         };
         let untied_for = rng.between(1, 60_000) * MS;
-        // Drawn from a separate generator, which leaves the other draws unchanged.
+        // A separate generator leaves the other draws unchanged.
         let mut rng = Rng::new(self.now, 19);
         let (unkillable, survives) = (rng.one_in(4), rng.between(1_000, 200_000) * MS);
         let unkillable = self.strikes(unkillable, Fault::ChildUnkillable);
@@ -108,7 +107,6 @@ impl World {
         }
     }
 
-    /// Ends a child whose own exit is due, if its machine is awake.
     pub(super) fn end_due_child(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];

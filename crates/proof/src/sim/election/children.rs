@@ -1,4 +1,4 @@
-//! Checks the observer's records of children against the invariants.
+//! Compares the observer's records of children with the invariants.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::invariants::orphaned_children_are_stopped::{self as orphans, Orphan};
 use crate::election::{BootTime, Claim};
 
 const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
-/// Maximum time for a record to arrive, and for daemon and guard to act on it.
+/// A record arrives, and daemon and guard act on it, within this time.
 const KNOWN_MAX: Duration = Duration::from_millis(100);
 
 impl World {
-    /// Returns the time since `thawed`; `None` if that instant is in the future.
+    /// Returns the time since `thawed`, or `None` if that instant is in the future.
     pub(super) fn running_since(&self, thawed: u64) -> Option<Duration> {
         (thawed <= self.now).then(|| Duration::from_nanos(self.now - thawed))
     }
 
-    /// Checks that the guard had a cause for its newest decision to end a child.
+    /// Checks that the guard had a cause when it last decided to end a child.
     pub(super) fn check_end_of_child(&mut self, g: usize, now: BootTime) {
         let guard = &self.own.guards[g];
         let (told, killed) = (guard.judge.stop_requested(), guard.judge.killed());
@@ -46,8 +46,8 @@ impl World {
         self.found(their_time::check(end));
     }
 
-    /// For a guard whose known deadline has passed, returns how long the guard and its daemon could
-    /// have known of a renewal that extends the deadline.
+    /// If the deadline that the guard knows has passed, returns how long the guard and its daemon
+    /// could have known of a renewal that extends the deadline.
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -58,7 +58,6 @@ impl World {
         renewed.then(|| now.since(facts.until_at).min(awake))
     }
 
-    /// Checks after every step that every running child is permitted to run.
     pub(super) fn check_children(&mut self) {
         if self.own.guarding.is_empty() {
             return;
@@ -95,7 +94,7 @@ impl World {
                 guarded,
                 kept: kept.filter(|_| daemon.alive),
                 wake_max: WAKE,
-                // The daemon notices the end of a killed guard a moment later.
+                // The daemon notices the exit of a killed guard a moment later.
                 guard_late_max: GUARD_LATE_MAX + WAKE,
             };
             let stuck = guard.is_stuck();
@@ -126,14 +125,14 @@ impl World {
         self.coverage.hit_if(slept, Hit::Path(Path::ChildLate));
     }
 
-    /// Returns true if a child of an earlier claim of this process runs. While that child runs, the
-    /// earlier claim is not released, and no other claim leads.
+    /// Returns true if a child of an earlier claim of this process runs. Until the child exits,
+    /// the process must not release the earlier claim, and no other claim may lead.
     pub(super) fn child_runs(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && guard.child_runs())
     }
 
     /// Returns true if a child runs under a claim whose daemon has exited, with or without its
-    /// guard. In this case there is no proof of death.
+    /// guard. The exit of the daemon then proves nothing about the workload.
     pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
         let same = |guard: &Guard| guard.directory == directory && guard.claim == claim;
         self.any_guard(|guard| same(guard) && guard.child_runs())
@@ -153,12 +152,11 @@ impl World {
         *recorded = recorded.filter(|named| *named != g);
     }
 
-    /// Returns true if the process still waits for a workload to end, as far as it knows.
+    /// Returns true if the process does not know yet that every workload has ended.
     pub(super) fn awaits_child(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && !guard.heard)
     }
 
-    /// Returns a process that leads and supervises, but has no running child.
     pub(super) fn leads_without_child(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
@@ -167,7 +165,6 @@ impl World {
         })
     }
 
-    /// Returns how long a workload may still run when the faults end.
     pub(super) fn longest_end(&self) -> Duration {
         let supervised = self.machines.iter().filter(|m| m.supervises);
         supervised.map(|m| m.stop_grace).max().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The machines of the candidates, their clocks, and the loop over their processes.
+//! The machines of the candidates and their clocks, and the loop over their processes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,9 +24,10 @@ use crate::proof::sim::run::{Ran, Setup, run};
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, with, world};
 
-/// The slowest clock rate within a ratio of 1.1, in per mille of the fastest.
+/// The rate of the slowest clock, in per mille of the fastest, if rates differ by a factor of at
+/// most 1.1.
 const ALIKE: u64 = 910;
-/// How long the leader must continue to lead after the bound.
+/// The leader must lead at least this long after the bound.
 const STEADY: u64 = 10 * SECOND;
 
 pub(super) type World = world::World<Leases>;
@@ -37,32 +38,30 @@ pub(super) struct Machine {
     pub(super) clock: Clock,
     pub(super) boot: u64,
     pub(super) asleep_until: u64,
-    /// Total time that the machine has been asleep.
     pub(super) slept: u64,
     pub(super) wall_skew: i64,
     pub(super) cut_until: u64,
-    /// True if its driver still uses the deposed primary.
+    /// The driver of the machine still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
-    /// True if candidates here write hints, and follow hints if they can.
+    /// The candidates of this machine write hints, and follow hints if they can.
     pub(super) hints: bool,
-    /// False if candidates here are of a version without standby, which does not register and
-    /// leaves the field unchanged in acquisitions.
+    /// False if candidates run a version without standby, which does not register and leaves the
+    /// field unchanged in acquisitions.
     pub(super) stands_by: bool,
     pub(super) priority: u32,
-    /// Maximum time in which a workload here confirms its end; `None` if it never confirms.
+    /// A workload confirms its end within this time, or never.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
-    /// True if candidates here run their workload themselves.
     pub(super) supervises: bool,
-    /// Time that the workload has to end when leadership is given up.
+    /// A workload has this time to end when leadership is given up.
     pub(super) stop_grace: Duration,
-    /// The unsupervised workload here, and how it checks for leadership.
+    /// The unsupervised workload, and how it checks whether the candidate leads.
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. Because of writes sent before the fork, both twins may lead under these claims
-/// until these instants on their common clock.
+/// A forked machine. Both twins have the writes that were sent before the fork, so both may lead
+/// under these claims until these instants of the clock that they share.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -73,8 +72,7 @@ impl Forked {
         self.claims.iter().any(|(of_both, _)| *of_both == claim)
     }
 
-    /// Returns true if authority until this instant comes from a write that was sent before the
-    /// fork.
+    /// Returns true if authority until this instant comes from a write before the fork.
     pub(super) fn tolerates(&self, claim: Claim, until: BootTime) -> bool {
         let tolerated =
             |(of_both, sent_before): &(Claim, BootTime)| *of_both == claim && until <= *sent_before;
@@ -82,25 +80,24 @@ impl Forked {
     }
 }
 
-/// A damaged document. Until the time `until`, processes that do not know of the damage may lead.
+/// Damage to the document. Until the time `until`, processes that do not know of the damage may
+/// lead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damage {
     pub(super) until: u64,
-    /// A process is excused if it does not know the lease duration declared with this token.
+    /// The checks excuse a process that does not know the lease duration declared with this token.
     pub(super) token: crate::election::Token,
-    /// The state to which the document was restored. A process is excused if it has seen no newer
-    /// state.
+    /// An operator restored this state. The checks excuse a process that has seen no newer state.
     pub(super) order: u64,
 }
 
-/// A handover to a preferred standby, with the token of the leadership that it ended.
+/// A handover to a preferred standby. `token` is the token of the leadership that it ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GaveWay {
     pub(super) at: u64,
     pub(super) token: crate::election::Token,
 }
 
-/// A state that a majority had for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Was {
     Missing,
@@ -108,7 +105,6 @@ pub(super) enum Was {
     Token(crate::election::Token),
 }
 
-/// State of the simulation of candidates, in addition to the common state.
 #[derive(Default)]
 pub(super) struct Leases {
     pub(super) starts: Rng,
@@ -121,31 +117,25 @@ pub(super) struct Leases {
     pub(super) label_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
-    /// Guards that may still cause events.
+    /// Only these guards may still cause events.
     pub(super) guarding: Vec<usize>,
-    /// Every child that was started in the run.
     pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
-    /// The last handover to a preferred standby.
     pub(super) gave_way: Option<GaveWay>,
-    /// True time at which a majority had the last registration of each candidate.
+    /// The true time when a majority had the last registration of each candidate.
     pub(super) registered: BTreeMap<Identity, u64>,
-    /// The release that freed the lease: its process and claim. `None` once the lease is held
-    /// again.
+    /// The process and the claim whose release freed the lease, or `None` while the lease is held.
     pub(super) freed: Option<(usize, Claim)>,
     pub(super) archive: Archive,
     pub(super) forks: Vec<Forked>,
     pub(super) damages: Vec<Damage>,
     pub(super) edited: bool,
-    /// Lease durations that a reload replaced, with the time of the reload.
     pub(super) replaced: Vec<(u64, Duration)>,
-    /// Each change of the majority-committed token, with its time.
+    /// Each change of the token that a majority has, with its time.
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
-    /// Highest token that was used twice, because tokens restarted after a loss.
+    /// Tokens restarted after a loss, so tokens up to this one were used twice.
     pub(super) tokens_reused_to: Option<crate::election::Token>,
-    /// Offset of the primary's clock from true time.
     pub(super) clock_skew: i64,
-    /// True if the run sets wall clocks and servers' clocks.
     pub(super) skewed: bool,
 }
 
@@ -194,7 +184,7 @@ impl Protocol for Leases {
         let plan = plan_of(seed, faults);
         let mut world = World::new(setup, (3, 4), faults, plan, (Stored::EMPTY, own));
         let count = build.between(2, 5).min(setup.machines);
-        // The guarantees for children hold only for clock rates within this smaller ratio.
+        // The guarantees for children hold only if clock rates differ by a factor of at most 1.1.
         let alike = !supervision.one_in(3) && faults.has(Fault::Supervised);
         let least = if alike { ALIKE } else { 0 };
         for index in 0..count {
@@ -207,8 +197,8 @@ impl Protocol for Leases {
         world
     }
 
-    /// Runs ten minutes with faults, then a period without faults. At the end of that period, a
-    /// candidate must lead.
+    /// Runs ten minutes with faults, and then a period without faults. Some candidate must lead at
+    /// the end of that period.
     fn live(world: &mut World, setup: &Setup<Fault>) {
         world.run_until(RUN, |_| false);
         if world.violation.is_some() {
@@ -242,7 +232,7 @@ impl Protocol for Leases {
         world.kill_leader_read_in_phase();
     }
 
-    /// Checks I9: runs the same seed with steady wall clocks.
+    /// Checks I9 by running the seed again with wall clocks that never jump.
     fn run_again(setup: &Setup<Fault>, ran: &Ran<Self>) -> Option<Violation> {
         let steady = run::<Self>(&with(setup.clone(), |it| it.steady = true));
         wall_clocks_decide_nothing::check(ran.decisions, steady.decisions)
@@ -319,8 +309,9 @@ impl World {
         self.start_at(at, machine, directory);
     }
 
-    /// Draws the priorities of candidates on the newest machine, and whether they prefer higher
-    /// priorities. Earlier versions have no priorities, and some later candidates have the default.
+    /// Draws the priority of candidates on the newest machine, and whether they prefer higher
+    /// priorities. Earlier versions have no priorities, and some later candidates have the
+    /// default.
     fn prioritize(&mut self, rng: &mut Rng) {
         let priority = [0, 0, 1, 2, 7][rng.index(5)];
         let interval = [None, None, Some(30), Some(90)][rng.index(4)];
@@ -331,7 +322,6 @@ impl World {
         }
     }
 
-    /// Adds a copy of a machine, which then runs independently.
     pub(super) fn clone_machine(&mut self, machine: usize) -> usize {
         self.machines.push(self.machines[machine].clone());
         self.machines.len() - 1
@@ -343,7 +333,6 @@ impl World {
         self.own.directories.len() - 1
     }
 
-    /// Returns the time that a process on this machine reads from its clock.
     pub(super) fn machine_clock(&self, machine: usize, leads: bool) -> BootTime {
         let m = &self.machines[machine];
         let local = m.clock.at(self.now);
@@ -364,12 +353,10 @@ impl World {
         self.machine_clock(p.machine, p.leads_now)
     }
 
-    /// Returns the true time at which a machine's clock, which now shows `shown`, will show `at`.
     pub(super) fn true_time(&self, machine: usize, shown: BootTime, at: BootTime) -> u64 {
         self.machines[machine].clock.true_time(self.now, shown, at)
     }
 
-    /// Converts a duration on the clock of a machine to true nanoseconds.
     pub(super) fn stretched(&self, machine: usize, duration: Duration) -> u64 {
         self.machines[machine].clock.stretched(duration)
     }
@@ -389,7 +376,6 @@ impl World {
         self.note(|| format!("p{process} frozen until {} ms", until / MS));
     }
 
-    /// Delivers an input to a process, or queues the input while the process does not run.
     pub(super) fn input(&mut self, process: usize, class: Class, input: Input) {
         if self.processes[process].alive {
             self.processes[process].deliver(class, input);

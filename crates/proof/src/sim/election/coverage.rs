@@ -1,5 +1,3 @@
-//! The cases that the runs of candidates can reach.
-
 use std::fmt;
 
 use super::faults::Fault;
@@ -8,7 +6,6 @@ use crate::proof::sim::coverage::{Answer, Case, Coverage, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
 closed! {
-    /// The kinds of operations.
     Call of Operation {
         Create => "create",
         Acquire => "acquire",
@@ -22,7 +19,6 @@ closed! {
 }
 
 closed! {
-    /// The result of a write that reaches the store after it timed out in the process.
     Landing {
         Matched => "matched",
         Refused => "refused",
@@ -30,7 +26,7 @@ closed! {
 }
 
 closed! {
-    /// The origin of a request that makes a leader step down.
+    /// The source of a request that makes a leader step down.
     Asked {
         StepDown => "a request to step down",
         Transfer => "a request for a transfer",
@@ -42,7 +38,6 @@ closed! {
 }
 
 closed! {
-    /// The kinds of notices.
     Said of Notice {
         Overtook => "overtook",
         Succeeded => "succeeded",
@@ -61,7 +56,6 @@ closed! {
 }
 
 closed! {
-    /// Paths through the protocol and the machinery around it.
     Path {
         Adopted => "an acquisition of unknown outcome is adopted",
         OwnTakenOver => "an ended claim is taken over by its maker",
@@ -105,7 +99,6 @@ closed! {
     }
 }
 
-/// A case that can occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Hit {
     Fault(Fault),
@@ -113,7 +106,7 @@ pub(super) enum Hit {
     Reason(Reason),
     Asked(Asked),
     Call(Call, Answer),
-    /// The true outcome, which is known only after the timeout.
+    /// The true outcome of a call that had timed out.
     Late(Answer),
     Landed(Call, Landing),
     Said(Said),
@@ -138,7 +131,8 @@ impl From<&Outcome> for Answer {
 }
 
 impl Asked {
-    /// Returns the origin of a leader's change of role; `None` if it was not requested.
+    /// Returns the source of the request that made a leader change its role, or `None` if there
+    /// was no request.
     fn behind(reason: Reason, by_signal: bool) -> Option<Self> {
         match reason {
             Reason::Requested if by_signal => Some(Self::Signal),

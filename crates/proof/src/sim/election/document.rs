@@ -1,5 +1,5 @@
-//! The stored document, and its majority-committed states. Filters and updates come from the
-//! election's reference; tests compare the shipped filters and updates with the reference.
+//! The stored document, and the states of it that a majority had. The reference implementation
+//! applies writes. Tests compare it with the shipped filters and updates.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,11 @@ use crate::election::{
 use crate::proof::sim::replica_set;
 use crate::reference::election as reference;
 
-/// As in `store/mongo/document.rs`.
+/// Must equal the value in `store/mongo/document.rs`.
 pub(super) const HISTORY_MAX: usize = 20;
-/// Number of states that are kept as backups.
+/// At most this number of states are kept as backups.
 const BACKUPS_MAX: usize = 64;
 
-/// A majority-committed write.
 pub(super) type Committed = replica_set::Committed<Stored, Writer>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,18 +25,16 @@ pub(super) enum Document {
     Foreign,
 }
 
-/// The document, and the part that candidates do not see.
+/// The document, and the data that candidates do not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) document: Document,
     pub(super) history: usize,
 }
 
-/// The author of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
     Process(usize),
-    /// An operator, by hand.
     Operator,
 }
 
@@ -70,7 +67,6 @@ impl Stored {
         }
     }
 
-    /// Applies an operation; returns true if its filter matched.
     pub(super) fn write(&mut self, by: &Identity, wall: i64, operation: &Operation) -> bool {
         if planted!(ForeignOverwritten)
             && matches!(operation, Operation::Create { .. })
@@ -109,21 +105,19 @@ pub(super) fn claim_of(lease: &Lease) -> Option<Claim> {
     lease.holder.as_ref().map(|holder| holder.claim)
 }
 
-/// The majority-committed states.
 #[derive(Default)]
 pub(super) struct Archive {
     /// Every revision that a majority ever had, with its token and its position in the order of
     /// commits.
     pub(super) durable: BTreeMap<Revision, (Token, u64)>,
-    /// The token of the newest majority-committed lease, even while a foreign document is stored
-    /// instead.
+    /// The token of the newest lease that a majority had. A foreign document does not change it.
     token: Option<Token>,
-    /// Older states, as contained in backups.
+    /// Earlier states, such as a backup would contain.
     pub(super) backups: Vec<Stored>,
 }
 
 impl Archive {
-    /// Records a committed state, with the sequence number of the newest write. Returns the
+    /// Records a committed state. `newest` is the sequence number of the newest write. Returns the
     /// previous token, which every process may have known.
     pub(super) fn record(&mut self, state: &Stored, newest: u64) -> Option<Token> {
         let token_before = self.token;
@@ -143,7 +137,7 @@ impl Archive {
         token_before
     }
 
-    /// Keeps a sample of states of every age.
+    /// Keeps a sample of the states of all ages.
     fn keep_backup(&mut self, state: &Stored, newest: u64) {
         if self.backups.len() < BACKUPS_MAX {
             self.backups.push(state.clone());
@@ -153,8 +147,8 @@ impl Archive {
         }
     }
 
-    /// Returns the position of a document in the order of commits, `None` if no majority ever had
-    /// the document, and the newest position.
+    /// Returns the position of a document in the order of commits, or `None` if no majority ever
+    /// had the document. Also returns the newest position.
     pub(super) fn order(&self, revision: Revision) -> (Option<u64>, u64) {
         let order = self.durable.get(&revision).map(|(_, order)| *order);
         (order, self.durable.len() as u64)

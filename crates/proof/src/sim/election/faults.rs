@@ -1,10 +1,9 @@
-//! The faults of candidates, and the plan of a run.
-
 use crate::proof::sim::faults::{Kind as _, Planned, faults, plan};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// The part of a run in which faults are injected: ten minutes, as `docs/verification.md` states.
+/// The simulation injects faults in the first ten minutes of a run, as `docs/verification.md`
+/// states.
 pub(super) const RUN: u64 = 600 * SECOND;
 
 faults! {
@@ -141,14 +140,15 @@ faults! {
     RestoredUnder,
 }
 
-/// Faults that are drawn and planned independently, which leaves all other faults unchanged.
+/// Separate generators draw and plan these faults, which leaves all other faults of a seed
+/// unchanged.
 const OTHERS: &[Fault] = &[
     Fault::WorkloadPolls,
     Fault::TokenRaised,
     Fault::KilledInTurn,
 ];
 
-/// Faults that affect only candidates that follow hints. These faults are drawn independently too.
+/// These faults affect only candidates that follow hints. A separate generator draws them too.
 const OF_HINTS: &[Fault] = &[
     Fault::Hints,
     Fault::HintLost,
@@ -157,7 +157,6 @@ const OF_HINTS: &[Fault] = &[
     Fault::HintsDropped,
 ];
 
-/// Faults that affect only supervised workloads.
 const SUPERVISION: &[Fault] = &[
     Fault::Supervised,
     Fault::GuardFrozen,
@@ -175,8 +174,8 @@ const SUPERVISION: &[Fault] = &[
 pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
-    /// Draws about two thirds of the faults. Faults that damage the store or fork a machine are
-    /// rarer, because the tolerance that follows them would hide other bugs.
+    /// Enables about two thirds of the faults. Faults that damage the store or fork a machine are
+    /// rarer, because the checks then tolerate violations, which would hide other bugs.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
@@ -197,8 +196,8 @@ impl Faults {
         faults
     }
 
-    /// Adds faults of supervised workloads to a third of all runs. Uses a separate random
-    /// generator, which leaves the other runs unchanged.
+    /// Adds faults of supervised workloads to a third of all runs. A separate generator draws
+    /// them, which leaves the other runs unchanged.
     pub(super) fn supervised(self, rng: &mut Rng) -> Self {
         let mut faults = self;
         let supervised = rng.one_in(3);
@@ -211,7 +210,6 @@ impl Faults {
         faults
     }
 
-    /// Adds about two thirds of [`OTHERS`].
     pub(super) fn others(self, rng: &mut Rng) -> Self {
         let drawn = OTHERS.iter().filter(|_| !rng.one_in(3));
         drawn.fold(self, |faults, fault| faults.with(*fault))
@@ -228,7 +226,6 @@ impl Faults {
         drawn.fold(self, |faults, fault| faults.with(*fault))
     }
 
-    /// Restores the document under acquisitions in a sixth of all runs.
     pub(super) fn restored_under(self, seed: u64) -> Self {
         match Rng::new(seed, 20).one_in(6) {
             true => self.with(Fault::RestoredUnder),
@@ -236,7 +233,6 @@ impl Faults {
         }
     }
 
-    /// Puts routers before the store in a quarter of all runs.
     pub(super) fn routed(self, seed: u64) -> Self {
         match Rng::new(seed, 18).one_in(4) {
             true => self.with(Fault::Routers),
@@ -245,7 +241,6 @@ impl Faults {
     }
 }
 
-/// Relative frequency of each kind of fault that is planned for an instant.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Freeze, 5),
     (Fault::Stall, 3),
@@ -285,7 +280,6 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Unhealthy, 3),
 ];
 
-/// The faults that affect a single guard, with equal frequency.
 const OF_GUARDS: &[(Fault, u64)] = &[
     (Fault::GuardFrozen, 1),
     (Fault::BothFrozen, 1),
@@ -294,16 +288,15 @@ const OF_GUARDS: &[(Fault, u64)] = &[
     (Fault::RecordsLate, 1),
 ];
 
-/// Returns true if a fault affects one guard.
 pub(super) fn is_of_guard(fault: Fault) -> bool {
     OF_GUARDS.iter().any(|(of_guard, _)| *of_guard == fault)
 }
 
-/// Draws the plan of a run. The faults of guards and the planned faults of [`OTHERS`] are drawn
-/// separately.
+/// Draws the plan of a run. The faults of guards and the planned faults of [`OTHERS`] come from
+/// separate generators.
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     let until = RUN - SECOND + 1;
-    // Most faults strike alone; some strike together, so that the run also covers combinations.
+    // Most faults happen alone. Some happen together, so that the run also covers combinations.
     let gap = |rng: &mut Rng, _| match rng.below(4) {
         0 => rng.between(1, 300) * MS,
         _ => rng.between(1_000, 12_000) * MS,

@@ -7,21 +7,19 @@ use std::time::Duration;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Role, Status, Token};
 
-/// How the disk treats a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Health {
     #[default]
     Good,
     Slow,
-    /// Nothing can be written, but files can be removed.
+    /// The disk has no room for a write, but files can be removed.
     Full,
-    /// Files can be neither written nor removed.
     ReadOnly,
-    /// Writes do not return during this fault.
+    /// Writes do not return while this fault lasts.
     Hangs,
 }
 
-/// A file that says "leader", as its readers see it.
+/// A file that says "leader" to its readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Says {
     pub(super) process: usize,
@@ -31,7 +29,7 @@ pub(super) struct Says {
     pub(super) boot: u64,
 }
 
-/// The record that survives a kill.
+/// The record that the directory keeps when its process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) memory: RecoveredState,
@@ -39,13 +37,12 @@ pub(super) struct Record {
     pub(super) inode: u64,
 }
 
-/// The part of the record that the next process reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct RecoveredState {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
     pub(super) lease_longest: Option<Duration>,
-    /// Highest token included in `lease_longest`; for the observer only.
+    /// The highest token that `lease_longest` covers. Only the observer uses it.
     pub(super) informed: Token,
 }
 
@@ -54,15 +51,13 @@ pub(super) struct Directory {
     pub(super) machine: usize,
     pub(super) inode: u64,
     pub(super) record: Option<Record>,
-    /// `status.json` and `status.env`.
+    /// The contents of `status.json` and `status.env`.
     pub(super) files: [Option<Says>; 2],
     pub(super) health: Health,
-    /// The guard whose child is running according to the record; `None` if no child was started, or
-    /// if its exit was seen.
+    /// According to the record, a child of this guard is running. It is `None` if no child was
+    /// started, or if a process has seen the child's exit.
     pub(super) child: Option<usize>,
-    /// When a new process began to wait for that child to exit.
     pub(super) child_awaited_since: Option<u64>,
-    /// The process that holds the lock.
     pub(super) locked_by: Option<usize>,
 }
 
@@ -75,7 +70,6 @@ impl Directory {
         }
     }
 
-    /// Writes the record with the current boot id.
     pub(super) fn record(&mut self, memory: RecoveredState, boot: u64) {
         self.record = Some(Record {
             memory,
@@ -84,7 +78,6 @@ impl Directory {
         });
     }
 
-    /// Returns the part of the record that the next process reads.
     pub(super) fn memory(&self, boot: u64) -> RecoveredState {
         let Some(record) = self.record else {
             return RecoveredState::default();
@@ -100,11 +93,10 @@ impl Directory {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileThread {
-    /// The write in progress, if any.
     writing: Option<Writing>,
-    /// True if the thread was woken since the last round.
+    /// A call has woken the thread since its last round.
     called: bool,
-    /// Flushes that wait for the next round.
+    /// This number of flushes wait for the next round.
     flushes: usize,
     shown: Option<Status>,
     says_leader: bool,
@@ -121,11 +113,9 @@ struct Writing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
-    /// Nothing to do.
     Idle,
-    /// A write begins.
     Writes,
-    /// The files already showed the status, so no write was necessary; this number of flushes is
+    /// The files already showed the status, so no write was needed. This number of flushes are
     /// answered.
     Shown(usize),
 }
@@ -148,7 +138,7 @@ impl FileThread {
         self.flushes += 1;
     }
 
-    /// Returns when the next round is due if no call wakes the thread; `None` during a write.
+    /// Returns when the next round is due if no call wakes the thread, or `None` during a write.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         self.writing.is_none().then(|| self.look_at())
     }
@@ -160,7 +150,7 @@ impl FileThread {
         }
     }
 
-    /// Begins a round with the newest status.
+    /// Begins a round, which writes the newest status.
     pub(super) fn look(
         &mut self,
         status: &Status,
@@ -188,8 +178,9 @@ impl FileThread {
         Round::Writes
     }
 
-    /// Completes the write; returns the number of answered flushes, and the answer. `second_chance`
-    /// returns true if the write succeeds after a removal has made room.
+    /// Completes the write, and returns the number of answered flushes and the answer. If the
+    /// write fails on a full disk, the thread removes the files; `second_chance` is true if it can
+    /// then write them.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

@@ -1,5 +1,5 @@
-//! The daemon's deadlines for a guard: to start the child, to kill it, and to confirm that it has
-//! exited.
+//! The deadlines that a daemon sets for its guard: to start the child, to kill it, and to confirm
+//! that it has exited.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::deadline_policy::DesiredState;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 
-/// As in `crates/supervisor/src/lib.rs`.
+/// Must equal the value in `crates/supervisor/src/lib.rs`.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Returns the deadline for the guard to kill its child, as in `crates/guard/src/client.rs`.
+    /// Returns when the guard must kill its child, as in `crates/guard/src/client.rs`.
     pub(super) fn guard_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -40,7 +40,6 @@ impl World {
         Some(killed_at + terms.kill_at.since(terms.valid_until) + CONFIRMED_WITHIN)
     }
 
-    /// Reports, as the daemon does, that a workload has survived SIGKILL.
     pub(super) fn report_stuck(&mut self, g: usize) {
         let Guard {
             daemon,
@@ -76,7 +75,7 @@ impl World {
         self.kill_guard(g);
     }
 
-    /// Returns the time at which the daemon gives up a start, as in `crates/supervisor/src/lib.rs`.
+    /// Returns when the daemon gives up a start, as in `crates/supervisor/src/lib.rs`.
     pub(super) fn start_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let starts = matches!(guard.child, Child::Unborn | Child::Recording(_));
@@ -104,7 +103,6 @@ impl World {
         self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
     }
 
-    /// Checks that a leader waits only a bounded time for a start.
     pub(super) fn check_start(&mut self, g: usize) {
         let guard = &self.own.guards[g];
         let process = &self.processes[guard.daemon];
@@ -121,7 +119,7 @@ impl World {
         self.found(bounded::check(bounded::Start { lasts }));
     }
 
-    /// Checks that a guard which its daemon considers late has had no time to act.
+    /// Checks that a guard had no time to act if its daemon considers it late.
     pub(super) fn check_late_guard(&mut self, g: usize) {
         let thaws = self.guard_thaws_at(g).max(self.own.guards[g].told_at);
         let runs = self.running_since(thaws);

@@ -1,4 +1,4 @@
-//! Faults of guards and their children: they are killed, stopped, lost or cloned.
+//! Faults of guards and their children, which are killed, stopped, lost or cloned.
 
 use super::child::{Child, Life};
 use super::cluster::World;
@@ -9,8 +9,8 @@ use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 
 impl World {
-    /// Kills a guard. The child's leader exits only after the guard's lock has become free. The
-    /// daemon kills the remaining processes.
+    /// Kills a guard. The kernel ends the leader of the child only after the guard's lock is free,
+    /// and the daemon kills the remaining processes.
     pub(super) fn kill_guard(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];
@@ -31,13 +31,13 @@ impl World {
         self.report_killed(g);
     }
 
-    /// Schedules the time at which the daemon learns of the guard's exit, from the guard's pidfd.
+    /// Lets the daemon notice the guard's exit after a moment. The daemon watches the guard's
+    /// pidfd.
     fn report_killed(&mut self, g: usize) {
         let at = self.now + self.own.guard_dice.between(1, WAKE_MAX);
         self.at(at, move |world| world.reported(g, true));
     }
 
-    /// Removes all guards and children of a machine that was lost.
     pub(super) fn lose_guards(&mut self, machine: usize) {
         for g in self.own.guarding.clone() {
             if self.own.guards[g].machine == machine {
@@ -47,7 +47,8 @@ impl World {
         }
     }
 
-    /// Marks the guards of a daemon that has exited, which closed its end of the sockets.
+    /// Marks the guards of a daemon that has exited. Its exit closed the daemon's end of the
+    /// sockets.
     pub(super) fn orphan_guards(&mut self, process: usize) {
         let now = self.now;
         for g in &self.own.guarding {
@@ -58,7 +59,6 @@ impl World {
         }
     }
 
-    /// Clones the guards and children of a forked machine.
     pub(super) fn fork_guards(&mut self, process: usize, twin: usize) {
         let (machine, directory) = (self.processes[twin].machine, self.processes[twin].directory);
         for g in self.own.guarding.clone() {
@@ -104,7 +104,7 @@ impl World {
             } = self.own.guards[g];
             self.kill_guard(g);
             self.kill(daemon);
-            // The service manager restarts the daemon immediately, or a little later.
+            // The service manager restarts the daemon immediately or a little later.
             let later = self.now + rng.between(1, 1_500) * MS;
             return self.start_at(later, machine, directory);
         }
@@ -122,7 +122,6 @@ impl World {
         }
     }
 
-    /// Lets all guards run again, and cancels the planned crashes of their children.
     pub(super) fn heal_guards(&mut self) {
         for g in self.own.guarding.clone() {
             let guard = &mut self.own.guards[g];
@@ -141,8 +140,8 @@ impl World {
             {
                 life.leader = u64::MAX;
             }
-            // The daemon may have been frozen longer than the guard, so report the guard's exit
-            // now.
+            // The daemon may have been frozen for longer than the guard, so it learns of the
+            // guard's exit only now.
             let guard = &self.own.guards[g];
             if !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
                 self.report_killed(g);

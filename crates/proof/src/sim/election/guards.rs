@@ -1,10 +1,9 @@
 //! The supervised workload: the requests of its daemon (`crates/supervisor/src/lib.rs` and
-//! `crates/guard/src/client.rs`), the guard, and its child.
+//! `crates/guard/src/client.rs`), the guard, and the guard's child.
 //!
-//! The shipped `DeadlinePolicy` makes the decisions of a guard. The code of
-//! `crates/guard/src/guard.rs` around the policy is modelled: a guard reads everything that has
-//! arrived, checks the child, decides, and acts. Once the child is gone, the guard releases the
-//! claim lock and exits.
+//! The shipped `DeadlinePolicy` decides for a guard. The code of `crates/guard/src/guard.rs`
+//! around the policy is modelled: a guard reads everything that has arrived, checks the child,
+//! decides, and acts. Once the child is gone, the guard releases the claim lock and exits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,17 +22,16 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
 use crate::proof::sim::MS;
 
-/// As in `crates/guard/src/client.rs`.
+/// Must equal the value in `crates/guard/src/client.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
-/// As in `crates/supervisor/src/command.rs`.
+/// Must equal the value in `crates/supervisor/src/command.rs`.
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Upper bound of the latency of a record or a report.
+/// A record or a report arrives within this time.
 const LATENCY_MAX: u64 = 20 * MS;
-/// Time that the scheduler may take to run a process again after a sleep or a stop.
+/// After a sleep or a stop, the scheduler may take this long to run a process.
 pub(super) const WAKE_MAX: u64 = 10 * MS;
 const SIGTERM: i32 = 15;
 
-/// The workload of one claim.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) daemon: usize,
@@ -43,40 +41,36 @@ pub(super) struct Guard {
     pub(super) claim: Claim,
     pub(super) judge: DeadlinePolicy,
     pub(super) alive: bool,
-    /// Earliest time at which the guard runs again, or for the first time.
+    /// The guard does not run before this time.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
-    /// Records in flight with their arrival times, in order.
+    /// The records in flight in their order, each with its arrival time.
     pipe: VecDeque<(u64, DesiredState)>,
-    /// Earliest arrival of the next record.
+    /// The next record does not arrive before this time.
     pub(super) held_until: u64,
-    /// The newest record that was read.
     pub(super) read: DesiredState,
-    /// The newest record that was sent.
     pub(super) wanted: DesiredState,
-    /// Time at which the daemon first asked the workload to end.
     pub(super) asked_at: Option<BootTime>,
-    /// True if the daemon knows that every process of the workload has exited.
+    /// The daemon knows that every process of the workload has exited.
     pub(super) heard: bool,
     told_leader_ended: bool,
     pub(super) told_stuck: bool,
-    /// Time at which the newest record arrives.
+    /// The time when the newest record arrives.
     pub(super) told_at: u64,
-    /// Time at which the daemon ordered the start.
     pub(super) ordered_at: BootTime,
-    /// Time at which the daemon gave up the start and ordered the guard to kill the child.
+    /// The time when the daemon gave up the start and ordered the guard to kill the child.
     pub(super) start_given_up: Option<BootTime>,
-    /// Time limit for the descendants of a child that has exited.
+    /// Descendants of a child that has exited may run until this time.
     pub(super) lingers_until: Option<BootTime>,
-    /// Latest time at which the child must be gone, regardless of later records. Set once a check
-    /// by the guard finds that the newest received deadline has passed.
+    /// The child must be gone by this time, even if a later record extends the deadline. The guard
+    /// sets the time when it finds that the newest deadline it received has passed.
     pub(super) passed: Option<BootTime>,
-    /// How long a renewal that extends this deadline had been known at that check.
+    /// When the guard set `passed`, a renewal that extends this deadline had been known for this
+    /// time.
     pub(super) renewed_for: Option<Duration>,
-    /// True if the child had received a stop signal at the last check, and true if it had received
-    /// SIGKILL.
+    /// Records for the guard's last check whether the child had received a stop signal, and
+    /// whether it had received SIGKILL.
     pub(super) ends: (bool, bool),
-    /// Time at which the daemon exited.
     pub(super) orphaned_at: Option<u64>,
 }
 
@@ -89,19 +83,17 @@ impl Guard {
         matches!(self.child, Child::Runs(life) if life.leader_ended)
     }
 
-    /// Returns true if a process of the child has survived SIGKILL so far.
+    /// Returns true if some process of the child has survived SIGKILL so far.
     pub(super) fn is_stuck(&self) -> bool {
         matches!(self.child, Child::Runs(life) if life.survived)
     }
 
-    /// Delays all records until `until`, both in flight and later.
     pub(super) fn hold_records_until(&mut self, until: u64) {
         self.held_until = until;
         self.told_at = self.told_at.max(until);
         self.pipe.iter_mut().for_each(|(at, _)| *at = until);
     }
 
-    /// Returns true if this guard can cause no further event.
     fn is_over(&self, daemon_lives: bool) -> bool {
         let ended = !self.alive && !self.child_runs() && self.shim().is_none();
         ended && (self.heard || !daemon_lives)
@@ -109,7 +101,6 @@ impl Guard {
 }
 
 impl World {
-    /// Carries out an order of the daemon's election.
     pub(super) fn order(&mut self, process: usize, order: Order) {
         let Order { token, kind } = order;
         self.note(|| format!("p{process} orders {kind:?} for token {token}"));
@@ -187,7 +178,6 @@ impl World {
         self.own.guarding.push(self.own.guards.len() - 1);
     }
 
-    /// Sends the newest record, as the supervisor does.
     pub(super) fn send_newest_record(&mut self, g: usize) {
         let latency = self.own.guard_dice.below(LATENCY_MAX);
         let guard = &mut self.own.guards[g];
@@ -197,7 +187,6 @@ impl World {
         guard.told_at = at;
     }
 
-    /// Returns the true time at which the guard runs again.
     pub(super) fn guard_thaws_at(&self, g: usize) -> u64 {
         let guard = &self.own.guards[g];
         let asleep = self.machines[guard.machine].asleep_until;
@@ -208,7 +197,6 @@ impl World {
         guard.frozen_until.max(woken)
     }
 
-    /// Returns the next time at which the state of a workload changes.
     pub(super) fn next_of_guards(&self) -> Option<u64> {
         let each = self.own.guarding.iter().filter_map(|g| {
             let guard = &self.own.guards[*g];
@@ -240,7 +228,6 @@ impl World {
         each.min()
     }
 
-    /// Advances all workloads to the current instant.
     pub(super) fn pump_guards(&mut self) {
         for index in 0..self.own.guarding.len() {
             let g = self.own.guarding[index];
@@ -258,7 +245,7 @@ impl World {
         self.own.guarding.retain(|g| !over(g));
     }
 
-    /// Performs one round of a guard; returns true if another round may be necessary.
+    /// Performs one round of a guard. Returns true if another round may be needed.
     fn attend(&mut self, g: usize) -> bool {
         self.end_due_child(g);
         self.end_recording(g);
@@ -360,7 +347,6 @@ impl World {
         }
     }
 
-    /// Checks that a started child has a token that no other child had.
     pub(super) fn check_started(&mut self, g: usize) {
         let Guard { claim, token, .. } = self.own.guards[g];
         let started = one_child_a_token::Started { claim, token };
@@ -373,7 +359,7 @@ impl World {
         self.own.children.push(started);
     }
 
-    /// Schedules a report to the daemon, which arrives when both guard and daemon run.
+    /// Schedules a report to the daemon. The report arrives once both guard and daemon run.
     pub(super) fn report(&mut self, g: usize, gone: bool) {
         let latency = self.own.guard_dice.between(1, LATENCY_MAX);
         let at = self.now.max(self.guard_thaws_at(g)) + latency;
@@ -412,13 +398,12 @@ impl World {
         }
     }
 
-    /// Returns true if a guard holds the lock of this directory's claim.
     pub(super) fn is_guarded(&self, directory: usize) -> bool {
         let guarded = self.any_guard(|guard| guard.directory == directory && guard.alive);
         guarded && !planted!(GuardWithoutLock)
     }
 
-    /// Returns true if `holds` is true for a guard that may still cause events.
+    /// Returns true if `holds` returns true for a guard that may still cause events.
     pub(super) fn any_guard(&self, holds: impl Fn(&Guard) -> bool) -> bool {
         self.own
             .guarding
@@ -427,7 +412,6 @@ impl World {
     }
 }
 
-/// Returns the terms that the policy receives.
 fn patient(mut terms: Terms) -> Terms {
     if planted!(LossWithoutKill) {
         terms.kill_at = terms.kill_at + Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The end of all faults, before the fault-free period.
+//! Ends all faults before the period without faults.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::election::{Declared, Input, Tunables};
 use crate::proof::sim::SECOND;
 
 impl World {
-    /// Returns the maximum time that a candidate may have to wait for the lease now: the duration
-    /// that the holder declared, or its own cooldown. After damage to the document, the longest
-    /// duration of all.
+    /// Returns how long a candidate may have to wait for the lease now. This is the duration that
+    /// the holder declared, or the candidate's own cooldown. After damage to the document, it is
+    /// the longest of all durations.
     pub(super) fn longest_wait(&self) -> Duration {
         if !self.own.damages.is_empty() {
             return LEASE_MAX;
@@ -30,7 +30,7 @@ impl World {
             .unwrap_or(LEASE_MAX)
     }
 
-    /// Disables preferences, so that the leader continues to lead.
+    /// Disables preferences, so that the leader does not hand over.
     fn end_preferences(&mut self) {
         for machine in &mut self.machines {
             machine.tunables.prefer_interval = None;
@@ -44,7 +44,6 @@ impl World {
         }
     }
 
-    /// Ends all faults, for the fault-free period.
     pub(super) fn heal(&mut self) {
         self.calm = true;
         self.note(|| "== peace".to_owned());
@@ -63,14 +62,14 @@ impl World {
         }
         self.use_new_primary();
         for process in self.live.clone() {
-            // A stale stream stays stale, and no event reports it.
+            // A stale stream stays stale, and no event reports that.
             if !self.processes[process].stream.stale {
                 self.stream_ends(process);
                 self.input(process, Class::News, Input::PrimaryChanged);
             }
         }
-        // No holder here declares a longer duration. A repair with a shorter duration would let
-        // other candidates take over while the holder leads.
+        // No holder here declares a longer duration. If a repair declared a shorter duration,
+        // other candidates could take over while the holder leads.
         let default = Declared { millis: 40_000 };
         self.edit(|stored| {
             if stored.document == Document::Foreign {

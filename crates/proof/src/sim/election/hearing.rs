@@ -1,5 +1,4 @@
-//! The observer's record of the order in which a process received events and replies, and of the
-//! calls that they require.
+//! Records in which order a process received events and replies, and which calls they require.
 
 use std::time::Duration;
 
@@ -8,42 +7,39 @@ use super::invariants::streams_are_checked::{self as streams, Asked, Followed, L
 use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
 use crate::proof::sim::SECOND;
 
-/// The longest renewal interval of any candidate.
+/// No candidate has a longer renewal interval.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hearing {
-    /// True if the last notice said that the stream is open, and the process has not requested
-    /// another stream since.
+    /// The last notice said that the stream is open, and the process has not requested another
+    /// stream since.
     open: bool,
-    /// True if the process must read the renewals, because it follows hints or a late stream.
+    /// The process must read the renewals, because it follows hints or a late stream.
     reads_renewals: bool,
-    /// True if the process follows a late stream, whose events are not applied.
+    /// The process follows a late stream, and does not apply the events.
     late_stream: bool,
     reopening_owed: bool,
-    /// The newest read sent since the stream was opened and since the last event without a
-    /// document. `informed` is true once one of these reads was answered.
+    /// The newest read since the stream was opened and since the last event without a document.
+    /// `informed` is true once one of these reads was answered.
     informing: Option<CallId>,
     informed: bool,
-    /// True if the adapter was shown a whole document since the stream was opened.
+    /// The adapter has seen a whole document since the stream was opened.
     pub(super) document_seen: bool,
-    /// The unanswered takeover from an expired holder.
     taking_over: Option<CallId>,
-    /// Times of the last event and of the last reply.
     event_at: BootTime,
     reply_at: BootTime,
-    /// True if the last shown document has a holder.
     held: bool,
-    /// The unanswered read. `None` also for a linearizable read, which shows the state after it was
-    /// sent, regardless of events.
+    /// The read in flight. A linearizable read does not count, because it shows the state after it
+    /// was sent even if events arrive meanwhile.
     reading: Option<CallId>,
-    /// The unanswered read of either kind. The process uses only the answer to this read.
+    /// The read of either kind that is in flight. The process uses only the answer to this read.
     asking: Option<CallId>,
     writing: Option<CallId>,
     /// The newest state that an event showed since the read was sent, by its position in the order
     /// of commits.
     order: u64,
-    /// Set if the input of this turn is a reply that is older than an earlier event.
+    /// Set if this input is a reply that is older than an earlier event.
     late: Option<Late>,
 }
 
@@ -56,7 +52,6 @@ impl Hearing {
         }
     }
 
-    /// Records a call that is handed to the driver.
     pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
         match operation {
             Operation::Read { confirm } => {
@@ -72,13 +67,12 @@ impl Hearing {
                 (self.asking, self.informing, self.reading) = (None, None, None);
                 self.writing = Some(call);
             }
-            // Sent independently of all other calls.
+            // A process sends these calls independently of all others.
             Operation::Register { .. } | Operation::Withdraw { .. } => {}
             _ => self.writing = Some(call),
         }
     }
 
-    /// Records a request for another stream.
     pub(super) fn reopens(&mut self) {
         (self.open, self.reopening_owed) = (false, false);
     }
@@ -89,7 +83,7 @@ impl Hearing {
 }
 
 impl World {
-    /// Checks that the process made every call that its last turn required, and records this turn's
+    /// Checks that the process made every call that its last turn required, and records this
     /// input.
     pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let archive = &self.own.archive;
@@ -177,8 +171,8 @@ impl World {
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
             unread_max: (hearing.open && hearing.reads_renewals).then(|| {
-                // The longest interval that a holder may declare, or the process's own if it is
-                // longer.
+                // A holder may declare at most this interval, but the process's own interval may
+                // be longer.
                 let timings = &p.tunables.timings;
                 INTERVAL_MAX.max(timings.retry_interval())
             }),
@@ -207,15 +201,14 @@ impl World {
         })
     }
 
-    /// Returns a follower whose stream is still stale long after the last fault.
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
-            // A stale cursor on hints is noticed when the next hint is missing. Before that hint is
-            // due, the follower has nothing to report.
+            // A process notices a stale cursor on hints when the next hint is missing. Before that
+            // hint is due, the follower has nothing to report.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
-                // A late stream only occasionally reports a renewal before the read does.
+                // A late stream rarely reports a renewal before the read does.
                 false => p.stream.stale && !p.stream.late,
             };
             // The process does not know yet that a stream was just opened.

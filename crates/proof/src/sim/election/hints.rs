@@ -1,5 +1,5 @@
-//! The capped collection of hints and the cursors on it. Candidates and operators write the hints.
-//! A hint may be lost, late, repeated or false, and the collection may be dropped.
+//! The capped collection of hints, and the cursors on it. Candidates and operators write the
+//! hints. A hint may be lost, late, repeated or false, and the collection may be dropped.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::election::{Claim, Declared, Operation, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// Time for followers to estimate the phase of the renewals.
+/// Followers need this time to learn when the renewals happen.
 const LEARNED_IN: u64 = 45 * SECOND;
 
 /// The collection of hints, and the newest renewal of the holder.
 #[derive(Default)]
 pub(super) struct Hints {
     pub(super) dice: Rng,
-    /// The collection does not exist until this time.
+    /// The collection does not exist before this time.
     gone_until: u64,
     /// The claim that holds the lease, and the true time of its last renewal.
     renewed: Option<(Claim, u64)>,
@@ -36,13 +36,12 @@ impl Hints {
     }
 }
 
-/// Returns true if the process reports this write by a hint.
+/// Returns true if a process writes a hint after this kind of write.
 fn is_hinted(kind: Call) -> bool {
     !matches!(kind, Call::Renew | Call::Read)
 }
 
 impl World {
-    /// Decides if candidates on the newest machine are of a version that knows hints.
     pub(super) fn draw_hints(&mut self) {
         let drawn = !self.own.hints.dice.one_in(6);
         let hints = drawn && self.faults.has(Fault::Hints);
@@ -55,15 +54,14 @@ impl World {
         self.own.hints.gone_until <= self.now
     }
 
-    /// Returns true if a process would open a cursor on hints now: the collection exists, and the
-    /// last holder that the adapter saw writes hints.
+    /// Returns true if a process would open a cursor on hints now. The collection must exist, and
+    /// the last holder that the adapter saw must write hints.
     pub(super) fn follows_hints(&self, process: usize) -> bool {
         let p = &self.processes[process];
         let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
         self.machines[p.machine].hints && there && !p.holder_leaves_none
     }
 
-    /// Switches between stream and cursor if the holder that the adapter sees requires it.
     pub(super) fn choose_stream(&mut self, process: usize) {
         let p = &mut self.processes[process];
         let holder = p.newest.as_ref().and_then(|lease| lease.holder.as_ref());
@@ -76,8 +74,8 @@ impl World {
         }
     }
 
-    /// Returns an operation in the form that the process's adapter sends. Only candidates that
-    /// write hints declare their renewal interval.
+    /// Returns an operation as the process's adapter sends it. Only candidates that write hints
+    /// declare their renewal interval.
     pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
         let hints = self.machines[self.processes[process].machine].hints;
@@ -102,8 +100,8 @@ impl World {
         }
     }
 
-    /// Writes a hint after an operator's write; some operators have an earlier version without
-    /// hints.
+    /// Writes a hint after an operator's write. Some operators have an earlier version, which
+    /// writes no hints.
     pub(super) fn hint_of_operator(&mut self) {
         if !self.own.hints.dice.one_in(4) || self.calm {
             let at = self.now + self.own.hints.dice.between(3, 6) * MS;
@@ -139,7 +137,6 @@ impl World {
         }
     }
 
-    /// Sends hints although nothing has changed.
     pub(super) fn false_hints(&mut self) {
         let mut hint = Watch::Hint;
         if planted!(HintTrusted)
@@ -163,7 +160,7 @@ impl World {
         }
     }
 
-    /// Drops the collection for a while. The server then closes the collection's cursors.
+    /// Drops the collection for a while. The server closes the cursors on the collection.
     pub(super) fn drop_hints(&mut self, length: u64) {
         self.own.hints.gone_until = self.now + length;
         for process in self.live.clone() {
@@ -173,7 +170,6 @@ impl World {
         }
     }
 
-    /// Records a committed write.
     pub(super) fn note_renewal(&mut self, before: &Stored, after: &Stored) {
         let revision = |stored: &Stored| stored.lease().map(|lease| lease.revision);
         if revision(before) != revision(after) {
@@ -182,9 +178,9 @@ impl World {
         }
     }
 
-    /// Kills the leader long after the last fault, and checks that a follower that reads renewals
-    /// in phase takes over when the lease has ended. The run contains no other cause of delay for
-    /// the followers.
+    /// Kills the leader long after the last fault. A follower that reads each renewal when it is
+    /// due must take over when the lease has ended, because the run contains no other cause of
+    /// delay.
     pub(super) fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;
@@ -224,8 +220,8 @@ impl World {
         declared.filter(|_| holder.claim == claim)
     }
 
-    /// Returns the leader if every process runs undelayed at the rate of true time, and every
-    /// follower follows hints, or a late stream and has the leader's interval.
+    /// Returns the leader if every process runs without delay at the rate of true time. Every
+    /// follower must follow hints, or follow a late stream and have the leader's interval.
     fn timely_leader(&self) -> Option<usize> {
         let leader = self
             .live

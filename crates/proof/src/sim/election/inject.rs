@@ -1,4 +1,4 @@
-//! Injects each planned fault when it is due, also into events in flight.
+//! Injects each planned fault when it is due. A fault also affects the events in flight.
 
 use super::cluster::{Forked, World};
 use super::coverage::{Hit, Path};
@@ -22,7 +22,7 @@ impl World {
         if self.live.is_empty() {
             return;
         }
-        // Half of all faults are aimed at the leader.
+        // Half of all faults affect the leader.
         let mut live = self.live.iter().copied();
         let leader = live.find(|p| self.processes[*p].leads_now);
         let process = match leader.filter(|_| rng.one_in(2)) {
@@ -67,8 +67,8 @@ impl World {
             }
             Fault::StreamSilent => self.stream_hangs(process),
             Fault::StreamDeaf => {
-                // In most cases all streams become stale together, because their cursors are on one
-                // member.
+                // In most cases all streams become stale together, because one member serves their
+                // cursors.
                 let all = !rng.one_in(4);
                 for other in self.live.clone() {
                     let stream = &mut self.processes[other].stream;
@@ -192,7 +192,7 @@ impl World {
                 let copy = self.add_directory(other);
                 self.own.directories[copy].record = self.own.directories[old].record;
                 if self.machines[other].boot != self.machines[machine].boot {
-                    // A clone of the disk, in which the copy of the file has the same inode.
+                    // A clone of the disk contains the copy of the file with the original inode.
                     self.own.directories[copy].inode = self.own.directories[old].inode;
                 }
                 self.start_at(later, other, copy);
@@ -208,8 +208,8 @@ impl World {
                 self.start_at(later, machine, old);
             }
             Fault::Replaced => {
-                // A container is replaced while its process hangs, or a second container is started
-                // next to it.
+                // A container is replaced while its process hangs, or a second container is
+                // started next to it.
                 self.freeze(process, self.now + rng.between(5_000, 60_000) * MS);
                 let directory = match rng.one_in(2) {
                     true => self.add_directory(machine),
@@ -228,8 +228,8 @@ impl World {
         }
     }
 
-    /// Clones a running machine: same claims, same clock, same boot, a directory with the same
-    /// inode. The connections of the clone are broken.
+    /// Clones a running machine. The clone has the claims, the clock and the boot of the original,
+    /// and a directory with the original inode. The connections of the clone are broken.
     fn fork(&mut self, process: usize, rng: &mut Rng) {
         let machine = self.clone_machine(self.processes[process].machine);
         let mut directory = self.own.directories[self.processes[process].directory].clone();
@@ -239,7 +239,7 @@ impl World {
         directory.locked_by = Some(id);
         twin.machine = machine;
         twin.directory = self.own.directories.len();
-        // The twins continue one generator, because not every hypervisor notifies the kernel of a
+        // Both twins continue one generator, because not every hypervisor notifies the kernel of a
         // clone.
         twin.random.copied(Rng::new(rng.next_u64(), 7));
         twin.stream.open = false;
@@ -345,7 +345,6 @@ impl World {
         }
     }
 
-    /// Changes the document as an operator does.
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut Stored)) {
         if let Some(seq) = self.set.edit(Writer::Operator, change) {
             self.commit_at(self.now + 2 * MS, seq);
@@ -354,8 +353,8 @@ impl World {
     }
 
     /// Lets an operator pause the lease or make a request just while a candidate adopts an
-    /// acquisition of unknown outcome. In half of the cases, all durations are also set to the
-    /// shortest choice, and the process freezes for longer than these permit.
+    /// acquisition of unknown outcome. In half of the cases, the candidate also gets the shortest
+    /// durations, and its process freezes for longer than these durations permit.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
         let mut rng = Rng::new(chance, 8);
         if rng.one_in(2) {
@@ -381,8 +380,8 @@ impl World {
         }
     }
 
-    /// Delivers a signal during an acquisition. Or delays the acquisition, and restores the
-    /// document that it expects just before it lands. Returns the delay.
+    /// Delivers a signal during an acquisition. Alternatively delays the acquisition, and restores
+    /// the document that it expects just before the store applies it. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,
@@ -464,8 +463,8 @@ impl World {
         });
     }
 
-    /// Restores the lease that an unrecognized document replaced, unless that document was replaced
-    /// too.
+    /// Restores the lease that an unrecognized document replaced, unless that document was
+    /// replaced too.
     fn take_foreign_away(&mut self, before: Document) {
         self.edit(|stored| {
             if stored.document == Document::Foreign {
@@ -483,7 +482,7 @@ impl World {
         self.at_or(AtPeace::Drop, time, move |world| world.kill(process));
     }
 
-    /// Schedules an input that comes from the process's own machine, not from the store.
+    /// Schedules an input that comes from the process's own machine and not from the store.
     pub(super) fn input_at(&mut self, time: u64, process: usize, input: Input) {
         self.at_or(AtPeace::Drop, time, move |world| {
             world.input(process, Class::Machine, input);

@@ -1,5 +1,6 @@
-//! The conditions that must hold after every step. Each file has one small pure function, with
-//! tests on handwritten facts. The numbers of the invariants are defined in `docs/protocol.md`.
+//! The invariants that must hold after every step. Each file checks one invariant by a small pure
+//! function, and tests it on inputs written by hand. `docs/protocol.md` defines the numbers of the
+//! invariants.
 
 use std::time::Duration;
 

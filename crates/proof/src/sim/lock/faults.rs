@@ -87,7 +87,6 @@ impl Faults {
     }
 }
 
-/// The relative frequencies of the planned faults.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Failover, 4),
     (Fault::Deposed, 3),
