@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::contest::eventually;
 
-/// Pause between two probes. Shorter than a handoff (about 5 ms), and long enough that three tasks
-/// for each daemon do not occupy the processor.
+/// Pause between two probes. The pause is shorter than a handoff (about 5 ms), and long enough
+/// that three tasks for each daemon do not occupy the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]

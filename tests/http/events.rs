@@ -32,7 +32,6 @@ fn leads(data: &Value) -> bool {
     data["leader"] == true
 }
 
-/// Asserts that an event grants authority exactly until its deadline.
 fn assert_grants(event: &Event, deadline: u64) {
     let data = &event.data;
     assert_eq!((&data["leader"], &data["token"]), (&true.into(), &7.into()));

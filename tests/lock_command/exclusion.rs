@@ -41,7 +41,7 @@ fn until_begun(place: &Place, count: usize) -> String {
     )
 }
 
-/// Starts jobs that do this work under a lock. `how` contains the lock's name, then flags.
+/// `how` contains the lock's name, then flags of `leasehold lock`.
 fn jobs_that(place: &Place, count: usize, how: &[&str], work: &str) -> Vec<Job> {
     let script = format!("{}; {work}; {}", place.note("begin"), place.note("end"));
     let start = |_| place.start_under(how[0], &how[1..], &script);

@@ -24,8 +24,8 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 /// A directory and a database for the jobs of one test, so that no test lists, breaks or prunes the
 /// locks of another.
 pub(crate) struct Place {
-    /// The trace of all jobs, and a recording of the changes to their locks. Dropped after all jobs
-    /// have ended, and before the set.
+    /// The trace of all jobs, and a recording of the changes to their locks. The field is
+    /// dropped after all jobs have ended, and before the set.
     trace: CheckedTrace,
     pub(crate) set: Arc<ReplicaSet>,
     database: String,

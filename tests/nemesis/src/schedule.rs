@@ -25,7 +25,6 @@ pub(crate) struct Struck {
     pub(crate) fault: Fault,
     pub(crate) began: u64,
     pub(crate) healed: u64,
-    /// True if no other fault was active.
     pub(crate) alone: bool,
 }
 

@@ -99,7 +99,6 @@ pub(crate) struct World {
     pub(crate) copy: Mutex<Option<Document>>,
 }
 
-/// A change that a human might make to the lease document.
 pub(crate) enum Edit {
     Delete,
     Replace(Document),

@@ -176,7 +176,6 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Writes an end marker, and waits until the recorder has read it.
     async fn marked(&self, task: JoinHandle<Result<(), Failure>>) -> Result<(), Failure> {
         let mark = doc! { "_id": { MARKER: self.marker } };
         let majority = WriteConcern::builder().w(Acknowledgment::Majority).build();

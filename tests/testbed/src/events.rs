@@ -42,7 +42,7 @@ pub enum Item {
 /// An event of the daemon, as parsed from the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// The id from which a client can resume the stream.
+    /// The id that a client sends to resume the stream after this event.
     pub id: String,
     /// The interval at which to reconnect, in milliseconds, if the event sets one.
     pub retry: Option<u64>,

@@ -39,7 +39,6 @@ pub(crate) async fn client(uri: &str) -> Result<Client, Failure> {
     Ok(created.await.expect("the runtime never ends")?)
 }
 
-/// Runs a task on the shared runtime, independent of the caller's runtime.
 pub(crate) fn spawn<T: Send + 'static>(
     task: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {

@@ -10,7 +10,6 @@ use tokio::process::Command;
 
 use crate::{Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, Scratch, StoredLease};
 
-/// The lease that all candidates on a stage contend for.
 const LEASE: &str = "orders";
 const COLLECTION: &str = "leases";
 

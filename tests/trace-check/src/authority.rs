@@ -17,7 +17,6 @@ pub(crate) enum Exclusion {
     Beyond(u32),
 }
 
-/// The document and the mode that a machine contends for, and its identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) kind: Kind,

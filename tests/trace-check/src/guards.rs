@@ -22,7 +22,6 @@ pub(crate) struct Guard {
     /// True if a turn has failed. Later turns are not compared, because they would differ as a
     /// consequence.
     failed: bool,
-    /// The deadlines that the guard received, each with its line.
     given: Vec<(usize, Terms)>,
     started: Option<BootTime>,
     /// The last time at which the guard's command may still have been running.

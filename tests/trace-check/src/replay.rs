@@ -269,7 +269,6 @@ pub(crate) struct Turned {
     /// because a leader that steps down keeps renewing while its command stops.
     pub(crate) deadlines: Vec<BootTime>,
     pub(crate) authority: Option<Authority>,
-    /// The new grace period of commands, if the turn changed it.
     pub(crate) loss_grace: Option<Duration>,
     /// The first difference between the recorded turn and the replay.
     pub(crate) difference: Option<String>,

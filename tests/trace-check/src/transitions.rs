@@ -71,7 +71,6 @@ pub struct Transitions {
 pub(crate) struct Report {
     pub(crate) counts: Transitions,
     pub(crate) violations: Vec<Violation>,
-    /// Documents and collections that could not be checked, with the reason.
     pub(crate) skipped: Vec<String>,
 }
 

@@ -215,8 +215,6 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Writes the key of service account tokens, and the administrator in two forms: the API
-    /// server's table of tokens and the controller manager's kubeconfig.
     fn write_files(&self) {
         let key = KeyPair::generate().expect("a key can be generated");
         let kubeconfig = json!({

@@ -10,7 +10,6 @@ const IMAGE: &str = "registry.example/workload:1";
 /// Number of hosts in a /24, without the network and broadcast addresses.
 const ADDRESSES_IN_NETWORK: u32 = 254;
 
-/// Returns a pod that is already bound to a node, as after scheduling.
 pub(super) fn on_node(
     node: &str,
     name: &str,

@@ -155,7 +155,6 @@ impl Member {
         }
     }
 
-    /// Starts the process and waits until it accepts connections.
     pub(super) async fn start(&self) -> Result<(), Failure> {
         self.forget_client();
         let data = || self.directory.join("data");

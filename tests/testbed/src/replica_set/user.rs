@@ -48,7 +48,6 @@ impl User {
     }
 }
 
-/// Returns a connection string to `addresses` with all options needed to log in.
 pub(super) fn uri(
     addresses: &str,
     options: &[&str],

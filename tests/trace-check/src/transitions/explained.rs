@@ -56,7 +56,6 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the pairs of calls that write the same revision.
     pub(super) fn repeated(&self) -> Vec<(usize, usize)> {
         let pair = |(key, calls): (&Key, &Vec<usize>)| match (key, calls.as_slice()) {
             (Key::Revision(_), [first, second, ..]) => Some((*first, *second)),
@@ -234,7 +233,6 @@ pub(super) fn entries(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
     lock.holders.iter().chain(&lock.queue)
 }
 
-/// Describes how a document differs from the expected one, field by field.
 pub(super) fn difference(expected: &State, actual: &State) -> String {
     let mut parts = Vec::new();
     let mut part = |field: &str, expected: &dyn Debug, actual: &dyn Debug| {

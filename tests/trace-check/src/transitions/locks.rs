@@ -132,8 +132,8 @@ fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), S
     }
 }
 
-/// Checks the fields `granted` and `next`, which name the granted claims and the next claim, and
-/// through which change streams wake contenders.
+/// Checks the fields `granted` and `next`, which name the granted claims and the next claim.
+/// Change streams wake contenders when these fields change.
 fn woken(
     operation: &LockOperation,
     performed: &Performed,
