@@ -80,7 +80,7 @@ pub trait PolicyObserver {
 
 pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObserver>>;
 
-/// Guards a command. The daemon's socket is this process's standard input.
+/// The daemon's socket is this process's standard input.
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
     match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -107,7 +107,7 @@ struct Guard {
     reported: Option<GuardReport>,
     /// Holds the claim lock until CMD is gone or this process exits.
     claim: Option<ClaimShare>,
-    /// Kept open for descendants of CMD, which read it through /proc.
+    /// This descriptor stays open, so that descendants of CMD can read it through /proc.
     _kept: Option<OwnedFd>,
 }
 

@@ -77,7 +77,7 @@ pub use leasehold_core::deadline_policy::{
 pub use orphans::Orphans;
 pub use progress::{CommandEnd, CommandProgress, Termination};
 
-/// This program, even after its file was replaced or deleted.
+/// This path names this program even after its file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
 /// The first argument that turns this binary into a guard or a shim. `--help` does not list these
 /// arguments, because only leasehold passes them.

@@ -19,7 +19,7 @@ fn waited_for() -> MutexGuard<'static, Vec<Pid>> {
     WAITED_FOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child that its owner reaps, registered until this value is dropped.
+/// The owner of this value reaps the child. The child is registered until this value is dropped.
 #[derive(Debug)]
 pub(super) struct WaitedFor(Pid);
 

@@ -44,7 +44,6 @@ impl Shim {
         Ok(Self { socket, pid })
     }
 
-    /// Kills and reaps a shim that is not needed, or that was killed while it waited.
     pub(super) fn dismiss(self) {
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = retry_on_intr(|| waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED));

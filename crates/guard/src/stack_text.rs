@@ -11,7 +11,6 @@ pub(super) struct StackText<const N: usize> {
 }
 
 impl<const N: usize> StackText<N> {
-    /// The text must have at most `N - 1` bytes, because nothing is allocated.
     pub(super) fn new(filler: u8, text: fmt::Arguments<'_>) -> Self {
         let mut written = Self {
             bytes: [filler; N],

@@ -358,7 +358,7 @@ pub(super) async fn conclude(
     finish(locker, rest).await
 }
 
-/// Waits for the end of the contender. A contender that failed has not released.
+/// A contender that failed has not released the lock.
 async fn finish(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
     let finished = tokio::time::timeout(patience, locker.wait()).await.ok()?;
     finished.ok().map(|finished| finished.end)

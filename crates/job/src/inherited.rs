@@ -24,10 +24,10 @@ use leasehold_guard::survivors::Stat;
 /// This environment variable lists the held locks, as JSON of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
 
-/// Maximum number of nested locks; more indicates a loop.
+/// More nested locks than this indicate a loop.
 const HELD_MAX: usize = 64;
 
-/// Maximum number of processes between this one and the holder; deeper trees are not searched.
+/// If more processes than this lie between this process and the holder, the holder is not found.
 const ANCESTORS_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -180,7 +180,6 @@ pub(super) fn print_line(line: &str) -> bool {
     }
 }
 
-/// Formats the line that `--report-exit-code` prints last.
 pub(super) fn exit_line(lock: &ResourceName, code: u8) -> String {
     let line = serde_json::json!({ "lock": lock.as_str(), "exit_code": code });
     format!("{line}\n")

@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Maximum input to discard before the acquisition. Longer input is assumed not to end.
+/// Input before the acquisition is discarded. Input longer than this is assumed not to end.
 const DISCARDED_MAX: usize = 1 << 20;
 
-/// Interval at which a job in the background tries to read the terminal.
+/// A job in the background tries to read the terminal at this interval.
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 const ENDED: &str =

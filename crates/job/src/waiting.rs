@@ -28,7 +28,7 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// Lease durations to wait for an unresponsive MongoDB if the wait is unlimited. This is far longer
 /// than an election or a restart, but ends jobs that are started again and again.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum wait that is left for another attempt, after a lock was lost before the work began.
+/// After a lock was lost before the work began, another attempt may wait at least this long.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.

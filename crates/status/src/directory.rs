@@ -40,12 +40,12 @@ pub const JSON_FILE: &str = "status.json";
 pub const ENV_FILE: &str = "status.env";
 /// Name of the file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
-/// Name of the file that only a daemon locks. This lock distinguishes a second daemon from the
+/// Only a daemon locks the file of this name. The lock distinguishes a second daemon from the
 /// guard of an exited daemon, which shares the lock of the claim until its workload is gone.
 const DAEMON_FILE: &str = "daemon";
 /// Name of the file that holds the candidate's deployment.
 pub const DEPLOYMENT_FILE: &str = "deployment";
-/// Name of a file that is created and removed at startup, to check that files can be created.
+/// A daemon creates and removes this file at startup, to check that it can create files.
 const PROBE_FILE: &str = ".probe";
 /// Length of the claim record. The longest record has 339 bytes. The next power of two stays inside
 /// one page of the page cache, so a kill cannot tear a record. The records of the guards follow.

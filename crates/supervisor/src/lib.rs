@@ -35,10 +35,11 @@ use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
-/// Pause between a run and the next guard, in which the daemon releases the lease or exits.
+/// After a run, the supervisor starts the next guard after this pause. The daemon releases the
+/// lease or exits in the meantime.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum wait of a start for the last record of the previous guard, whose disk may hang.
+/// A start waits at most this long for the last record of the previous guard, whose disk may hang.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time within which the guard executes a command, unless the disk of its records hangs.

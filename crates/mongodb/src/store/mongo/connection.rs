@@ -178,7 +178,7 @@ impl Deployment {
         Ok(database.collection(&self.options.collection))
     }
 
-    /// The server was reached too late: the caller no longer waits, so nothing is sent.
+    /// The caller no longer waits when the server is reached, so nothing is sent.
     fn late(&self) -> SendError {
         let why = match self.servers.causes() {
             causes if causes.is_empty() => {

@@ -120,7 +120,7 @@ impl StoreOptions {
 }
 
 impl fmt::Debug for StoreOptions {
-    /// Without the connection string, which may hold a password.
+    /// Omits the connection string, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions")
             .field("database", &self.database)

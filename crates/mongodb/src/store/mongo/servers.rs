@@ -77,13 +77,13 @@ struct ServerStates {
     seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
     answered: bool,
-    /// Keyed by canonical address, or by the name of an SRV record.
+    /// The key is a server's canonical address, or the name of an SRV record.
     causes: BTreeMap<String, Cause>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The look-up of the server's name has not returned since this instant.
+    /// A look-up of the server's name has been running since this instant.
     Resolving(BootTime),
     /// The look-up of the server's name took this long.
     Resolved(Duration),

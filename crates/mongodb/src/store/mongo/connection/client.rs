@@ -21,9 +21,9 @@ use crate::store::{Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, LOAD_BALANCED, UriProblem};
 use leasehold_core::election::{BootTime, Timings};
 
-/// Longest interval between new logins while a right is missing.
+/// While a right is missing, new logins are at most this far apart.
 const LOGIN_INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// Delay before asking for the product again if no server answered.
+/// If no server answered, the client asks for the product again after this delay.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
 /// Maximum size of the connection pool of one store: all calls that may be in flight, the change
 /// stream, and the closing of the previous stream, so that a renewal never waits for a connection.

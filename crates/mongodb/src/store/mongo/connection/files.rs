@@ -16,7 +16,7 @@ use super::{Deployment, SendError};
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
-/// Time limit for reading the connection string, once one is known.
+/// Once a connection string is known, reading it again may take this long.
 const URI_TIME_MAX: Duration = Duration::from_millis(250);
 const URI_UNAVAILABLE: &str = "MongoDB URI unavailable";
 const FILES_TIME_MAX: Duration = Duration::from_secs(3);

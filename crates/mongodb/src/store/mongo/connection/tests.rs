@@ -1,4 +1,5 @@
-//! Tests of the options and decisions of a client, without a server.
+//! Goal: no connection string and no environment variable changes an option that the protocols
+//! rely on. Method: options and decisions of a client, without a server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -195,12 +195,11 @@ fn with(mut hello: Document, more: Document) -> Document {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
-    /// Refused without `replicaSet`. With `replicaSet` the driver does not use the server.
+    /// The server is refused without `replicaSet`. With `replicaSet`, the driver does not use it.
     RefusedWithoutName,
     Refused,
 }
 
-/// Each kind of server that a string can name in addition to the primary, by its reply to `hello`.
 fn servers() -> Vec<(&'static str, Document, Judged)> {
     use Judged::{Accepted, Refused, RefusedWithoutName};
     let (home, elsewhere) = (Some(HOME), Some(ELSEWHERE));
