@@ -168,9 +168,9 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
     }
     let commands: [&[&str]; 4] = [
         &["lock", "free", "-n", "--lease-duration=4s", "--", "true"],
-        &["pause", "orders", "--timeout=3s"],
-        &["leases", "--timeout=3s"],
-        &["locks", "--timeout=3s"],
+        &["pause", "orders", "--timeout=20s"],
+        &["leases", "--timeout=20s"],
+        &["locks", "--timeout=20s"],
     ];
     let named = match dropped {
         Dropped::User => "authentication failed for user ",
