@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Forgets the entries that a write removed. A late join can restore such an entry without its
+    /// Forgets the entries that a write removed. A late join can restore a removed entry without its
     /// owner.
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
