@@ -76,7 +76,6 @@ pub(super) struct GuardClient {
     guard_killed: bool,
     /// True after this process stopped its own process group, until CMD is resumed.
     stopping: bool,
-    /// True if CMD had the foreground of the terminal when it ended.
     had_foreground: bool,
 }
 

@@ -92,7 +92,6 @@ pub(super) fn run(observe: Observe<'_>) -> ExitCode {
 struct Guard {
     policy: DeadlinePolicy,
     observer: Option<Box<dyn PolicyObserver>>,
-    /// The process group whose foreground CMD takes over; 0 if there is none.
     foreground: i32,
     launch: Option<Launch>,
     daemon: OwnedFd,

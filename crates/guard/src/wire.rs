@@ -180,7 +180,6 @@ pub(super) struct GuardStart {
     pub(super) policy: PolicyOptions,
     /// The process group whose foreground CMD takes over; 0 if there is none.
     pub(super) foreground: i32,
-    /// The guard's place in the claim file, if the claim lock was sent.
     pub(super) place: Option<ClaimPlace>,
 }
 

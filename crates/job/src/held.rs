@@ -38,7 +38,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs the command until it is gone, and releases the lock. `None` if nothing was executed.
+    /// Releases the lock once the command is gone. Returns `None` if nothing was executed.
     pub(super) async fn run(
         self,
         command: &mut StandbyCommand,
@@ -261,7 +261,6 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
     }
 }
 
-/// Returns true if the deadline passed before the execution, as for an unconfirmed grant.
 fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
@@ -340,7 +339,7 @@ pub(super) fn run_within(
     }
 }
 
-/// Releases the lock after the work. Returns the result if MongoDB responds within `patience`.
+/// Returns the result of the release if MongoDB responds within `patience`.
 pub(super) async fn conclude(
     locker: &mut Locker,
     succeeded: bool,

@@ -166,7 +166,7 @@ impl Deadline {
     }
 }
 
-/// Returns true if the deadline at the guard `pid` is in the future; `None` if not readable.
+/// Returns `None` if the deadline at the guard `pid` is not readable.
 fn lies_ahead(pid: i32) -> Option<bool> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let is_deadline = |path: &PathBuf| {
@@ -198,7 +198,6 @@ mod tests {
     /// Serializes the tests that search this process's descriptors for a deadline.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// Describes a lock of this process's parent, as if this process were the guard.
     fn held() -> Held {
         let name = ResourceName::new("jobs").expect("legal");
         let parent = stat(own_id()).expect("it is in /proc").parent;

@@ -122,7 +122,6 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     run_to_end(exit::SYSTEM, job.contend())?
 }
 
-/// Returns true if the environment suggests an outer `leasehold` command.
 fn is_inside() -> bool {
     let ours = ["LEASEHOLD_LOCK", "LEASEHOLD_LEASE"];
     ours.iter().any(|name| std::env::var_os(name).is_some())
@@ -162,7 +161,6 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
     held::run_within(&args.command, &args.name, held, messages)
 }
 
-/// Returns `None` if this job holds the lock without a command.
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
     // The grace is set here, because the first terms may be provisional and have no grace.

@@ -26,7 +26,6 @@ const READ_WITHIN: Duration = Duration::from_secs(5);
 const UNREAD_POLL: Duration = Duration::from_millis(20);
 
 enum Over {
-    /// Standard input was closed, possibly because the program exited.
     Closed,
     /// Standard input stayed open until a second stop signal, or for `workload.stop_grace`.
     StillOpen,

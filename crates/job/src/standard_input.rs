@@ -100,7 +100,6 @@ impl StandardInput {
         });
     }
 
-    /// Waits for the end of standard input; indefinitely if it is not watched.
     pub(super) async fn closed(&mut self) {
         match &mut self.closed {
             Some(closed) => drop(closed.wait_for(|closed| *closed).await),
@@ -118,7 +117,6 @@ fn own_handle() -> io::Result<File> {
     Ok(input.into())
 }
 
-/// Returns true if a read returns immediately, after waiting for at most `timeout`.
 fn is_readable(input: &File, timeout: Option<&Timespec>) -> bool {
     loop {
         match poll(&mut [PollFd::new(input, PollFlags::IN)], timeout) {

@@ -219,7 +219,6 @@ impl ConnectionUri {
         self.driver.direct_connection == Some(true)
     }
 
-    /// Returns the name of the SRV record that lists the servers.
     pub(crate) fn record(&self) -> Option<&str> {
         match &self.driver.host_info {
             HostInfo::DnsRecord(name) => Some(name),
@@ -296,7 +295,6 @@ impl<'a> UriOptions<'a> {
         }
     }
 
-    /// Returns the connection string for the driver, except for the option `without`.
     fn uri(&self, scheme: &str, servers: &str, without: Option<&str>) -> String {
         let applied = self.applied.iter();
         let applied = applied.filter(|(name, _)| Some(*name) != without);
@@ -346,7 +344,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_SHOWN_MAX && text.bytes().all(is_plain)
 }
 
-/// Checks that this build supports the login that `authMechanism` or its properties request.
 fn check_login(value: &str) -> Result<(), UriProblem> {
     let value = value.to_ascii_lowercase();
     match value.as_str() {

@@ -52,9 +52,9 @@ const PROBE_FILE: &str = ".probe";
 const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;
-/// Maximum number of attempts to lock a file that is replaced between the open and the lock.
+/// Another process may replace a file between the open and the lock, so the lock is tried this
+/// often.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
-/// Interval between attempts to lock the claim file while a guard holds it.
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
 /// A locked status directory. A handle from [`StatusDirectory::lock_handle`] keeps the lock too.

@@ -27,7 +27,6 @@ pub struct ErrorThrottle {
     first_interval: Duration,
     since: Option<BootTime>,
     failures: u64,
-    /// True if a line was logged since the first failure.
     said: bool,
     speak_at: BootTime,
     interval: Duration,

@@ -28,7 +28,7 @@ impl StoreKind {
         }
     }
 
-    /// Returns the kind of a server that accepts writes and sends this reply to `hello`.
+    /// The server must accept writes. Otherwise its reply does not show the kind.
     pub(crate) fn of_hello(hello: &Document) -> Self {
         // Like a standalone server, a router has no set name.
         if is_router(hello) {

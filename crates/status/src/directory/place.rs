@@ -13,7 +13,6 @@ use rustix::process::geteuid;
 
 /// Mode of created parents. A closed parent would hide a directory that other users read.
 const PARENT_MODE: u32 = 0o755;
-/// The parent directory of all status directories has this name.
 const ROOT: &str = "leasehold";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 

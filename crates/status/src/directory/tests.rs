@@ -255,7 +255,6 @@ fn the_runtime_directory_of_the_user_is_the_second_choice() {
     );
 }
 
-/// Runs `what` and fails if it has not returned after ten seconds.
 fn returns<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (answer, answered) = std::sync::mpsc::channel();
     std::thread::spawn(move || answer.send(what()));

@@ -60,7 +60,6 @@ pub(super) struct Deployment {
     examinations: Mutex<Examinations>,
     pub(super) home: Mutex<Home>,
     seeds: Mutex<Option<Arc<Seeds>>>,
-    /// The product, if it is known not to be MongoDB.
     other_product: Mutex<Option<&'static str>>,
     pub(super) timings: watch::Sender<Timings>,
     /// Time of the first failed call since the last answer of a server.

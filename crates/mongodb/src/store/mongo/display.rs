@@ -21,7 +21,6 @@ pub struct PastHolder {
     pub reason: Option<String>,
 }
 
-/// Returns the history, oldest entry first.
 pub(super) fn history(document: &Document) -> Vec<PastHolder> {
     let ends = list(document, "history")
         .iter()

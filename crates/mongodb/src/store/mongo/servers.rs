@@ -265,7 +265,6 @@ impl Servers {
         self.known().causes.get(address) == Some(&Cause::Full)
     }
 
-    /// Describes the cause of an error, if an examination or the error itself shows it.
     pub(super) fn explain(&self, error: &Error) -> Option<String> {
         let known = self.known();
         let mut causes = known.causes.values();

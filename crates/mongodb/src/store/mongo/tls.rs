@@ -31,7 +31,6 @@ const ENCRYPTED: [&str; 2] = ["ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"]
 /// An option of the connection string that names a file, and the path.
 pub(super) type NamedFile = (&'static str, PathBuf);
 
-/// The certificate of this client with its chain, and the key.
 pub(super) type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {

@@ -100,7 +100,6 @@ impl Deployment {
         Self::with_pool(options, monitoring, CONNECTIONS_MAX)
     }
 
-    /// Waits until a server answers, and returns its product if it is not MongoDB.
     pub(in crate::store::mongo) async fn lookalike(self: &Arc<Self>) -> Option<&'static str> {
         loop {
             if let Ok(connection) = self.connect().await {

@@ -288,8 +288,6 @@ impl Deployment {
         seeds.stranger(home, primary).map_or(Ok(()), Err)
     }
 
-    /// Asks all servers of the connection string, and returns those outside of the primary's deployment
-    /// with their descriptions.
     pub(in crate::store::mongo) async fn strangers(
         self: &Arc<Self>,
         hello: &Document,

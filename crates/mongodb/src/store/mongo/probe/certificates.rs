@@ -135,7 +135,6 @@ impl Certificates {
     }
 }
 
-/// Returns the earliest expiry of the certificates that `verify` checks; `None` if it reports none.
 fn valid_until(verify: impl Fn(UnixTime) -> Result<(), Error>) -> Option<SystemTime> {
     let mut at = LATE;
     let mut until = None;
@@ -161,7 +160,6 @@ mod tests {
         UnixTime::since_unix_epoch(Duration::from_secs(seconds))
     }
 
-    /// Simulates a chain whose certificates end at these dates, in the order of the checks.
     fn ending(ends: &[u64]) -> impl Fn(UnixTime) -> Result<(), Error> {
         move |at| {
             let expired = ends.iter().find(|end| at > date(**end));

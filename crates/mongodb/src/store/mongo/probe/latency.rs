@@ -45,7 +45,6 @@ impl Latencies {
     }
 }
 
-/// Repeats a call at least once, and up to `samples_max` times in [`MEASURED_MAX`].
 async fn repeated(
     samples_max: usize,
     mut call: impl AsyncFnMut() -> Result<Duration, Failure>,
