@@ -1,5 +1,5 @@
-//! The cost of followers to a server that is busy with other work: the server's CPU time with and
-//! without followers.
+//! Measures how much followers cost a server that is busy with other work: the server's CPU time
+//! with and without followers.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::Work;
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Documents per second that are inserted into another collection.
+/// Number of documents that are inserted into another collection per second.
 const WRITES: u32 = 1_000;
-/// Documents per insert. Each document is one entry of the oplog.
+/// Each document of an insert is one entry of the oplog.
 const BATCH: u32 = 10;
 const FOLLOWERS: u32 = 10;
 const SETTLE: Duration = Duration::from_secs(10);
-/// Maximum CPU time of the server per second and follower of hints.
+/// Limit of the server's CPU time, in seconds per second, for each follower that uses hints.
 const OF_HINTS_MAX: f64 = 0.001;
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
@@ -54,7 +54,6 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// Starts a leader and its followers.
 async fn start(setup: &Setup, set: &ReplicaSet, watch: &str) -> Vec<Daemon> {
     let lease = format!("busy-{watch}");
     let mut daemons = Vec::new();
@@ -78,7 +77,6 @@ async fn start(setup: &Setup, set: &ReplicaSet, watch: &str) -> Vec<Daemon> {
     daemons
 }
 
-/// Returns the CPU time of the server per second.
 async fn spent(set: &ReplicaSet) -> f64 {
     let pid = set.node(0).pid().expect("the server runs");
     let (began_ns, before) = (boottime_ns(), Work::of(pid).cpu);

@@ -1,5 +1,5 @@
-//! The protocol of the lock alone: a contender whose client is already connected. `locks.rs`
-//! measures locks including the start of a program.
+//! Measures the protocol of a lock alone, in a contender whose client is already connected. The
+//! figures of `locks.rs` include the start of a program.
 
 use leasehold::clock;
 use leasehold::election::{Identity, ResourceName, Timings, Token};
@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 
 use crate::launch::seconds;
 
-/// Successive contenders for one lock, with one client.
+/// Contends for one lock again and again, with one client.
 pub(crate) struct Warm {
     options: Options,
     store: MongoLockStore,
-    /// Unused: without other contenders, no stream is opened and no event arrives.
+    /// Receives no event: without other contenders, no stream is opened.
     _news: mpsc::Receiver<StoreEvent<ClaimHint>>,
 }
 
@@ -49,10 +49,8 @@ impl Warm {
         }
     }
 
-    /// Acquires the lock and releases it; returns the time taken, in seconds.
-    ///
-    /// # Panics
-    /// If another contender holds or wants the lock.
+    /// Acquires and releases the lock. Returns the seconds that this took. Panics if another
+    /// contender holds or wants the lock.
     pub(crate) async fn round(&self) -> f64 {
         let began_ns = boottime_ns();
         let mut random = KernelRandomness;

@@ -1,5 +1,6 @@
-//! The floor of a handoff on a set: two consecutive majority writes in one connected client, and
-//! the change event of the second write in another client. No election on this set can be faster.
+//! Measures the floor of a handoff on a set: two consecutive majority writes in one connected
+//! client, and the change event of the second write in another client. No election on this set can
+//! be faster.
 
 use std::time::Duration;
 
@@ -15,22 +16,17 @@ use crate::launch::seconds;
 
 const EVENT_MAX: Duration = Duration::from_secs(60);
 
-/// Two clients of one document.
 pub(crate) struct Floor {
     document: Collection<Document>,
     events: ChangeStream<ChangeStreamEvent<Document>>,
     number: i64,
-    /// Duration of each round, in seconds.
+    /// In seconds.
     pub(crate) rounds: Vec<f64>,
-    /// Duration of the first write of each round, in seconds.
+    /// Duration of each round's first write, in seconds.
     pub(crate) writes: Vec<f64>,
 }
 
 impl Floor {
-    /// Connects the clients.
-    ///
-    /// # Panics
-    /// If the set does not answer.
     pub(crate) async fn start(set: &ReplicaSet) -> Self {
         let document = collection(set).await;
         let id = Bson::from(mongodb::bson::Uuid::new());
@@ -53,10 +49,7 @@ impl Floor {
         floor
     }
 
-    /// Measures one round.
-    ///
-    /// # Panics
-    /// If a write fails, or the event does not arrive within a minute.
+    /// Panics if a write fails, or its event does not arrive within a minute.
     pub(crate) async fn round(&mut self) {
         self.number += 2;
         let (document, last) = (&self.document, self.number);
@@ -76,17 +69,13 @@ impl Floor {
     }
 }
 
-/// Returns the collection, for a new client.
 async fn collection(set: &ReplicaSet) -> Collection<Document> {
     let client = Client::with_uri_str(set.uri()).await;
     let client = client.expect("the connection string of a set");
     client.database("leasehold").collection("floor")
 }
 
-/// Changes the document with a majority write.
-///
-/// # Panics
-/// If the write fails.
+/// Changes the document with a majority write. Panics if the write fails.
 pub(crate) async fn write(document: &Collection<Document>, number: i64) {
     let revision = mongodb::bson::Uuid::new();
     let change = doc! { "$set": { "number": number, "revision": revision } };
@@ -97,7 +86,7 @@ pub(crate) async fn write(document: &Collection<Document>, number: i64) {
     written.expect("the set answers");
 }
 
-/// Waits for the event of a write; returns when the event arrived.
+/// Waits for the event of a write. Returns the time at which it arrived.
 pub(crate) async fn seen(
     events: &mut ChangeStream<ChangeStreamEvent<Document>>,
     number: i64,

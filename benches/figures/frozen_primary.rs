@@ -1,5 +1,6 @@
-//! The cost of a frozen primary at MongoDB's default election settings: time from its SIGSTOP to
-//! the next acknowledged renewal, for two heartbeat intervals of the driver.
+//! Measures how long leaders cannot renew after the primary freezes: the time from its SIGSTOP to
+//! the next acknowledged renewal, at MongoDB's default election settings and for two heartbeat
+//! intervals of the driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Each daemon holds a separate lease, so that only the phases of heartbeats and renewals differ.
+/// Each daemon leads its own lease, so that only the phases of heartbeats and renewals differ.
 const LEASES_PER_HEARTBEAT: usize = 5;
 const HEARTBEATS: [&str; 2] = ["10s", "2s"];
 const SPREAD: Duration = Duration::from_millis(317);
-/// Time for the old primary to become a secondary again, and for the drivers to notice.
+/// The old primary becomes a secondary again within this time, and the drivers notice it.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
@@ -59,14 +60,12 @@ async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
     rows
 }
 
-/// The effect of a freeze on one leader.
 struct Freeze {
     index: usize,
     waited: f64,
     lost: bool,
 }
 
-/// Freezes the primary until every leader has renewed.
 async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -> Vec<Freeze> {
     let before: Vec<_> = daemons.iter().map(Daemon::status).collect();
     let primary = set.primary().await;

@@ -1,4 +1,5 @@
-//! The graceful handoff: SIGTERM to the leader → another daemon's file says leader.
+//! Measures a graceful handoff: from SIGTERM to the leader until another daemon's file says
+//! leader.
 
 use std::time::Duration;
 
@@ -13,21 +14,19 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time for the other daemons to write their files, so that rounds do not overlap.
+/// The other daemons write their files within this time, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Maximum wait for a standby. A standby registers within two seconds of the acquisition.
+/// A standby registers within two seconds of the acquisition, so this wait is long enough.
 const STANDBY_MAX: Duration = Duration::from_secs(4);
 
-/// Describes the floor.
 const FLOOR: &str = "the floor: two majority writes and a change event, in connected clients";
 
-/// Measured values of a series of handoffs.
 pub(crate) struct Handoffs {
-    /// Duration of each handoff, in seconds.
+    /// In seconds.
     pub(crate) durations: Vec<f64>,
-    /// Acquisitions in each handoff that were rejected because another candidate came first.
+    /// Number of acquisitions in each handoff that lost against another candidate.
     pub(crate) rejected: Vec<f64>,
-    /// The floor before each handoff.
+    /// The floor as measured before each handoff.
     pub(crate) floor: Vec<f64>,
 }
 
@@ -63,13 +62,12 @@ pub(crate) async fn of_fifty(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// Returns the lease of these daemons.
 pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
     StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
 }
 
-/// Waits for a standby. A binary of an earlier version, which this benchmark also measures, may
-/// have no standbys.
+/// Waits for a standby. This benchmark also measures binaries of earlier versions, which may have
+/// no standbys.
 pub(crate) async fn standby(stored: &StoredLease) {
     let end = boottime_ns() + nanos(STANDBY_MAX);
     while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {
@@ -77,18 +75,17 @@ pub(crate) async fn standby(stored: &StoredLease) {
     }
 }
 
-/// Returns the number of acquisitions of these daemons that were rejected so far.
 async fn rejected(daemons: impl Iterator<Item = &Daemon>) -> f64 {
     let counts = daemons.map(|daemon| daemon.operations("acquire", "rejected"));
     join_all(counts).await.iter().sum()
 }
 
-/// Measures this many handoffs, one after another.
+/// Measures the handoffs one after the other.
 pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Handoffs {
     rounds_on(setup, &setup.set().await, contenders, rounds).await
 }
 
-/// Like [`rounds`], on a set that may have other work.
+/// The set may have other work.
 pub(crate) async fn rounds_on(
     setup: &Setup,
     set: &ReplicaSet,

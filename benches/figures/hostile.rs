@@ -1,4 +1,5 @@
-//! The renewals and memory of a leader, with and without hostile clients of its HTTP server.
+//! Measures the renewals and the memory of a leader, with and without hostile clients of its HTTP
+//! server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -94,7 +95,8 @@ fn start(daemon: &Daemon, attack: Attack) -> Hostile {
     started.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Returns the renewals in a trace: when each was sent, and how many seconds later it was answered.
+/// Returns for each renewal in a trace when it was sent, and how many seconds later it was
+/// answered.
 fn renewals(trace: &Path) -> Vec<(u64, f64)> {
     let text = fs::read_to_string(trace).expect("a trace");
     let lines = text
@@ -126,7 +128,7 @@ fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the process runs");
 }
 
-/// Returns the peak resident memory since [`forget_peak`], in bytes.
+/// In bytes, since [`forget_peak`].
 fn peak(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

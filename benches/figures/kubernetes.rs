@@ -1,4 +1,5 @@
-//! The cost of the label, and how long the label and the Service take to follow a change of leader.
+//! Measures what the label costs, and how long the label and the Service take to follow a change
+//! of leader.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,14 +23,13 @@ const LEASE: &str = "orders";
 const LABEL: &str = "leasehold.dev/orders";
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time for daemons and API server to finish the work after a change of leader.
+/// Daemons and API server finish their work after a change of leader within this time.
 const SETTLE: Duration = Duration::from_millis(500);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
-/// Covers two rounds of the label's periodic repair.
+/// Includes two rounds of the label's periodic repair.
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
-/// A namespace with pods. Each pod has credentials.
 struct Stage {
     kubernetes: Kubernetes,
     set: ReplicaSet,
@@ -37,7 +37,7 @@ struct Stage {
     places: Vec<Place>,
 }
 
-/// States that the API server shows, as they arrive: the time, and the leaders.
+/// For each state that the API server shows: the time, and the names of the leaders.
 type LeadersShown = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
 
 impl Stage {
@@ -72,7 +72,7 @@ impl Stage {
         all.map(|index| self.daemon(setup, index).start()).collect()
     }
 
-    /// Returns the pods whose label says leader, after each change of a pod.
+    /// Sends the pods whose label says leader, after each change of a pod.
     fn labels(&self) -> LeadersShown {
         let pods: Api<Pod> = self.kubernetes.objects(&self.namespace);
         let mut labels = BTreeMap::new();
@@ -89,14 +89,13 @@ impl Stage {
         })
     }
 
-    /// Returns the pods that the Service routes to, after each change of its slice.
+    /// Sends the pods to which the Service routes, after each change of its slice.
     fn endpoints(&self) -> LeadersShown {
         let slices: Api<EndpointSlice> = self.kubernetes.objects(&self.namespace);
         watch_leaders(slices, routed_to)
     }
 }
 
-/// Watches all objects of one kind.
 fn watch_leaders<K>(
     api: Api<K>,
     mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static,
@@ -124,7 +123,7 @@ where
     receiver
 }
 
-/// Waits until only this pod is shown as leader; returns when.
+/// Waits until this pod is the only leader shown. Returns the time.
 async fn only(told: &mut LeadersShown, name: &str) -> u64 {
     let waited = tokio::time::timeout(LEADS_MAX, async {
         loop {
@@ -153,7 +152,7 @@ async fn leader(daemons: &[Daemon], except: Option<usize>) -> (usize, u64) {
     }
 }
 
-/// Three pods: first handoffs, then a steady state.
+/// Measures handoffs among three pods, and then their steady state.
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup, 3).await;
     let mut daemons = stage.start(&setup);
@@ -196,7 +195,7 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Returns the memory of a single daemon with Kubernetes enabled, some time after its start.
+/// Measures a daemon with Kubernetes enabled some time after its start.
 pub(crate) async fn memory_of_one(setup: &Setup) -> Memory {
     let stage = Stage::new(setup, 1).await;
     let daemons = stage.start(setup);
@@ -248,8 +247,8 @@ async fn steady(stage: &Stage, daemons: &[Daemon]) -> Vec<Row> {
     ]
 }
 
-/// Returns the number of requests of the kinds that a sidecar sends. No other client here patches a
-/// pod's status or writes an Event of this API group.
+/// Counts the requests that only a sidecar sends: no other client here patches a pod's status or
+/// writes an Event of this API group.
 async fn requests(kubernetes: &Kubernetes) -> f64 {
     let request = http::Request::get("/metrics").body(Vec::new());
     let text = kubernetes
@@ -268,7 +267,7 @@ async fn requests(kubernetes: &Kubernetes) -> f64 {
         .sum()
 }
 
-/// Twenty pods that start simultaneously.
+/// Measures twenty pods that start at once.
 pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
     let mut series = Vec::new();
     for _ in 0..setup.count(3, 1) {

@@ -1,8 +1,7 @@
-//! Starts the daemons under measurement.
-//!
-//! To measure a start, the program's execution time must be known. The testbed's stages take some
-//! milliseconds before they execute it. The benchmark program is therefore its own stage: it sets
-//! PDEATHSIG, prints the time, and executes the measured program.
+//! Starts the daemons under measurement. A start can only be measured if the time is known at
+//! which the program was executed, and the testbed's own stages take some milliseconds before they
+//! execute it. The benchmark program is therefore its own stage: it sets PDEATHSIG, prints the
+//! time, and executes the measured program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -18,22 +17,21 @@ use leasehold_testbed::{
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// First argument that makes this program a stage.
+/// If this is the first argument, the program acts as a stage.
 pub(crate) const STAGE: &str = "--stage-of";
 
-/// Long enough for fifty daemons that start simultaneously on two cores.
+/// Enough for fifty daemons that start at once on two cores.
 const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The binary to measure, the number of samples, and the storage.
+/// Applies to all figures of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// The binary; by default the binary of this build.
+    /// By default the binary of this build.
     pub(crate) binary: PathBuf,
-    /// True for fewer samples.
+    /// If true, takes fewer samples.
     pub(crate) quick: bool,
-    /// The storage for the stores' data.
     pub(crate) storage: Storage,
 }
 
@@ -48,27 +46,24 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Returns the number of samples.
+    /// Chooses the number of samples.
     pub(crate) fn count(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
 
-    /// Returns the duration of a window: a third of `full` for fewer samples.
+    /// Shortens a window to a third if fewer samples are wanted.
     pub(crate) fn pause(&self, full: Duration) -> Duration {
         if self.quick { full / 3 } else { full }
     }
 
-    /// Starts a set of three members.
     pub(crate) async fn set(&self) -> ReplicaSet {
         self.set_of(ReplicaSet::builder()).await
     }
 
-    /// Starts a set of another kind.
     pub(crate) async fn set_of(&self, builder: ReplicaSetBuilder) -> ReplicaSet {
         builder.storage(self.storage).start().await
     }
 
-    /// Returns the builder of a daemon that runs the measured binary.
     pub(crate) fn daemon(&self, lease: &str, identity: &str, uri: &str) -> DaemonBuilder {
         Daemon::builder(&self.binary)
             .lease(lease)
@@ -78,7 +73,6 @@ impl Setup {
     }
 }
 
-/// Creates `count` status directories below `parent`.
 pub(crate) fn directories(parent: &Path, count: usize) -> Vec<PathBuf> {
     let paths = (0..count).map(|index| parent.join(format!("status-{index}")));
     paths
@@ -86,10 +80,8 @@ pub(crate) fn directories(parent: &Path, count: usize) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Waits until a daemon's change stream is open, so that the daemon is in steady state.
-///
-/// # Panics
-/// If the daemon takes longer than [`READY_MAX`].
+/// Waits until a daemon's change stream is open, so that the daemon is in steady state. Panics
+/// after [`READY_MAX`].
 pub(crate) async fn watching(daemon: &Daemon) {
     let end = boottime_ns() + nanos(READY_MAX);
     loop {
@@ -111,17 +103,16 @@ pub(crate) async fn watching(daemon: &Daemon) {
     }
 }
 
-/// A command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Line {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
-    /// The complete environment.
+    /// The program gets no other variables.
     pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Line {
-    /// Returns the command with this program as its stage.
+    /// The program runs with this benchmark as its stage.
     fn staged(&self) -> Command {
         let this = std::env::current_exe().expect("the path of this program can be read");
         let mut command = Command::new(this);
@@ -139,8 +130,8 @@ impl Line {
     }
 }
 
-/// A program whose execution time is known; killed on drop. Must be started on the main thread,
-/// because the child exits with the thread that started it.
+/// A program whose execution time is known. It is killed on drop. It must be started on the main
+/// thread, because the child exits with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,
@@ -150,9 +141,6 @@ pub(crate) struct Executed {
 
 impl Executed {
     /// Executes `leasehold run`.
-    ///
-    /// # Panics
-    /// If it cannot be started.
     pub(crate) fn start(
         setup: &Setup,
         uri_file: &Path,
@@ -173,9 +161,6 @@ impl Executed {
     }
 
     /// Executes a command line, and waits until its stage has printed the time.
-    ///
-    /// # Panics
-    /// If it cannot be started.
     pub(crate) fn line(line: &Line) -> Self {
         let mut command = line.staged();
         command.stdout(Stdio::piped());
@@ -189,10 +174,7 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Executes a command line without waiting for the stage; `at_ns` is the start of the stage.
-    ///
-    /// # Panics
-    /// If it cannot be started.
+    /// Does not wait for the stage, so `at_ns` is the time at which the stage was started.
     pub(crate) fn non_blocking(line: &Line) -> Self {
         let at_ns = boottime_ns();
         let child = line.staged().spawn();
@@ -200,10 +182,7 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Executes a command line; also returns each line that it prints, with the time.
-    ///
-    /// # Panics
-    /// If it cannot be started.
+    /// Also returns each line that the program prints, with the time.
     pub(crate) fn printing(line: &Line) -> (Self, UnboundedReceiver<(u64, String)>) {
         let mut command = line.staged();
         command.stdout(Stdio::piped());
@@ -223,22 +202,17 @@ impl Executed {
         (Self { child, at_ns }, printed)
     }
 
-    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn term(&self) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         // The process has not been reaped, so no other process has its id.
         let _ = kill_process(pid.expect("a process id"), Signal::TERM);
     }
 
-    /// Waits for the exit; returns when the program exited. The exit must be successful.
-    ///
-    /// # Panics
-    /// If the exit status is not 0.
+    /// Waits for the exit and returns its time. Panics if the exit status is not 0.
     pub(crate) fn wait(&mut self) -> u64 {
         let status = self.child.wait().expect("a child can be waited for");
         let ended_ns = boottime_ns();
@@ -246,7 +220,7 @@ impl Executed {
         ended_ns
     }
 
-    /// Like [`wait`](Self::wait), without blocking the thread.
+    /// Waits for the exit without blocking the thread.
     pub(crate) async fn ended(&mut self) {
         while self
             .child
@@ -259,7 +233,6 @@ impl Executed {
         self.wait();
     }
 
-    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) {
         // The program may have exited already.
         let _ = self.child.kill();
@@ -273,14 +246,13 @@ impl Drop for Executed {
     }
 }
 
-/// The stage: `--stage-of PARENT PROGRAM ARG…`. Returns only if it fails.
+/// Runs `--stage-of PARENT PROGRAM ARG…`. Returns only if this fails.
 pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next();
     let Some(program) = arguments.next() else {
         return ExitCode::from(64);
     };
-    // If the parent exited before this call, the signal never comes; hence the comparison of the
-    // parent below.
+    // If the parent has already exited, the signal never comes. The comparison below detects this.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     let now = getppid().map(|pid| OsString::from(pid.to_string()));
     if bound.is_err() || now != parent {
@@ -293,12 +265,12 @@ pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(126)
 }
 
-/// Converts to nanoseconds, for comparison with instants of CLOCK_BOOTTIME.
+/// Converts a duration for comparison with times of CLOCK_BOOTTIME.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("durations here are minutes at most")
 }
 
-/// Returns the seconds from one instant to another; negative if the other is earlier.
+/// The result is negative if `to_ns` is earlier.
 pub(crate) fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     let difference = i128::from(to_ns) - i128::from(from_ns);
     #[allow(clippy::cast_precision_loss)] // Far below 2^53 ns between two instants of a run.

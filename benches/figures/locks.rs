@@ -1,9 +1,8 @@
-//! Locks around a command: how long until the command runs, how long until the next command runs,
-//! and the shares of twenty contenders.
-//!
-//! The command line of each locking program ends with the command to run, so that the method is
-//! equal for all. A figure that says "exec" includes the start of the programs. The command is this
-//! benchmark program, which records its begin and end.
+//! Measures locks around a command: how long until the command runs, how long until the next
+//! command runs, and the shares of twenty contenders. The command line of each locking program
+//! ends with the command to run, so that all programs are measured alike. A figure that says
+//! "exec" includes the start of the programs. The command is this benchmark program, which records
+//! when it begins and ends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,26 +25,25 @@ use crate::peers::{BY_HAND, LEASEHOLD, LOCK};
 use crate::profile;
 use crate::report::{Bound, Row, Statistic, Unit};
 
-/// First argument of the command under a lock.
+/// If this is the first argument, the program acts as the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
-/// Lock TTL: etcdctl's default, also used for the hand-made lock. `leasehold lock` also runs with
-/// its own default.
+/// etcdctl's default TTL, also for the hand-made lock. `leasehold lock` also runs with its own
+/// default.
 const LIFE: Duration = Duration::from_secs(10);
-/// So long that no contender gives up.
+/// No contender ever waits this long.
 const WAIT: Duration = Duration::from_secs(3600);
-/// Longer than a contender takes to join the queue.
+/// A contender joins the queue in less time than this.
 const HOLD: Duration = Duration::from_millis(400);
-/// Time for the store to remove the sessions and cursors of the previous round.
+/// The store removes the sessions and cursors of the previous round within this time.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
-/// Application names of the locking programs in MongoDB's profile.
+/// The locking programs have these application names in MongoDB's profile.
 const BY_HAND_APP: &str = "by-hand";
 const LEASEHOLD_APP: &str = "leasehold-lock";
-/// The commands that change a document.
+/// Commands that change a document.
 const WRITES: [&str; 4] = ["findAndModify", "insert", "update", "delete"];
 
-/// The measured figures.
 pub(crate) const CONNECTED: &str = "acquire + release alone, in a connected client";
 pub(crate) const EXEC: &str = "exec → CMD runs";
 const EXIT: &str = "CMD has ended → the program has";
@@ -55,7 +53,7 @@ pub(crate) const SHARE: &str =
     "20 contenders: largest / smallest share when the first has all its own";
 pub(crate) const COMMANDS: &str = "commands an acquisition, no getMore";
 pub(crate) const COMMANDS_TO_WRITE: &str = "of which writes";
-/// All of them, in the order of a report.
+/// In the order of a report.
 pub(crate) const FIGURES: [&str; 8] = [
     CONNECTED,
     EXEC,
@@ -67,29 +65,28 @@ pub(crate) const FIGURES: [&str; 8] = [
     COMMANDS_TO_WRITE,
 ];
 
-/// A program that runs a command under a lock.
 struct Means<'a> {
     system: &'static str,
-    /// Builds the command line for a lock, an owner and a command.
+    /// Builds a command line from a lock, an owner and a command.
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
-    /// The application name in MongoDB, if this program's commands are counted.
+    /// `None` if this program's MongoDB commands are not counted.
     app_name: Option<&'static str>,
-    /// True if leasehold's targets apply to this program.
+    /// Only leasehold has targets.
     ours: bool,
 }
 
 impl Means<'_> {
-    /// Returns the bounds of a figure, or no bounds if leasehold's targets do not apply.
+    /// Other programs than leasehold have no bounds.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
         ours.into_iter().collect()
     }
 }
 
-/// Both stores, with three members each.
+/// Each store has three members.
 struct Stage {
     set: ReplicaSet,
-    /// The reason why the program is unavailable.
+    /// The error says why the program is unavailable.
     etcdctl: Result<Etcdctl, String>,
     leasehold: PathBuf,
     scratch: Scratch,
@@ -144,7 +141,6 @@ impl Stage {
         }
     }
 
-    /// Measures each locking program in turn.
     async fn each(
         &self,
         figure: &'static str,
@@ -180,7 +176,7 @@ impl Stage {
     }
 }
 
-/// Acquisitions one after the other, without contention.
+/// Measures acquisitions without contention, one after the other.
 pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(100, 20);
@@ -219,7 +215,7 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Measures the hand-made lock without starting a program.
+/// Measures the hand-made lock inside this process.
 async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     let mut lock = FindAndModify(Terms {
         collection: stage.set.client().database("leasehold").collection("locks"),
@@ -238,7 +234,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// Handover to a contender that already waits when the lock is freed.
+/// Measures how long a waiting contender takes to get a lock that is freed.
 pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 15);
@@ -266,7 +262,7 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     stage.each("lock_handover", measure).await
 }
 
-/// Twenty concurrent contenders that each acquire repeatedly.
+/// Measures twenty contenders that acquire the lock repeatedly.
 pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 10);
@@ -322,8 +318,8 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
     ]
 }
 
-/// Returns the commands per acquisition. A getMore does not count: it waits for a change stream, so
-/// the number of getMores depends on the waiting time.
+/// Counts the commands per acquisition. A getMore does not count, because it waits for a change
+/// stream, so that the number of getMores depends on the waiting time.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)
@@ -353,14 +349,14 @@ fn this() -> PathBuf {
     std::env::current_exe().expect("the path of this program can be read")
 }
 
-/// Returns the command that runs under a lock for the given time.
+/// Returns the command line of a command that runs under a lock for this time.
 pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());
     vec![this, ACT.to_owned(), journal, hold]
 }
 
-/// Runs the command: `--act JOURNAL NANOSECONDS`.
+/// Acts as the command `--act JOURNAL NANOSECONDS`.
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = arguments.next().expect("a journal");
@@ -381,10 +377,8 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// Returns when each command began and ended.
-///
-/// # Panics
-/// If a command began before the previous command ended, which violates exclusion.
+/// Returns when each command began and ended. Panics if two commands ran at once, which violates
+/// exclusion.
 pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
@@ -400,7 +394,6 @@ pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Waits until the given number of commands has begun.
 pub(crate) async fn begun(journal: &Path, wanted: usize) {
     let end = boottime_ns() + nanos(Duration::from_secs(60));
     loop {

@@ -1,4 +1,4 @@
-//! The machine and the settings of a measurement, for readers who compare figures.
+//! Describes the machine and the settings of a measurement, for readers who compare figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,6 @@ use leasehold_testbed::{Failure, Scratch, Storage, mongod_binary};
 use crate::launch::{Setup, seconds};
 use crate::report::Unit;
 
-/// Returns a few lines about the machine and the settings.
 pub(crate) fn describe(setup: &Setup, disks: &BTreeMap<String, String>) -> String {
     let disks = disks.iter().map(|(name, disk)| format!("{name}: {disk}"));
     let disks: Vec<_> = disks.collect();
@@ -34,7 +33,6 @@ pub(crate) fn describe(setup: &Setup, disks: &BTreeMap<String, String>) -> Strin
     )
 }
 
-/// Returns one line about the machine.
 pub(crate) fn machine() -> String {
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name));
@@ -49,22 +47,18 @@ pub(crate) fn machine() -> String {
     format!("{cpu}, {cores} cores, memory {memory}, Linux {kernel}")
 }
 
-/// Returns the load averages.
 pub(crate) fn load() -> String {
     let load = read("/proc/loadavg");
     let load: Vec<_> = load.split(' ').take(3).collect();
     load.join(" ")
 }
 
-/// Returns the size of the samples.
 pub(crate) fn sizes(setup: &Setup) -> &'static str {
     if setup.quick { "quick" } else { "full" }
 }
 
-/// Describes the file system of a storage and the time of a flush.
-///
-/// # Errors
-/// If this storage does not exist.
+/// Describes the file system of a storage and the time of a flush. Fails if this storage does not
+/// exist.
 pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
     let scratch = Scratch::on(storage)?;
     let parent = scratch.path().parent().unwrap_or(Path::new("/"));
@@ -84,7 +78,7 @@ pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
     ))
 }
 
-/// Returns the median time of an append with fdatasync, in seconds.
+/// Returns the median of several appends with fdatasync, in seconds.
 fn flush(path: &Path) -> f64 {
     let mut file = fs::File::create(path).expect("a file can be made");
     let flushed = (0..51).map(|_| {
@@ -98,7 +92,6 @@ fn flush(path: &Path) -> f64 {
     series[series.len() / 2]
 }
 
-/// Returns the version of mongod.
 pub(crate) fn mongod() -> String {
     let first = mongod_binary()
         .ok()
@@ -108,7 +101,7 @@ pub(crate) fn mongod() -> String {
     })
 }
 
-/// Returns the first line that a program prints about its version.
+/// Returns the first line that a program prints when asked for its version.
 pub(crate) fn version(program: PathBuf, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

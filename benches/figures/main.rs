@@ -11,7 +11,7 @@
 #![allow(clippy::expect_used)]
 
 mod busy_store;
-// The hand-made locks are also measured here, for comparison.
+// The benchmarks compare leasehold with these hand-made locks.
 #[path = "../../tests/comparison/client.rs"]
 #[allow(
     clippy::disallowed_methods,
@@ -68,7 +68,7 @@ use results::Results;
 
 type Measured = Pin<Box<dyn Future<Output = Vec<Row>>>>;
 
-/// Figures that are measured together, with the names that select their rows.
+/// The names select rows of figures that are measured together.
 struct Figure {
     names: &'static [&'static str],
     measure: fn(Setup) -> Measured,
@@ -249,7 +249,6 @@ fn main() -> ExitCode {
     runtime.block_on(run(&options))
 }
 
-/// Prints the tables of a file that `--output` has written.
 fn tables(path: &Path) -> ExitCode {
     match Results::read(path) {
         Ok(results) => {
@@ -274,10 +273,9 @@ async fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// SIGTERM or Ctrl-C.
 struct Stopped;
 
-/// Measures all selected figures on all selected disks; returns true if one of them failed.
+/// Measures all selected figures on all selected disks. Returns true if a figure failed.
 async fn measure(options: &Options) -> Result<bool, Stopped> {
     let mut signals = Signals::register().expect("signal handlers can be registered");
     let mut report = Report::default();
@@ -331,8 +329,8 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
     Ok(failed)
 }
 
-/// Returns the results, without rows yet. Checks the disks and the output file first, and builds
-/// the programs of the comparison, so that no build runs during a measurement.
+/// Returns results without rows. Checks the disks and the output file, and builds the programs of
+/// the comparison first, so that no build runs during a measurement.
 async fn header(options: &Options) -> Result<Results, String> {
     let load = machine::load();
     let mut disks = BTreeMap::new();
@@ -361,13 +359,11 @@ async fn stopped(signals: &mut Signals) {
     while !matches!(signals.next().await, Signal::Stop(_)) {}
 }
 
-/// Prints a result on standard output.
 fn print(text: &str) {
-    // If a reader closes the pipe, it does not need the rest.
+    // A reader that closes the pipe does not need the rest.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-/// Prints progress on standard error.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,7 +1,6 @@
-//! Observes each status file as it is renamed into place, with little CPU time.
-//!
-//! Inotify wakes a thread when a file is renamed into place. A loop that polls the files would use
-//! up a core that the daemons under measurement need. [`own_cost`] measures the thread's delay.
+//! Observes each status file as it is renamed into place. Inotify wakes a thread for each rename,
+//! because a loop that polls the files would use up a core that the measured daemons need.
+//! [`own_cost`] measures the thread's delay.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -22,37 +21,33 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::launch::seconds;
 
 const FILE: &str = "status.json";
-/// Maximum time before the thread notices that it is no longer needed.
+/// The thread notices within this time that it is no longer needed.
 const STOP_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// A status file that was renamed into place.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// The index of its directory in the given list.
+    /// Index of the file's directory in the list that the observer was given.
     pub(crate) index: usize,
-    /// CLOCK_BOOTTIME when the observer woke.
+    /// CLOCK_BOOTTIME at which the observer woke.
     pub(crate) at_ns: u64,
-    /// The content of the file.
     pub(crate) status: Value,
 }
 
 impl Seen {
-    /// Returns the deadline, if the file says leader and the deadline is ahead.
+    /// Returns the deadline if the file says leader and the deadline is in the future.
     pub(crate) fn leads_until_ns(&self) -> Option<u64> {
         let until = self.status["valid_until_boottime_ns"].as_u64();
         until.filter(|until| self.status["leader"] == true && *until > self.at_ns)
     }
 
-    /// Returns the token in the file.
     pub(crate) fn token(&self) -> Option<i64> {
         self.status["token"].as_i64()
     }
 }
 
-/// Observes a list of status directories.
 #[derive(Debug)]
 pub(crate) struct Observer {
     raw: UnboundedReceiver<(usize, u64, Vec<u8>)>,
@@ -61,10 +56,6 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Starts observing.
-    ///
-    /// # Panics
-    /// If a directory is missing.
     pub(crate) fn start(directories: &[PathBuf]) -> Self {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .expect("the kernel gives an inotify descriptor");
@@ -88,7 +79,6 @@ impl Observer {
         }
     }
 
-    /// Returns the next status.
     pub(crate) async fn next(&mut self) -> Seen {
         let (index, at_ns, text) = self.raw.recv().await.expect("the observer goes on");
         Seen {
@@ -98,10 +88,8 @@ impl Observer {
         }
     }
 
-    /// Returns the next status that satisfies `condition`, and skips others.
-    ///
-    /// # Panics
-    /// After `deadline`, with a message that `what` did not happen.
+    /// Skips statuses until one satisfies `condition`. After `deadline`, panics with a message
+    /// that `what` did not happen.
     pub(crate) async fn find(
         &mut self,
         what: &str,
@@ -121,7 +109,7 @@ impl Observer {
             .unwrap_or_else(|_| panic!("not within {deadline:?}: {what}"))
     }
 
-    /// Discards all statuses seen so far.
+    /// Discards all statuses that have arrived.
     pub(crate) fn forget(&mut self) {
         while self.raw.try_recv().is_ok() {}
     }
@@ -148,7 +136,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // The clock is read before the files, because the change is known from this time on.
+        // Reads the clock first, because the change is known from this time on.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)
@@ -168,8 +156,8 @@ fn observe(
     }
 }
 
-/// Measures the time from a rename to the observer's wakeup, in seconds. The delay is part of every
-/// figure that ends with a status file.
+/// Measures the time from a rename to the observer's wakeup, in seconds. Each figure that ends
+/// with a status file includes this delay.
 pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
     let scratch = Scratch::new();
     let directories = crate::launch::directories(scratch.path(), 1);

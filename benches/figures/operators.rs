@@ -1,5 +1,5 @@
-//! The operators' commands: a requested step-down compared with a handoff by SIGTERM, and the cost
-//! of a live view of many leases, on a terminal and for many browsers.
+//! Measures the operators' commands: a requested step-down compared with a handoff by SIGTERM, and
+//! the cost of a live view of many leases, on a terminal and for many browsers.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -21,19 +21,19 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time for the other daemons to write their files, so that rounds do not overlap.
+/// The other daemons write their files within this time, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Leases of the live view. Each lease is renewed at the default renew_interval.
+/// The live view shows this many leases, each renewed at the default renew_interval.
 const LEASES: usize = 1_000;
 const RENEWAL: Duration = Duration::from_secs(3);
 const NAME_OF_WATCH: &str = "live-view";
-/// Browsers of the page; the server accepts more.
+/// The server accepts more browsers than this.
 const BROWSERS: usize = 50;
-/// Time within which a browser must get its first state.
+/// A browser gets its first state within this time.
 const LISTED_MAX: Duration = Duration::from_secs(60);
 
-/// Time from a request to the next leader, as the command reports it, and its ratio to a handoff by
-/// SIGTERM on a set of this kind in this run.
+/// Measures the time from a request to the next leader, as the command reports it, and compares it
+/// with a handoff by SIGTERM on a set of this kind in this run.
 pub(crate) async fn step_down(setup: Setup) -> Vec<Row> {
     let count = setup.count(100, 20);
     let handoffs = handoff::rounds(&setup, 3, count).await.durations;
@@ -95,7 +95,8 @@ async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// The load of `leases --watch` on the store, and its own cost, while a thousand leases renew.
+/// Measures the load of `leases --watch` on the store, and its own CPU time and memory, while a
+/// thousand leases renew.
 pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let primary = set.primary().await;
@@ -140,8 +141,8 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// The memory of `web` while a thousand leases renew: without browsers, and with plain HTTP clients
-/// that have received the whole collection and keep reading its events.
+/// Measures the memory of `web` while a thousand leases renew: without browsers, and with plain
+/// HTTP clients that have received the whole collection and keep reading its events.
 pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     create(&set).await;
@@ -185,7 +186,7 @@ pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Starts the page's server on a free port, and returns its address.
+/// Starts the page's server on a free port. Returns its address.
 async fn serve(binary: &Path, uri: &str) -> (Child, String) {
     let mut serving = command(binary, uri)
         .args(["web", "--listen", "127.0.0.1:0"])
@@ -207,7 +208,7 @@ async fn received(lists: &mut mpsc::Receiver<()>) {
     list.expect("a browser gets the collection").expect("sent");
 }
 
-/// Reads the events until the server ends, and reports when it has the whole collection.
+/// Reads events until the server ends. Sends a message once it has received the whole collection.
 async fn browse(address: String, listed: mpsc::Sender<()>) {
     let mut stream = TcpStream::connect(&address).await.expect("connected");
     let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
@@ -239,7 +240,7 @@ fn leases(set: &ReplicaSet) -> mongodb::Collection<Document> {
     set.client().database("leasehold").collection("leases")
 }
 
-/// Creates held leases in the form that candidates write.
+/// Creates the documents of held leases as candidates write them.
 async fn create(set: &ReplicaSet) {
     let id = || Bson::from(mongodb::bson::Uuid::new());
     let date = mongodb::bson::DateTime::now();
@@ -256,7 +257,7 @@ async fn create(set: &ReplicaSet) {
     leases(set).insert_many(documents).await.expect("inserted");
 }
 
-/// Renews all leases every [`RENEWAL`] for the given time, evenly spread.
+/// Renews all leases every [`RENEWAL`], spread evenly, for this time.
 async fn renew(set: &ReplicaSet, time: Duration) {
     let collection = leases(set);
     let mut due = tokio::time::interval(RENEWAL / u32::try_from(LEASES).expect("few leases"));

@@ -1,4 +1,4 @@
-//! The command line.
+//! Parses the command line.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,6 @@ use leasehold_testbed::Storage;
 use crate::launch::Setup;
 use crate::results::PEERS;
 
-/// A storage of the stores' data, and its name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Disk {
     pub(crate) name: &'static str,
@@ -25,17 +24,15 @@ const DISKS: [Disk; 2] = [
     },
 ];
 
-/// The figures to measure.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) setup: Setup,
-    /// Each figure is measured on each of these disks.
+    /// Measures each figure on each of these disks.
     pub(crate) disks: Vec<Disk>,
     selected: Vec<String>,
     pub(crate) output: Option<PathBuf>,
 }
 
-/// The request of a command line.
 #[derive(Debug)]
 pub(crate) enum Order {
     Measure(Options),
@@ -44,8 +41,7 @@ pub(crate) enum Order {
 }
 
 impl Options {
-    /// Returns true if the figure with this name is to be measured. The comparison is measured only
-    /// on request, because it is slow and needs a Go toolchain.
+    /// The comparison is measured only on request, because it is slow and needs a Go toolchain.
     pub(crate) fn selects(&self, name: &str) -> bool {
         let named = |selected: &String| {
             selected == name || (selected == "peers" && name.starts_with(PEERS))
@@ -56,7 +52,7 @@ impl Options {
         }
     }
 
-    /// Returns true if the comparison, or a part of it, is to be measured.
+    /// True if a part of the comparison is selected.
     pub(crate) fn compares(&self) -> bool {
         let of_peers = |selected: &String| selected.starts_with("peers");
         self.selected.iter().any(of_peers)
@@ -64,7 +60,6 @@ impl Options {
 }
 
 impl Disk {
-    /// Returns the setup of a measurement on this disk.
     pub(crate) fn setup(&self, setup: &Setup) -> Setup {
         Setup {
             storage: self.storage,
@@ -73,7 +68,6 @@ impl Disk {
     }
 }
 
-/// Returns the help text.
 pub(crate) fn help(known: &[&str]) -> String {
     format!(
         "usage: cargo bench --bench figures -- [OPTION…] [FIGURE…]\n\
@@ -94,10 +88,7 @@ pub(crate) fn help(known: &[&str]) -> String {
     )
 }
 
-/// Parses a command line.
-///
-/// # Errors
-/// If the command line has a mistake; the error names the remedy.
+/// The error names the mistake and its remedy.
 pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Order, String> {
     let mut options = Options {
         setup: Setup::default(),
@@ -112,7 +103,7 @@ pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Order, Strin
             value.ok_or_else(|| format!("{argument} takes {what}"))
         };
         match argument.as_str() {
-            // Passed by Cargo.
+            // Cargo passes this flag.
             "--bench" => {}
             "--help" => return Ok(Order::Help),
             "--quick" => options.setup.quick = true,

@@ -1,10 +1,9 @@
-//! Two faults that caused two simultaneous leaders in other electors: the leader's own connection
-//! stalls, and the leader is frozen.
-//!
-//! The old leader counts as leading until the deadline in its file, or until its file shows that
-//! the leadership ended, and whenever its /leader answers 200. The new leader counts as leading
-//! from just before it sends its acquisition, which is earlier than the new leader itself assumes.
-//! Therefore the measured margin is a lower bound.
+//! Measures two faults that caused two leaders at once in other electors: the leader's own
+//! connection stalls, and the leader is frozen. The old leader counts as leading until the
+//! deadline in its file, or until its file shows that the leadership ended, and whenever its
+//! /leader answers 200. The new leader counts as leading from just before it sends its
+//! acquisition, which is earlier than the new leader itself assumes. The measured margin is
+//! therefore a lower bound.
 
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ use crate::report::{Bound, Row, Statistic, Unit};
 const TIMINGS: DaemonTimings = DaemonTimings::KUBERNETES;
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const FAULT: Duration = Duration::from_secs(40);
-/// How long the old leader is observed after the fault. With client-go, the old leader still led
-/// for 10 s.
+/// The old leader is observed this long after the fault. With client-go, the old leader led for
+/// another 10 s.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const HTTP_POLL: Duration = Duration::from_millis(50);
-/// Delay between the faults on two leases.
+/// Faults on two leases are this far apart.
 const STAGGER: Duration = Duration::from_millis(173);
 const LEASES: usize = 10;
 
@@ -67,7 +66,7 @@ async fn repeat(setup: &Setup, fault: Fault) -> Vec<f64> {
     margins
 }
 
-/// Two daemons that contend for a lease, and the leader's proxy.
+/// Two daemons that contend for one lease. The leader uses the proxy.
 struct Pair {
     old: Daemon,
     _new: Daemon,
@@ -75,7 +74,7 @@ struct Pair {
     token: i64,
 }
 
-/// The leadership shown by the old and the new leader of a pair.
+/// Until when the old leader showed leadership, and from when the new leader led.
 #[derive(Debug, Default, Clone, Copy)]
 struct Said {
     old_until_ns: u64,
@@ -144,7 +143,7 @@ async fn inject(pair: &Pair, fault: Fault) {
     }
 }
 
-/// Returns when the old leader's /leader last showed leadership with the old token.
+/// Returns the last time at which the old leader's /leader showed leadership with the old token.
 async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     let mut last_ns = 0;
     while boottime_ns() < end_ns {
@@ -160,7 +159,7 @@ async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     last_ns
 }
 
-/// Collects the leadership shown by the files until `end_ns`.
+/// Reads from the files which leader led until when, up to `end_ns`.
 async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said> {
     let mut said = vec![Said::default(); tokens.len()];
     while let Some(left) = end_ns.checked_sub(boottime_ns()) {
