@@ -1,5 +1,5 @@
-//! The observer's record of what a process received and must do: requests, rejections, and the
-//! calls that the process must make immediately. `observer.rs` records the process's claims.
+//! Records what a process received and must do: requests, rejections, and the calls that the
+//! process must make immediately. `observer.rs` records the process's claims.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use crate::election::{
     Token, Watch,
 };
 
-/// Maximum number of renewals and releases to remember, many times the number in flight.
+/// This is many times the number of calls in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
-/// The reports in this turn's input.
+/// The contents of this turn's input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     pub(super) signalled: bool,
     pub(super) shut_down: bool,
     pub(super) unhealthy: bool,
-    /// The token of a workload that was reported as ended or gone.
+    /// The input reported that the workload of this token ended or is gone.
     pub(super) exited: Option<Token>,
-    /// The token of a workload that was reported to have survived SIGKILL.
+    /// The input reported that the workload of this token has survived SIGKILL.
     pub(super) stuck: Option<Token>,
     pub(super) reconfigured: bool,
-    /// The requests to the holder, in the document that a reply shows.
+    /// The requests to the holder in the document that a reply shows.
     pub(super) asks: Option<Asks>,
-    /// The claim with the most recently acknowledged renewal.
+    /// The claim whose renewal was acknowledged last.
     pub(super) renewed: Option<Claim>,
     /// The claim whose newest renewal was rejected or found a foreign document.
     pub(super) rejected: Option<Claim>,
@@ -37,7 +37,6 @@ impl Heard {
     }
 }
 
-/// The requests to the holder in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asks {
     pub(super) paused: bool,
@@ -56,28 +55,28 @@ struct Renewal {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     pub(super) heard: Heard,
-    /// Renewals in the order in which they were sent.
+    /// The renewals in the order in which they were sent.
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
-    /// Claims whose release was answered, claims whose renewal was rejected, and the claim that led
-    /// last before a `StoreRolledBack` notice. The process need not act on these claims, even if a
-    /// stale member shows them.
+    /// Claims whose release was answered, claims whose renewal was rejected, and the claim that
+    /// led last before a `StoreRolledBack` notice. The process need not act on these claims, even
+    /// if a stale member shows them.
     resolved: VecDeque<Claim>,
-    /// True if a stream was opened and no read was sent since.
+    /// A stream was opened, and no read was sent since.
     pub(super) read_owed: bool,
-    /// The token of a holder that was notified of a new primary, and has not sent a renewal since
-    /// although fewer than two were in flight.
+    /// The token of a holder that was notified of a new primary. The holder has not sent a renewal
+    /// since, although fewer than two were in flight.
     pub(super) renewal_owed: Option<Token>,
-    /// Number of consecutive reads that showed the process's own ended claim although the process
-    /// sent no write for it.
+    /// The number of consecutive reads that showed the process's own ended claim although the
+    /// process sent no write for it.
     pub(super) idle_reads: u32,
     pub(super) lost_at: Option<BootTime>,
     /// The token of the leadership that was transferred last, and the requested reservation.
     pub(super) transferred: Option<(Token, Reservation)>,
-    /// True time at which the process last asked a preferred standby to register again.
+    /// The true time when the process last asked a preferred standby to register again.
     pub(super) asked_at: u64,
-    /// State before this turn: the token that the process led with, the token that it drained, and
-    /// the deadline.
+    /// The state before this turn: the token of the leadership, the token of a leadership that the
+    /// process was giving up, and the deadline.
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,
     pub(super) until: Option<BootTime>,
@@ -99,8 +98,8 @@ impl Asks {
 }
 
 impl Ledger {
-    /// Records what an input reports, before the process acts on it. `held` is the claim that the
-    /// process leads with or drains, with its token.
+    /// Records an input before the process acts on it. `held` is the claim that the process holds,
+    /// with its token. The process leads with this claim, or is giving it up.
     pub(super) fn received(&mut self, input: &Input, held: Option<(Claim, Token)>) {
         self.heard = Heard::default();
         match input {
@@ -148,7 +147,7 @@ impl Ledger {
         let newest = !later.clone().any(|r| r.claim == claim);
         match outcome {
             Outcome::Applied(Found::Lease(_)) => {
-                // Earlier renewals no longer match.
+                // The store no longer matches earlier renewals.
                 let earlier = self.renewals.iter_mut().take(index);
                 for renewal in earlier.filter(|r| r.claim == claim) {
                     renewal.in_flight = false;
@@ -181,7 +180,6 @@ impl Ledger {
         }
     }
 
-    /// Records a call that is handed to the driver.
     pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
         match operation {
             Operation::Read { .. } => {
@@ -200,7 +198,7 @@ impl Ledger {
             Operation::Release { claim, .. } => {
                 remember(&mut self.releases, (call, *claim));
             }
-            // Sent independently of all other calls.
+            // A process sends these calls independently of all others.
             Operation::Register { .. } | Operation::Withdraw { .. } => return,
             Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
         }
@@ -214,7 +212,6 @@ impl Ledger {
     }
 }
 
-/// Adds a newest entry, and drops the oldest entry if there are too many.
 fn remember<T>(all: &mut VecDeque<T>, newest: T) {
     if all.len() == CALLS_REMEMBERED_MAX {
         all.pop_front();

@@ -1,6 +1,6 @@
-//! Unsupervised workloads. Each runs next to its candidate's process and checks periodically
-//! whether the candidate still leads, at least every `handoff_delay`. Between two checks the
-//! workload works under the claim that the earlier check showed.
+//! Unsupervised workloads. A workload runs next to its candidate's process, and checks at least
+//! every `handoff_delay` whether the candidate still leads. Between two checks the workload works
+//! under the claim that the earlier check showed.
 
 use std::time::Duration;
 
@@ -15,21 +15,18 @@ use crate::proof::sim::rng::Rng;
 /// The workload next to one process. By default it checks before each effect.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Neighbour {
-    /// Interval between checks, on the clock of its machine; `None` if the workload checks before
-    /// each effect.
+    /// The interval between checks by the clock of the machine, or `None` if the workload checks
+    /// before each effect.
     looks_every: Option<Duration>,
-    /// True if the workload reads the file; otherwise it asks over HTTP.
+    /// The workload reads the file. If false, it asks over HTTP.
     reads_file: bool,
-    /// The claim and token that the workload works under.
     works: Option<(Claim, Token)>,
-    /// The token of the workload's last confirmation; the workload does not start again under that
-    /// token.
+    /// The token that the workload confirmed last. The workload does not start again under it.
     confirmed: Option<Token>,
     looked_at: u64,
 }
 
 impl World {
-    /// Draws the behavior of a workload on the newest machine.
     pub(super) fn draw_neighbour(&mut self, rng: &mut Rng) {
         let (per_mille, reads_file) = (rng.between(500, 980), rng.one_in(2));
         let machine = self.machines.last_mut().expect("one was added");
@@ -46,7 +43,6 @@ impl World {
         };
     }
 
-    /// Starts the workload of a process that has just started.
     pub(super) fn start_neighbour(&mut self, process: usize) {
         let p = &mut self.processes[process];
         p.neighbour = self.machines[p.machine].neighbour.clone();
@@ -60,7 +56,6 @@ impl World {
         self.at(at, move |world| world.neighbour_looks(process));
     }
 
-    /// Checks if the candidate leads, and schedules the next check.
     fn neighbour_looks(&mut self, process: usize) {
         let p = &self.processes[process];
         let machine = &self.machines[p.machine];
@@ -94,14 +89,14 @@ impl World {
         }
     }
 
-    /// Handles the workload's confirmation that its work under this token has ended.
+    /// The workload confirms that its work under this token has ended.
     pub(super) fn neighbour_confirms(&mut self, process: usize, token: Token) {
         let neighbour = &mut self.processes[process].neighbour;
         neighbour.confirmed = Some(token);
         neighbour.works = neighbour.works.filter(|(_, under)| *under != token);
     }
 
-    /// Handles a commit that releases a claim, or that acquires a lease after a release.
+    /// Checks the workloads at a commit that releases a claim or acquires a released lease.
     pub(super) fn check_neighbours(&mut self, committed: &Committed) {
         let holder = |stored: &Stored| stored.lease().and_then(claim_of);
         let (before, after) = (holder(&committed.before), holder(&committed.after));

@@ -1,5 +1,5 @@
-//! Calls of candidates: their drivers, the checks of each write, and the notification of a new
-//! primary.
+//! The calls of candidates. Connects them to drivers, checks each write, and notifies the
+//! processes of a new primary.
 
 use super::cluster::{Leases, World};
 use super::coverage::{Call, Hit, Landing, Path};
@@ -15,7 +15,6 @@ use crate::proof::sim::replica_set::{Access, Landed, Weak};
 use crate::proof::sim::world::AtPeace;
 
 impl World {
-    /// Hands a call of a process to its driver.
     pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
         self.check_call(process, call, &operation);
         self.note(|| {
@@ -55,11 +54,10 @@ impl World {
         }
     }
 
-    /// Makes the deposed primary, and the drivers that still use it, notice the new primary.
     pub(super) fn deposed_learns(&mut self) {
         self.use_new_primary();
         for process in self.live.clone() {
-            // A cursor survives the step-down of its member in half of the cases; otherwise it is
+            // A cursor survives the step-down of its member in half of the cases. Otherwise it is
             // opened again on the new primary.
             if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
                 self.stream_ends(process);
@@ -155,7 +153,6 @@ impl Calls for Leases {
         done
     }
 
-    /// Checks majority-committed writes, and reports them to the streams.
     fn committed(world: &mut World, all: Vec<Committed>) {
         let newest = world.set.newest();
         let archive = &mut world.own.archive;
@@ -171,7 +168,6 @@ impl Calls for Leases {
         }
     }
 
-    /// Delivers an answer to the driver.
     fn answered(world: &mut World, process: usize, call: CallId, outcome: Outcome) {
         if let Some(driven) = world.processes[process].driver.returned(call) {
             if let Outcome::Applied(found) = &outcome {

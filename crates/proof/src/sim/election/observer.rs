@@ -1,6 +1,6 @@
-//! The observer's records about each process, with true time: its inputs, its calls, and the status
-//! that it publishes. The status names the claim that is drained, and the reason; the other records
-//! show if the drain is justified.
+//! The observer's records about each process, with true time. They contain the inputs, the calls,
+//! and the status that the process publishes. The status names the claim that the process is
+//! giving up and the reason, and the other records show if the reason is justified.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,34 +11,33 @@ use crate::election::{
     Token, Tunables, Watch,
 };
 
-/// Maximum number of revisions whose first observation is remembered.
 const SIGHTS_MAX: usize = 12;
 
-/// A claim that a process made: its writes, its authority, and the violations that the checks
+/// A claim that a process made, with its writes, its authority, and the violations that the checks
 /// tolerate.
 #[derive(Debug, Clone)]
 pub(super) struct ClaimFacts {
     pub(super) claim: Claim,
     pub(super) token: Token,
     pub(super) timings: Timings,
-    /// Writes that give authority once acknowledged, each with its send time.
+    /// The writes that give authority once they are acknowledged, each with the time when it was
+    /// sent.
     pub(super) sent: Vec<(CallId, Revision, BootTime)>,
-    /// Time at which the acquisition was sent.
     pub(super) made_at: BootTime,
-    /// The end of authority according to the writes that were acknowledged in time.
+    /// The time when authority ends according to the writes that were acknowledged in time.
     pub(super) until: Option<BootTime>,
-    /// Time at which `until` was last extended.
+    /// The time when `until` was last extended.
     pub(super) until_at: BootTime,
-    /// True if the claim had authority and no longer has it.
+    /// The claim had authority and no longer has it.
     pub(super) ended: bool,
     pub(super) led: bool,
     /// Until this true time, the claim may lead concurrently with another claim.
     pub(super) tolerated_until: u64,
     pub(super) renewal_sent: BootTime,
-    /// True if the process could know, before the claim led, that the store was rolled back since
-    /// the acquisition was sent.
+    /// Before the claim led, the process could know that the store was rolled back since the
+    /// acquisition was sent.
     pub(super) warned: bool,
-    /// True if the process was asked to step down before the claim led.
+    /// The process was asked to step down before the claim led.
     pub(super) cancelled: bool,
     pub(super) released: bool,
     /// The highest token that the process had seen when it made the claim.
@@ -46,25 +45,24 @@ pub(super) struct ClaimFacts {
     pub(super) knowledge: Knowledge,
 }
 
-/// The knowledge of a process about possible leaders.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knowledge {
     /// The highest token with a lease duration that the process has seen, or that its status
     /// directory contains.
     pub(super) informed: Token,
-    /// The newest committed state that the process has seen since its start, by its position in the
-    /// order of commits.
+    /// The newest committed state that the process has seen since its start, by its position in
+    /// the order of commits.
     pub(super) newest: u64,
 }
 
-/// When the process first saw a revision, and the last document with this revision.
+/// The time when the process first saw a revision, and the last document with this revision.
 #[derive(Debug, Clone)]
 pub(super) struct Sight {
     pub(super) first: BootTime,
     pub(super) lease: Lease,
 }
 
-/// A leadership that is being given up.
+/// A leadership that the process is giving up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drain {
     pub(super) token: Token,
@@ -73,41 +71,33 @@ pub(super) struct Drain {
     pub(super) confirmed: bool,
 }
 
-/// All records about one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
     pub(super) sights: VecDeque<Sight>,
-    /// True if the last read showed a foreign document.
     pub(super) foreign: bool,
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
-    /// The knowledge of the process when it last sent a create.
     pub(super) knowledge_at_create: Knowledge,
     pub(super) dead: Option<Claim>,
     pub(super) drain: Option<Drain>,
-    /// The token that the workload confirmed last.
     pub(super) confirmed: Option<Token>,
     pub(super) shutdown: bool,
-    /// True if the process was last notified that its workload is unhealthy.
     pub(super) unhealthy: bool,
-    /// Cooldown after a step-down request: until this instant, or until another claim has led with
-    /// a higher token.
+    /// The cooldown after a step-down request lasts until this instant, or until another claim has
+    /// led with a higher token.
     pub(super) stay_out: Option<(BootTime, Token)>,
-    /// Cooldown after the workload exited by itself: until this instant, even if another claim
-    /// leads.
+    /// The cooldown after the workload exited by itself lasts until this instant, even if another
+    /// claim leads.
     pub(super) exit_until: Option<BootTime>,
-    /// The length of that cooldown, and when the process last began to lead.
+    /// The length of the cooldown after the workload exited, and the time when the process last
+    /// began to lead.
     pub(super) back_off: Duration,
     pub(super) leads_since: BootTime,
     pub(super) last_read: Option<CallId>,
-    /// The true time at which the last read was sent.
     pub(super) last_read_at: u64,
-    /// The true time at which the last creation or acquisition was sent.
     pub(super) last_write_at: u64,
-    /// True if the process leads or drains.
     pub(super) holds: bool,
-    /// Time of the last turn.
     pub(super) decided: BootTime,
 }
 
@@ -133,7 +123,7 @@ impl Facts {
     }
 
     /// Returns the acknowledged claim of this token. Attempts without an acknowledgement can have
-    /// the same token.
+    /// equal tokens.
     pub(super) fn of_token(&self, token: Token) -> Option<&ClaimFacts> {
         let acknowledged = |c: &&ClaimFacts| c.token == token && c.until.is_some();
         self.claims.iter().rev().find(acknowledged)
@@ -149,8 +139,8 @@ impl Facts {
         newest_first.find(|s| s.lease.revision == revision)
     }
 
-    /// Records an input before the process acts on it. Returns the claim whose authority an
-    /// acknowledgement extends, with its revision.
+    /// Records an input before the process acts on it. Returns the claim that an acknowledgement
+    /// renews, with its revision.
     pub(super) fn received(
         &mut self,
         now: BootTime,
@@ -180,7 +170,7 @@ impl Facts {
             Input::Watch(Watch::Changed(lease)) => {
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.saw(now, lease);
-                // A holder takes an event only as a hint to read.
+                // A holder only reads after an event, and does not apply it.
                 if let (true, Some(false), Some(sight)) =
                     (self.holds, paused, self.sights.back_mut())
                 {
@@ -213,7 +203,7 @@ impl Facts {
         None
     }
 
-    /// Records an event of a late stream, which the process does not apply.
+    /// Records an event of a late stream. The process does not apply the event.
     pub(super) fn noted(&mut self, lease: &Lease) {
         self.known = self.known.max(lease.token);
     }
@@ -234,7 +224,7 @@ impl Facts {
         self.stay_out = stay_out.filter(|(_, token)| mine || lease.token <= *token);
         let mut sights = self.sights.iter();
         let index = sights.position(|s| s.lease.revision == lease.revision);
-        // Usually this is the newest state, at the end of the queue.
+        // Usually the newest state is the last in the queue.
         let before = match index {
             Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
             Some(index) => self.sights.remove(index),
@@ -245,7 +235,7 @@ impl Facts {
             self.sights.pop_front();
         }
         let mut lease = lease.clone();
-        // The declared duration may have been edited; the process may use either value.
+        // An operator may have edited the declared duration, and the process may use either value.
         if let (Some(holder), Some(old)) = (&mut lease.holder, before.and_then(|s| s.lease.holder))
         {
             let (new, old) = (holder.lease_duration, old.lease_duration);
@@ -254,7 +244,7 @@ impl Facts {
         self.sights.push_back(Sight { first, lease });
     }
 
-    /// Records that the process saw the majority-committed state at position `order`.
+    /// Records that the process saw the committed state at position `order`.
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);
@@ -281,7 +271,8 @@ impl Facts {
         let facts = self.claim_mut(holder)?;
         let (_, revision, sent) = *facts.sent.iter().find(|(id, _, _)| *id == call)?;
         let until = sent + facts.timings.renew_deadline();
-        // After the deadline of a claim that led, an acknowledgement is late and extends nothing.
+        // The claim led and its deadline has passed, so the acknowledgement is late and extends
+        // nothing.
         if facts.led && facts.until.is_some_and(|before| before <= now) {
             return Some((holder, revision));
         }
@@ -292,7 +283,6 @@ impl Facts {
         Some((holder, revision))
     }
 
-    /// Records a call that is about to be sent.
     pub(super) fn calls(
         &mut self,
         decided: BootTime,
@@ -306,7 +296,7 @@ impl Facts {
             && let Some(holder) = &sight.lease.holder
             && self.dead == Some(holder.claim)
         {
-            // A proof of death is only as recent as its record.
+            // A proof that a process exited is only as recent as its record.
             knowledge.newest = knowledge.newest.min(1);
         }
         match operation {
@@ -354,8 +344,8 @@ impl Facts {
         }
     }
 
-    /// Returns how long the workload may take to notice. At a shutdown this is at most a second, if
-    /// the workload is configured to end first.
+    /// Returns how long the workload may take to notice. At a shutdown this is at most a second,
+    /// if the workload is configured to end first.
     pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
         let delay = tunables.handoff_delay;
         match self.shutdown && tunables.workload_ends_first {
@@ -364,8 +354,8 @@ impl Facts {
         }
     }
 
-    /// Records the status after a turn. `requested` is true if the turn's input showed a request in
-    /// the document.
+    /// Records the status after a turn. `requested` is true if the turn's input showed a request
+    /// in the document.
     pub(super) fn says(
         &mut self,
         now: BootTime,

@@ -1,6 +1,6 @@
-//! One candidate's process, driven as by the event loop: it handles one input at a time, publishes
-//! the status before the effects, and never drops a call. Inputs that arrive while the process does
-//! not run are handled later in the order of the event loop's `select!`.
+//! One candidate's process. Like the event loop, it handles one input at a time, publishes the
+//! status before it carries out the effects, and never drops a call. While the process does not
+//! run, inputs wait, and it handles them later in the order of the event loop's `select!`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::proof::sim::driver::Driver;
 use crate::proof::sim::ids::Ids;
 use crate::proof::sim::rng::Rng;
 
-/// As in `calls.rs` of `leasehold-mongodb`.
+/// Must equal the value in `calls.rs` of `leasehold-mongodb`.
 pub(super) const CALLS_MAX: usize = 16;
 
-/// The priority of pending inputs in the event loop. The timer comes before all inputs.
+/// The order in which the event loop handles pending inputs. The timer comes before all inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Demoted,
@@ -32,31 +32,28 @@ pub(super) enum Class {
     News,
 }
 
-/// The change stream of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
-    /// Number of the current opening. The process drops events of an earlier opening.
+    /// The number of the current stream. The process drops events of an earlier stream.
     pub(super) opening: u64,
     pub(super) open: bool,
-    /// Sequence number of the first write that the stream reports.
+    /// The sequence number of the first write that the stream reports.
     pub(super) from: u64,
-    /// True time at which the stream was opened.
     pub(super) opened_at: u64,
     pub(super) silent: bool,
-    /// True for a cursor on hints, false for a change stream.
+    /// True for a cursor on hints, and false for a change stream.
     pub(super) hints: bool,
-    /// True if the previous opening was a cursor on hints.
     pub(super) hints_before: bool,
-    /// True for a change stream through routers, which reports each change seconds late.
+    /// The change stream goes through routers, which report each change seconds late.
     pub(super) late: bool,
-    /// True if the cursor is on a member that receives no new writes, so that the stream answers
-    /// but reports no change.
+    /// The cursor is on a member that receives no new writes, so the stream answers but reports no
+    /// change.
     pub(super) stale: bool,
-    /// Arrival time of the last event, because events do not overtake each other.
+    /// The time when the last event arrives. Later events must not overtake it.
     pub(super) last_at: u64,
 }
 
-/// Where a freeze interrupts a turn.
+/// The point at which a freeze interrupts a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     BeforePublish,
@@ -71,49 +68,46 @@ pub(super) struct Process {
     pub(super) random: Ids,
     pub(super) alive: bool,
     pub(super) frozen_until: u64,
-    /// Where a freeze interrupts the next turn, and for how long.
+    /// The point at which a freeze interrupts the next turn, and the length of the freeze.
     pub(super) stall_next: Option<(Cut, u64)>,
     pub(super) cut: Option<Cut>,
     pub(super) inbox: VecDeque<(Class, Input)>,
-    /// The content of the watch channel. The HTTP and metrics surfaces are computed from this
-    /// content.
+    /// The contents of the watch channel, from which HTTP and the metrics are computed.
     pub(super) published: Status,
-    /// For a planted bug: a surface that stores a flag instead of a deadline.
+    /// With a planted bug, a surface stores this flag and not the deadline.
     pub(super) gauge: bool,
     pub(super) driver: Driver<Call>,
     pub(super) files: FileThread,
     pub(super) tunables: Tunables,
     pub(super) operation_timeout: Duration,
     pub(super) stream: Stream,
-    /// The newest document that the adapter knows, to which events are applied.
+    /// The newest document that the adapter knows. The adapter applies events to it.
     pub(super) newest: Option<Lease>,
-    /// True if the last holder that the adapter saw writes no hints.
+    /// The last holder that the adapter saw writes no hints.
     pub(super) holder_leaves_none: bool,
-    /// The unsupervised workload next to the process, if any.
     pub(super) neighbour: Neighbour,
-    /// Number of effects that the process still carries out before it is killed.
+    /// The process carries out this number of effects and is then killed.
     pub(super) dies_after: Option<u64>,
-    /// True if the process may open change streams or follow hints.
+    /// The process may open change streams or follow hints.
     pub(super) streams: bool,
     pub(super) supervises: bool,
     pub(super) exiting: bool,
-    /// True if the last input was a signal to step down.
+    /// The last input was a signal to step down.
     pub(super) signalled: bool,
-    /// The linearizable read in flight; true if this turn's input answers the read.
+    /// The linearizable read in flight. `confirmed` is true if this turn's input answers it.
     pub(super) confirming: Option<CallId>,
     pub(super) confirmed: bool,
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
     pub(super) hearing: Hearing,
-    /// True if the process led after its last turn; needed for clocks that a planted bug breaks.
+    /// The process led after its last turn. This is kept because a planted bug breaks the clock.
     pub(super) leads_now: bool,
 }
 
-/// The choice of [`timings`] with the shortest durations.
 pub(super) const TIMINGS_SHORT: u64 = 3;
 
-/// Returns the durations of a candidate: the defaults, Kubernetes' customary durations, short or
-/// long durations.
+/// Returns the durations of a candidate: the defaults, the customary durations of Kubernetes, or
+/// durations that are short or long.
 pub(super) fn timings(choice: u64) -> Timings {
     let settings = match choice % 5 {
         0 | 1 => TimingSettings::default(),
@@ -124,7 +118,6 @@ pub(super) fn timings(choice: u64) -> Timings {
     Timings::new(settings).expect("the durations keep the rules")
 }
 
-/// The longest lease duration of [`timings`].
 pub(super) const LEASE_MAX: Duration = Duration::from_secs(40);
 
 pub(super) fn tunables(rng: &mut Rng) -> Tunables {
@@ -138,7 +131,7 @@ pub(super) fn tunables(rng: &mut Rng) -> Tunables {
 }
 
 impl Process {
-    /// Starts a process on the machine `place`, with a status directory.
+    /// Starts a process with a status directory on the machine `place`.
     pub(super) fn start(
         (place, machine): (usize, &Machine),
         directory: usize,
@@ -197,11 +190,10 @@ impl Process {
         }
     }
 
-    /// Closes the stream, and returns the number of the next opening.
     pub(super) fn close_stream(&mut self) -> u64 {
         self.stream = Stream {
             opening: self.stream.opening + 1,
-            // Late events in flight are dropped.
+            // Closing a late stream drops the events in flight.
             last_at: if self.stream.late {
                 0
             } else {
@@ -213,13 +205,11 @@ impl Process {
         self.stream.opening
     }
 
-    /// Queues an input for the event loop.
     pub(super) fn deliver(&mut self, class: Class, input: Input) {
         let place = self.inbox.iter().take_while(|(c, _)| *c <= class).count();
         self.inbox.insert(place, (class, input));
     }
 
-    /// Publishes the status; returns true if it has changed.
     pub(super) fn publish(&mut self) -> bool {
         let status = self.election.status();
         let changed = self.published != *status;

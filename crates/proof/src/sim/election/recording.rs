@@ -1,6 +1,6 @@
 //! The record that a shim writes before it becomes the child, on a disk that may hang.
 //!
-//! The shim is a separate process, so a blocked record stops neither the guard nor the daemon. A
+//! The shim is a separate process, so a blocked write stops neither the guard nor the daemon. A
 //! killed shim never becomes the child, even if its write is still in progress. The guard
 //! immediately reports that no child will run, but exits and releases the lock only after the shim
 //! has exited.
@@ -17,16 +17,16 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 use crate::proof::sim::MS;
 
-/// Interval at which the model checks for a shim that the daemon must reap.
+/// The model checks this often for a shim that the daemon must reap.
 const REAPED_AGAIN: u64 = 20 * MS;
 
-/// A shim that has orders to become the child.
+/// A process that was ordered to become the child.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shim {
     /// The shim refuses to become the child from this time on.
     valid_until: BootTime,
     killed: bool,
-    /// True if the guard has reported that no child will run.
+    /// The guard has reported that no child will run.
     given_up: bool,
 }
 
@@ -55,20 +55,19 @@ impl Guard {
         }
     }
 
-    /// Returns true if the guard itself waits for the record, which would be a bug.
+    /// Returns true if the guard itself waits for the record, which is a planted bug.
     pub(super) fn waits_for_record(&self) -> bool {
         planted!(RecordBlocksGuard) && self.shim().is_some()
     }
 }
 
 impl World {
-    /// Returns true while the disk of a guard's directory blocks the record of its child.
     pub(super) fn record_blocks(&self, g: usize) -> bool {
         let directory = self.own.guards[g].directory;
         self.own.directories[directory].health == Health::Hangs
     }
 
-    /// Makes a shim the child, or ends the shim, once its write has returned.
+    /// Makes a shim the child or ends the shim, once its write has returned.
     pub(super) fn end_recording(&mut self, g: usize) {
         let Guard {
             machine, directory, ..
@@ -82,7 +81,7 @@ impl World {
             return;
         }
         if !unrecorded {
-            // The completed write of a killed shim stays.
+            // If a killed shim completes its write, the record stays.
             self.own.directories[directory].child = Some(g);
         }
         let now = self.machine_clock(machine, true);
@@ -102,7 +101,7 @@ impl World {
         self.own.guards[g].child = Child::Runs(life);
     }
 
-    /// Reports, as a guard does, that a shim was killed. The report does not wait until the shim
+    /// Reports that a shim was killed, as a guard does. The report does not wait until the shim
     /// has exited.
     pub(super) fn give_up_recording(&mut self, g: usize, now: BootTime) {
         let guard = &mut self.own.guards[g];

@@ -1,5 +1,3 @@
-//! The texts of a trace.
-
 use super::cluster::Machine;
 use super::document::{Committed, Document, Writer};
 use super::files::RecoveredState;
@@ -7,11 +5,11 @@ use crate::election::{Acquisition, Found, Input, Lease, Operation, Outcome, Tran
 use crate::proof::sim::SECOND;
 use crate::proof::sim::report::follows;
 
-/// The explanation of the trace lines.
 pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
 started, on its machine m and status directory d), event; -- marks a fault, == the store";
 
-/// Text that marks a trace line as routine: renewals, and the reads and events around them.
+/// A trace line with one of these texts is routine. These are renewals, and the reads and events
+/// around them.
 pub(super) const ROUTINE: &[&str] = &[
     " renew ",
     " applied [",
@@ -21,7 +19,7 @@ pub(super) const ROUTINE: &[&str] = &[
     " read",
 ];
 
-/// Returns the rule of an invariant in words, as in `docs/protocol.md`.
+/// Returns the text of an invariant's rule, as in `docs/protocol.md`.
 pub(super) fn meaning(invariant: &'static str) -> &'static str {
     match invariant {
         "I1" => "at most one claim has authority at any instant",
@@ -40,7 +38,6 @@ pub(super) fn meaning(invariant: &'static str) -> &'static str {
     }
 }
 
-/// Describes a candidate in one line of the header.
 pub(super) fn candidate(machine: &Machine) -> String {
     let t = machine.tunables.timings;
     let workload = match machine.confirms_within {
@@ -66,7 +63,6 @@ pub(super) fn candidate(machine: &Machine) -> String {
     )
 }
 
-/// Describes the content of a status directory for a process that starts.
 pub(super) fn memory(memory: &RecoveredState) -> String {
     let RecoveredState {
         claim,
@@ -80,7 +76,6 @@ pub(super) fn memory(memory: &RecoveredState) -> String {
     format!("token {token}{longest}{claim}")
 }
 
-/// Describes a committed write and its writer.
 pub(super) fn committed(committed: &Committed) -> String {
     let by = match committed.write {
         Writer::Process(process) => format!("p{process}"),

@@ -1,4 +1,4 @@
-//! The runs of candidates, over many seeds. `make soak` and `make replay` also start them.
+//! The runs of candidates over many seeds. `make soak` and `make replay` also start them.
 
 use super::cluster::Leases;
 use crate::election::mutation::Mutation;

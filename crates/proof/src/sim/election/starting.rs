@@ -1,4 +1,4 @@
-//! Starts processes with the content of their status directory, and ends them.
+//! Starts processes with the contents of their status directory, and ends them.
 
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use crate::election::{Input, Token, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// As in `crates/status/src/directory/predecessor.rs`.
+/// Must equal the value in `crates/status/src/directory/predecessor.rs`.
 const CHILD_AWAITED_MAX: u64 = SECOND;
 
 impl World {
-    /// Decides whether candidates on the newest machine run their workload themselves.
     pub(super) fn supervise(&mut self, rng: &mut Rng) {
         let drawn = !rng.one_in(3);
         let grace = [1, 5, 20][rng.index(3)];
@@ -26,7 +25,7 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Every second of these machines has only hooks, next to an unsupervised workload.
+            // Half of these machines have only hooks, next to an unsupervised workload.
             if only_hooks {
                 self.coverage.hit(Hit::Path(Path::OnlyHooks));
             } else {
@@ -42,7 +41,7 @@ impl World {
         self.at(time, move |world| world.start(machine, directory));
     }
 
-    /// Starts a process, unless another process holds the directory's lock.
+    /// Starts a process, unless another process holds the lock of the directory.
     fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
         // With `GuardWithoutLock`, the guard's record may still change.
@@ -121,13 +120,12 @@ impl World {
         now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
     }
 
-    /// Schedules the end of a process that exits on its own.
     pub(super) fn exits(&mut self, process: usize) {
         let at = self.now + 250 * MS;
         self.at(at, move |world| world.exited(process));
     }
 
-    /// Ends a process that exits on its own. The file thread first writes "not leader", if the disk
+    /// Ends a process that exits by itself. The file thread first writes "not leader", if the disk
     /// permits.
     fn exited(&mut self, process: usize) {
         if self.is_frozen(process) {

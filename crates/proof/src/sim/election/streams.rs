@@ -1,4 +1,5 @@
-//! The change streams of the processes. They may be late, hang, become stale, or report old events.
+//! The change streams of the processes. They may be late, hang, become stale, or report old
+//! events.
 
 use super::cluster::World;
 use super::coverage::Hit;
@@ -10,7 +11,6 @@ use crate::election::mutation::planted;
 use crate::election::{Input, Lease, Watch};
 use crate::proof::sim::{MS, SECOND};
 
-/// A message from a change stream to the adapter.
 #[derive(Debug, Clone)]
 enum Says {
     /// An event that the adapter forwards without interpretation.
@@ -19,19 +19,20 @@ enum Says {
     Change(Change),
 }
 
-/// The states before and after a write.
 pub(super) type Change = Box<(Stored, Stored)>;
 
-/// Interval between empty batches of a stream, as in `store/mongo/follow.rs`.
-const BEAT: u64 = 10 * SECOND;
-/// Maximum delay of a stream through routers: MongoDB's default of `periodicNoopIntervalSecs`.
-const LAG_MAX: u64 = 10 * SECOND;
-/// Interval between attempts if neither hints nor a change stream is available, as in
+/// A stream returns an empty batch at this interval. Must equal the value in
 /// `store/mongo/follow.rs`.
+const BEAT: u64 = 10 * SECOND;
+/// A stream through routers is late by at most this time, which is MongoDB's default for
+/// `periodicNoopIntervalSecs`.
+const LAG_MAX: u64 = 10 * SECOND;
+/// A process without hints and without a change stream retries at this interval. Must equal the
+/// value in `store/mongo/follow.rs`.
 const LACKING_RETRY: u64 = 60 * SECOND;
 
 impl World {
-    /// Sends a committed change to every open stream that still reports.
+    /// Sends a committed change to every open stream that still reports changes.
     pub(super) fn notify_streams(&mut self, committed: Committed) {
         let Committed {
             seq, before, after, ..
@@ -129,8 +130,9 @@ impl World {
         stream.silent = false;
         stream.stale = stale;
         (stream.hints, stream.late) = (hints, late);
-        // By default, a MongoDB stream begins after the primary's newest write, even if no majority
-        // has that write. The adapter requests a stream that begins at the time of a majority read.
+        // By default, a MongoDB stream begins after the primary's newest write, even if no
+        // majority has that write. The adapter requests a stream that begins at the time of a
+        // majority read.
         stream.from = match planted!(StreamFromItsOpening) {
             true => self.set.newest() + 1,
             false => 0,
@@ -147,8 +149,8 @@ impl World {
         self.beats_at(self.now + BEAT, process, opening);
     }
 
-    /// Reports the change between the read that set the stream's start time and the opening of the
-    /// stream.
+    /// Reports the changes between the read that set the stream's start time and the opening of
+    /// the stream.
     fn repeat_since_its_read(&mut self, process: usize) {
         let since = self
             .now
@@ -199,14 +201,12 @@ impl World {
         self.opens_at(at, process, opening);
     }
 
-    /// Schedules another attempt to open a stream or to follow hints.
     fn lacks_streams(&mut self, process: usize) {
         self.input(process, Class::News, Input::Watch(Watch::Lost));
         let opening = self.processes[process].close_stream();
         self.opens_at(self.now + LACKING_RETRY, process, opening);
     }
 
-    /// Opens another stream at the request of the process.
     pub(super) fn stream_reopens(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if p.stream.open && p.stream.hints && planted!(DeposedHintsKept) {
@@ -242,8 +242,8 @@ impl World {
                     p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
                 }
             };
-            // Skipped with the planted bug `TokenNotCompared`, which only the check of tokens must
-            // catch.
+            // Does not check this with `TokenNotCompared`, because the check of tokens must catch
+            // that bug.
             self.found(streams::check_events(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
             self.choose_stream(process);
@@ -251,9 +251,9 @@ impl World {
     }
 }
 
-/// Returns the document that the adapter knows after an event; `None` if the adapter must read the
-/// document. As in MongoDB, an update contains only the changed fields. The adapter applies these
-/// fields to its newest known document, as in `store/mongo/change_stream.rs`.
+/// Returns the document that the adapter knows after an event, or `None` if the adapter must read
+/// the document. As in MongoDB, an update contains only the changed fields. The adapter applies
+/// these fields to its newest known document, as in `store/mongo/change_stream.rs`.
 fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lease> {
     let after = after.lease()?;
     let Some(before) = before.lease() else {

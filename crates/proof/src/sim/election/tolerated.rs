@@ -1,6 +1,6 @@
-//! Violations that the checks tolerate for a limited time: two leaders after an operator damaged
-//! the document or forked a machine, if no process could notice it.
-//! `docs/verification/simulations.md` lists them.
+//! The violations that the checks tolerate for a limited time. There may be two leaders after an
+//! operator damaged the document or forked a machine, if no process could notice it.
+//! `docs/verification/simulations.md` lists these cases.
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
@@ -10,8 +10,8 @@ use super::process::LEASE_MAX;
 use crate::election::{Operation, Token};
 
 impl World {
-    /// Returns true if a majority had this state at some time since the process sent its last read,
-    /// or the write whose reply showed this state.
+    /// Returns true if a majority had this state at some time since the process sent its last
+    /// read, or the write whose reply showed this state.
     pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
         let found = found.map_or(Was::Missing, Was::Token);
         let (p, facts) = (&self.processes[process], &self.processes[process].facts);
@@ -25,8 +25,8 @@ impl World {
         all.any(|((_, was), end)| *was == found && end >= sent)
     }
 
-    /// Records damage to the document by an operator. The previous holder may continue to lead, and
-    /// a process that has not seen that holder cannot know that it leads.
+    /// Records damage to the document by an operator. The previous holder may continue to lead,
+    /// and a process that has not seen that holder cannot know of it.
     pub(super) fn tolerate_the_ignorant(
         &mut self,
         committed: &Committed,
@@ -35,7 +35,7 @@ impl World {
         let Committed { before, after, .. } = committed;
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
         // The new document may be older only by its token, because an operator who changes the
-        // token leaves the revision unchanged.
+        // token does not change the revision.
         let (old, new) = (before.lease(), after.lease());
         let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {
@@ -65,8 +65,8 @@ impl World {
     }
 
     /// Returns when the tolerance ends for a claim or document that was made with this knowledge.
-    /// Claims and documents that a tolerated process makes may mislead other processes, so those
-    /// are tolerated too.
+    /// The claims and documents of a tolerated process may mislead other processes, so the checks
+    /// tolerate those too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;
@@ -84,8 +84,8 @@ impl World {
     }
 
     /// Tolerates a process of a forked machine that restarts before it has noticed the fork. The
-    /// record of the restarted process is valid, so its authority overlaps with its twin's
-    /// authority once more, up to the recorded deadline.
+    /// record of the restarted process is valid, so its authority overlaps once more with the
+    /// authority of its twin, up to the recorded deadline.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
         let Operation::TakeOver { acquisition, .. } = operation else {

@@ -8,7 +8,6 @@ use crate::election::mutation::planted;
 use crate::election::{Authority, CallId, Effect, Input, Notice, Outcome, Status};
 use crate::proof::sim::MS;
 
-/// Returns the call that an input acknowledges, if any.
 fn acknowledged(input: &Input) -> Option<CallId> {
     match input {
         Input::Reply {
@@ -20,7 +19,6 @@ fn acknowledged(input: &Input) -> Option<CallId> {
 }
 
 impl World {
-    /// Lets a process handle all pending inputs.
     pub(super) fn pump(&mut self, process: usize) {
         for _ in 0..10_000 {
             if !self.processes[process].alive || self.is_frozen(process) {
@@ -103,7 +101,6 @@ impl World {
         self.look_at_files(process);
     }
 
-    /// Publishes the status before the effects.
     fn first_half(&mut self, process: usize) {
         if planted!(EffectsBeforeStatus) {
             self.carry_out(process);
@@ -167,7 +164,6 @@ impl World {
         }
     }
 
-    /// Returns true if the process is killed before this effect.
     fn dies_now(&mut self, process: usize) -> bool {
         let p = &mut self.processes[process];
         let Some(left) = p.dies_after else {
@@ -240,7 +236,6 @@ impl World {
         }
     }
 
-    /// Completes a write of the file thread.
     fn written(&mut self, process: usize) {
         let directory = self.processes[process].directory;
         if !self.processes[process].alive {

@@ -5,7 +5,6 @@ use super::{Violation, require, reservation, with};
 use crate::election::{Lease, Request, RequestKind, Revision, Token};
 use crate::reference::election::free;
 
-/// Checks the state that a majority has after a claim was stored.
 pub(crate) fn check(lease: &Lease) -> Option<Violation> {
     let clean = lease.request.is_none() && lease.reserved_for.is_none();
     require(clean, "acquisitions begin clean", &lease)

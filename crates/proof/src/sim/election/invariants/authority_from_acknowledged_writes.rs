@@ -1,5 +1,5 @@
-//! I2: authority comes only from a write that a majority acknowledged, and counts from before it
-//! was sent.
+//! I2: a claim has authority only from a write that a majority acknowledged. The authority counts
+//! from before the write was sent.
 
 use super::{Violation, explain, require};
 use crate::election::BootTime;
@@ -8,7 +8,7 @@ use crate::election::BootTime;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Authority {
     pub(crate) says: BootTime,
-    /// The end of authority according to the acknowledgements that have arrived.
+    /// The time when authority ends according to the acknowledgements that have arrived.
     pub(crate) earned: Option<BootTime>,
 }
 
@@ -19,7 +19,6 @@ pub(crate) fn check(authority: Authority) -> Option<Violation> {
     require(earned, "I2", &authority)
 }
 
-/// Checks that the acknowledged write is stored on a majority.
 pub(crate) fn check_durable(durable: bool) -> Option<Violation> {
     explain(durable, "I2", || {
         "acknowledged without a majority".to_owned()

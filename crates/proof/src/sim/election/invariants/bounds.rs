@@ -1,20 +1,17 @@
-//! I11: every queue and every message is bounded, a foreign document is not overwritten, and only a
-//! create makes a document.
+//! I11: every queue and every message has a bound, no write replaces a foreign document, and only
+//! a create makes a document.
 
 use super::{Violation, require, with};
 
-/// Checks the size of a queue, a message or the history against its bound.
 pub(crate) fn check(what: &str, size: usize, most: usize) -> Option<Violation> {
     require(size <= most, "I11", &(what, size, most))
 }
 
-/// A change of the stored document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) by_a_person: bool,
     pub(crate) was_foreign: bool,
     pub(crate) was_missing: bool,
-    /// True if the document is a free lease after the write.
     pub(crate) is_free_lease: bool,
 }
 

@@ -1,13 +1,11 @@
-//! The claim file names every child that runs under a guard. So a process that finds the lock free,
-//! because daemon and guard were killed, also finds the child.
+//! The claim file names every child that runs under a guard. If daemon and guard were killed, the
+//! next process finds the lock free, and must still find the child.
 
 use super::{Violation, require};
 
-/// A child that runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorded {
     pub(crate) guarded: bool,
-    /// True if the record of the directory names this child.
     pub(crate) named: bool,
 }
 

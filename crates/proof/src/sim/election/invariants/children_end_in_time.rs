@@ -1,36 +1,35 @@
-//! I5: a child is gone by its deadline, on its host's clock, as long as its guard or its daemon
-//! runs.
+//! I5: a child is gone by its deadline, measured by its host's clock, as long as its guard or its
+//! daemon runs.
 //!
 //! A host that sleeps runs no process, not even children. After the host wakes, or a stopped guard
-//! or daemon continues, it takes the scheduler some time to run that process. This time does not
-//! count: only a child that outlives this time is late. If neither guard nor daemon runs, no
-//! process can end the child, and only the fencing token protects the data.
+//! or daemon continues, the scheduler needs some time to run that process. A child is late only if
+//! it outlives this time. If neither guard nor daemon runs, no process can end the child, and only
+//! the fencing token protects the data.
 
 use std::time::Duration;
 
 use super::{Violation, explain, with};
 use crate::election::BootTime;
 
-/// Tolerance, because clocks and the simulation advance in steps.
+/// Clocks and the simulation advance in steps, so the check tolerates one step.
 const STEP: Duration = Duration::from_millis(1);
 
-/// A child that runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) now: BootTime,
     /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal, or the deadline in
-    /// the guard's orders if it is earlier; `None` before the first renewal.
+    /// the guard's orders if it is earlier. It is `None` before the first renewal.
     pub(crate) due: Option<BootTime>,
-    /// A deadline that had passed when the guard checked it. The guard then ends the child, even if
-    /// its daemon already knows that the claim continues.
+    /// A deadline that had passed when the guard checked it. The guard then ends the child, even
+    /// if its daemon already knows that the claim continues.
     pub(crate) passed: Option<BootTime>,
-    /// How long the guard has been running without a pause; `None` if it does not run.
+    /// The guard has run without a pause for this time. It is `None` if the guard does not run.
     pub(crate) guarded: Option<Duration>,
-    /// How long its daemon has been running without a pause; `None` if it does not run.
+    /// The daemon has run without a pause for this time. It is `None` if the daemon does not run.
     pub(crate) kept: Option<Duration>,
-    /// Maximum time that a process needs to act after it continues.
+    /// A process needs at most this time to act after it continues.
     pub(crate) wake_max: Duration,
-    /// Time after the deadline at which a daemon considers its guard stuck.
+    /// A daemon considers its guard stuck this long after the deadline.
     pub(crate) guard_late_max: Duration,
 }
 
@@ -39,7 +38,6 @@ fn lateness(running: Running) -> Duration {
     due.map_or(Duration::MAX, |due| running.now.since(due))
 }
 
-/// Returns true if the child has outlived the deadline of its claim.
 pub(crate) fn is_late(running: Running) -> bool {
     lateness(running) > STEP
 }

@@ -1,31 +1,31 @@
-//! A child gets a stop signal or SIGKILL only with a cause. The deadline is not a cause once a
-//! renewal has extended it.
+//! A child gets a stop signal or SIGKILL only with a cause. If a renewal has extended the
+//! deadline, the earlier deadline is not a cause.
 
 use std::time::Duration;
 
 use super::{Violation, require, with};
 
-/// A child to which its guard sends a stop signal or SIGKILL.
+/// A stop signal or SIGKILL that a guard sends to its child.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct End {
-    /// True for SIGKILL, false for the stop signal.
+    /// True for SIGKILL, and false for the stop signal.
     pub(crate) killed: bool,
-    /// True if the daemon is gone.
+    /// The daemon has exited.
     pub(crate) orphaned: bool,
-    /// True if the daemon gave up a start that took too long.
+    /// The daemon gave up a start that took too long.
     pub(crate) given_up: bool,
-    /// True if the newest record that the guard has read orders the child to stop.
+    /// The newest record that the guard has read orders the child to stop.
     pub(crate) stopped: bool,
-    /// True if the time limit in this record has passed.
+    /// The time limit in this record has passed.
     pub(crate) stop_over: bool,
-    /// True if the leader has exited, and only its descendants remain.
+    /// The leader has exited, and only its descendants remain.
     pub(crate) left_behind: bool,
-    /// True if the deadline of the newest record has passed; for a kill, including the grace.
+    /// The deadline of the newest record has passed. For a kill, the grace has passed too.
     pub(crate) expired: bool,
     /// How long daemon and guard could have known of an acknowledged renewal that extends this
-    /// deadline; `None` if there is none or the claim is lost.
+    /// deadline. It is `None` if no renewal extends it, or if the claim is lost.
     pub(crate) renewed_for: Option<Duration>,
-    /// Upper bound of the latency of a record.
+    /// A record arrives within this time.
     pub(crate) latency_max: Duration,
 }
 

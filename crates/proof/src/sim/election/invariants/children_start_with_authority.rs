@@ -1,13 +1,12 @@
-//! A child starts only while its claim has authority, on its host's clock.
+//! A child starts only while its claim has authority by the clock of its host.
 
 use super::{Violation, require};
 use crate::election::BootTime;
 
-/// A child that a guard starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) now: BootTime,
-    /// The end of authority according to the acknowledged writes.
+    /// The time when authority ends according to the acknowledged writes.
     pub(crate) until: Option<BootTime>,
 }
 

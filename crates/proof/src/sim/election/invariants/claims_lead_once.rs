@@ -1,9 +1,8 @@
-//! A claim leads at most once. After its deadline, after a step-down, or once its release was sent,
-//! it never regains authority and is never renewed.
+//! A claim leads at most once. After its deadline, after a step-down, or once its release was
+//! sent, it never regains authority and is never renewed.
 
 use super::{Violation, require};
 
-/// How a process uses a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Use {
     pub(crate) ended: bool,

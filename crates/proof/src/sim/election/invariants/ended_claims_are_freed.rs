@@ -1,14 +1,14 @@
-//! A process that finds its own ended claim in the store releases it, or takes over from it. A
-//! release is repeated until its outcome is known (*The holder* and *Losing leadership* in
+//! A process that finds its own ended claim in the store releases it, or takes over from it. The
+//! process repeats a release until it knows the outcome (*The holder* and *Losing leadership* in
 //! `docs/protocol.md`).
 
 use super::{Violation, explain};
 
-/// Maximum number of consecutive reads without a write. An event during a read makes the read
-/// inconclusive, but not this many times in a row.
+/// An event during a read makes the read inconclusive, but not in this many consecutive reads.
 const IDLE_READS_MAX: u32 = 4;
 
-/// Checks the number of consecutive reads that showed the claim without a write after them.
+/// Checks the number of consecutive reads that showed the claim, after which the process did not
+/// write.
 pub(crate) fn check(idle_reads: u32) -> Option<Violation> {
     let evidence = || format!("{idle_reads} reads");
     explain(

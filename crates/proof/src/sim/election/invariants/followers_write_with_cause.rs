@@ -1,6 +1,6 @@
-//! I8: a follower writes only if the lease is free, expired as the follower observed it, held by
-//! the follower's own ended claim, or held by a process that has provably exited. No write is
-//! permitted while the lease is paused or reserved for another candidate, during the candidate's
+//! I8: a follower writes only if the lease is free, if it has expired as the follower observed it,
+//! if the follower's own ended claim holds it, or if the holder has provably exited. A follower
+//! does not write while the lease is paused or reserved for another candidate, during its
 //! cooldown, while its workload is unhealthy, or if the document is foreign.
 
 use std::time::Duration;
@@ -17,17 +17,16 @@ use crate::reference::election::free;
 pub(crate) struct Write<'a> {
     pub(crate) now: BootTime,
     pub(crate) me: &'a Identity,
-    /// The last seen document with the revision that the write expects, and when the sender first
-    /// saw this revision.
+    /// The last document that the sender saw with the expected revision, and the time when the
+    /// sender first saw this revision.
     pub(crate) shown: Option<(&'a Lease, BootTime)>,
-    /// True if the holder's claim was made by this process and does not lead.
+    /// This process made the holder's claim, and the claim does not lead.
     pub(crate) own: bool,
-    /// True if the holder is a process that has provably exited.
+    /// The holder is a process that has provably exited.
     pub(crate) dead: bool,
     pub(crate) foreign: bool,
-    /// True if the sender was asked to step down and is in its cooldown.
+    /// The sender was asked to step down, and its cooldown has not passed.
     pub(crate) stays_out: bool,
-    /// True if the sender was notified that its workload is unhealthy.
     pub(crate) unhealthy: bool,
 }
 
@@ -36,7 +35,7 @@ pub(crate) fn check(write: Write<'_>) -> Option<Violation> {
     violation("I8", format!("{obstacle}: {write:?}"))
 }
 
-/// Returns the reason why the write is not permitted, if any.
+/// Returns the reason why the write is not permitted, if there is one.
 fn obstacle(write: &Write<'_>) -> Option<&'static str> {
     let Some((lease, first)) = write.shown else {
         return Some("expects a revision that it was never shown");

@@ -1,17 +1,17 @@
-//! A guard that runs enforces the newest deadline that it received, even while it waits for another
-//! event. The daemon never has to treat its guard as late.
+//! A guard that runs enforces the newest deadline that it received, even while it waits for
+//! another event. The daemon never has to treat its guard as late.
 
 use std::time::Duration;
 
 use super::{Violation, require};
 
-/// A guard that has not killed its child a while after the deadline.
+/// A guard that has not killed its child some time after the deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
-    /// How long the guard has been running since the newest order arrived; `None` if it does not
-    /// run, or the order has not arrived.
+    /// The guard has run for this time since the newest order arrived. It is `None` if the guard
+    /// does not run, or if the order has not arrived.
     pub(crate) runs: Option<Duration>,
-    /// Maximum time that a process needs to act after it continues.
+    /// A process needs at most this time to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

@@ -1,25 +1,25 @@
 //! I10: if the lease is not paused, the store is reachable and the candidates are healthy, exactly
-//! one of them leads within a bound that follows from the durations, and continues to lead.
+//! one candidate leads within a bound, and continues to lead. The bound follows from the
+//! durations.
 
 use std::time::Duration;
 
 use super::{Violation, violation};
 use crate::election::Token;
 
-/// The durations that determine the bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Longest {
     pub(crate) lease_duration: Duration,
     pub(crate) reservation: Duration,
     pub(crate) operation_timeout: Duration,
     pub(crate) retry_interval: Duration,
-    /// Maximum time that a supervised workload may still take to end at the beginning.
+    /// A supervised workload may take this long to end.
     pub(crate) workload_end: Duration,
-    /// Rate of the slowest clock, in per mille of true time.
+    /// The rate of the slowest clock, in per mille of true time.
     pub(crate) rate: u32,
 }
 
-/// Returns the declared lease duration, a reservation, and 2 × (timeout + retry), on the slowest
+/// Returns the declared lease duration, a reservation, and 2 × (timeout + retry) on the slowest
 /// clock, plus the time that a holder waits for its workload.
 pub(crate) fn bound(longest: Longest) -> Duration {
     let retries = 2 * (longest.operation_timeout + longest.retry_interval * 6 / 5);
@@ -27,8 +27,8 @@ pub(crate) fn bound(longest: Longest) -> Duration {
         / longest.rate
 }
 
-/// Checks the leaders at the end of the bound, or later. In a later check, `before` is the leader
-/// at the end of the bound.
+/// Checks the leaders when the bound has passed, and again later. In the later check, `before` is
+/// the leader of the first check.
 pub(crate) fn check(
     leaders: &[Token],
     before: Option<Token>,
@@ -42,8 +42,6 @@ pub(crate) fn check(
     }
 }
 
-/// Checks that every leader that supervises has a running child; `without` is a process without a
-/// running child.
 pub(crate) fn check_child(without: Option<usize>) -> Option<Violation> {
     let process = without?;
     let evidence = format!("p{process} leads, and its child does not run");

@@ -1,17 +1,17 @@
-//! A claim that leads is renewed. The renewals continue while its workload ends, so that no other
-//! candidate takes over before the workload has exited (*The holder* and *Losing leadership* in
-//! `docs/protocol.md`). If a renewal hangs, the process sends another renewal.
+//! A process renews its claim as long as it leads, and continues while its workload ends.
+//! Otherwise another candidate could take over before the workload has exited (*The holder* and
+//! *Losing leadership* in `docs/protocol.md`). If a renewal hangs, the process sends another
+//! renewal.
 
 use std::time::Duration;
 
 use super::{Violation, require};
 
-/// A process that holds a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
-    /// Time since the process last sent a renewal, or last came out of a freeze.
+    /// Time since the process last sent a renewal, or last continued after a freeze.
     pub(crate) idle: Duration,
-    /// Maximum: a renewal interval, timeouts and retries.
+    /// The sum of a renewal interval, timeouts and retries.
     pub(crate) idle_max: Duration,
 }
 

@@ -8,21 +8,20 @@ use super::{Violation, require, with};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
-    /// True if it leads with the same claim as before the turn.
+    /// The process still leads with the claim that led before the turn.
     pub(crate) leads_on: bool,
     pub(crate) rejected: bool,
     pub(crate) paused: bool,
     pub(crate) requested: bool,
     pub(crate) store_went_back: bool,
-    /// True if a step-down was requested after the acquisition was sent, and before it led.
+    /// A step-down was requested after the acquisition was sent and before it led.
     pub(crate) cancelled: bool,
-    /// True if its workload was last reported as unhealthy. A new claim must not lead either while
-    /// the workload is unhealthy.
+    /// The workload was last reported as unhealthy. A new claim must not lead either while the
+    /// workload is unhealthy.
     pub(crate) unhealthy: bool,
 }
 
 impl Turn {
-    /// Returns a turn in which nothing makes the leader stop.
     pub(crate) fn quiet(leads_on: bool) -> Self {
         Self {
             leads_on,

@@ -1,34 +1,28 @@
-//! A leader steps down for a request only if that request named its token, and for any other reason
-//! only if its cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
+//! A leader steps down for a request only if the request named its token. It steps down for any
+//! other reason only if the cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
 //! `docs/protocol.md`).
 
 use super::{Violation, require, with};
 use crate::election::{Reason, Token};
 
-/// A leadership that ends in a turn, and the content of that turn's input.
+/// A leadership that ends in a turn, and the contents of this turn's input.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ending {
     pub(crate) token: Token,
     pub(crate) reason: Option<Reason>,
-    /// True if a step-down was requested by a signal.
     pub(crate) signalled: bool,
     pub(crate) shut_down: bool,
-    /// True if the workload was reported as unhealthy.
     pub(crate) unhealthy: bool,
-    /// The token of a workload that was reported as ended.
+    /// The input reported that the workload of this token ended.
     pub(crate) exited: Option<Token>,
-    /// The token of a workload that was reported in this turn to have survived SIGKILL.
+    /// The input reported that the workload of this token has survived SIGKILL.
     pub(crate) stuck: Option<Token>,
     pub(crate) paused: bool,
-    /// True for a handover without a request; `preference_is_bounded` checks such handovers.
+    /// A handover without a request. `preference_is_bounded` checks such handovers.
     pub(crate) prefers: bool,
-    /// The token that the request in the document names.
     pub(crate) requested: Option<Token>,
-    /// True if the input is the answer to a linearizable read.
     pub(crate) confirmed: bool,
-    /// True if the newest renewal did not match.
     pub(crate) rejected: bool,
-    /// True if the authority has ended.
     pub(crate) expired: bool,
 }
 

@@ -1,19 +1,18 @@
-//! A candidate gives no false alarm: a document reported as older than before (`store_went_back`),
-//! or a reported duplicate of its claim, has a real cause.
+//! A candidate gives no false alarm. It reports an older document (`store_went_back`) or a
+//! duplicate of its claim only if there is a real cause.
 
 use super::{Violation, require, with};
 
-/// A notice, and what actually happened.
+/// A notice, and the events that justify it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     pub(crate) store_went_back: bool,
     pub(crate) duplicate: bool,
-    /// True if the document was deleted or restored.
+    /// An operator deleted or restored the document.
     pub(crate) damaged: bool,
-    /// True if a majority had the reported state at some time since the candidate sent its last
-    /// read.
+    /// A majority had the reported state at some time since the candidate sent its last read.
     pub(crate) was_so: bool,
-    /// True if a machine was forked, or if the document was edited or damaged.
+    /// A machine was forked, or an operator edited or damaged the document.
     pub(crate) forked_or_edited: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Certain events require a call in the same turn. An opened stream requires a read, because the
-//! stream does not report earlier changes. A change of primary requires a renewal, even while
-//! another renewal hangs on the old primary (*Change streams* and *Outcomes* in
+//! Certain events require a call in the turn that handles them. An opened stream requires a read,
+//! because the stream does not report earlier changes. A change of primary requires a renewal,
+//! even while another renewal hangs on the old primary (*Change streams* and *Outcomes* in
 //! `docs/protocol.md`).
 
 use super::{Violation, require};
 
-/// Calls that the process should have made before its next turn begins.
+/// The calls that the process should have made before its next turn begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owed {
     pub(crate) read: bool,

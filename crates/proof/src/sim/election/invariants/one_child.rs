@@ -1,18 +1,18 @@
-//! No two children of different claims run at the same instant of true time, as long as clock rates
-//! stay within 1.1 of each other.
+//! No two children of different claims run at one instant of true time, as long as clock rates
+//! differ by a factor of at most 1.1.
 
 use super::{Violation, violation, with};
 use crate::election::Claim;
 
-/// Maximum ratio of clock rates, as a fraction.
+/// The permitted ratio of clock rates, as a fraction.
 const RATIO: (u64, u64) = (11, 10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) process: usize,
     pub(crate) claim: Claim,
-    /// True if the checks tolerate the claim after a fork or damage to the store, if its machine
-    /// woke only just after the deadline, or if neither guard nor daemon runs.
+    /// The checks tolerate the claim after a fork or damage to the store, if its machine woke only
+    /// just after the deadline, or if neither guard nor daemon runs.
     pub(crate) tolerated: bool,
 }
 

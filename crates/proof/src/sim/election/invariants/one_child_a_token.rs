@@ -10,7 +10,6 @@ pub(crate) struct Started {
     pub(crate) token: Token,
 }
 
-/// Checks a new child against `before`, the children of the whole run.
 pub(crate) fn check(before: &[Started], started: Started) -> Option<Violation> {
     let same =
         |earlier: &&Started| earlier.claim == started.claim || earlier.token == started.token;

@@ -3,7 +3,6 @@
 use super::{Violation, violation};
 use crate::election::{Claim, Token};
 
-/// A surface that says "leader" at this instant.
 #[allow(dead_code, reason = "the fields that are not compared are evidence")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leading {
@@ -11,7 +10,7 @@ pub(crate) struct Leading {
     pub(crate) surface: &'static str,
     pub(crate) claim: Claim,
     pub(crate) token: Token,
-    /// True if the checks tolerate the claim at this instant, after a fork or damage to the store.
+    /// The checks tolerate the claim at this instant, after a fork or damage to the store.
     pub(crate) tolerated: bool,
 }
 

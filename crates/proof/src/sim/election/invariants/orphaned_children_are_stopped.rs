@@ -1,18 +1,17 @@
-//! A guard whose daemon has exited stops its child immediately, because no more renewals will come.
+//! A guard whose daemon has exited stops its child immediately, because no more renewals will
+//! come.
 
 use std::time::Duration;
 
 use super::{Violation, require};
 
-/// A child that runs without a daemon.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Orphan {
-    /// True if the guard has sent the child a stop signal or SIGKILL, or if the child's leader has
-    /// exited.
+    /// The guard has sent the child a stop signal or SIGKILL, or the child's leader has exited.
     pub(crate) asked: bool,
-    /// How long the guard has been able to send the signal.
+    /// The guard has been able to send the signal for this time.
     pub(crate) alone: Duration,
-    /// Maximum time that a process needs to act after it continues.
+    /// A process needs at most this time to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

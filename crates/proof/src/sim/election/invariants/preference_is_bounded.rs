@@ -1,7 +1,7 @@
-//! A priority ends a leadership only if the leader prefers higher priorities. The leader hands over
-//! at most once in its interval, and only to a candidate with a higher priority that registered
-//! again on request. A registration replaces only a standby with a lower priority (*The standby* in
-//! `docs/protocol.md`).
+//! A priority ends a leadership only if the leader prefers higher priorities. The leader hands
+//! over at most once in its interval, and only to a candidate with a higher priority that
+//! registered again on request. A registration replaces only a standby with a lower priority (*The
+//! standby* in `docs/protocol.md`).
 
 use std::time::Duration;
 
@@ -10,21 +10,18 @@ use super::{Violation, require, with};
 /// A handover without a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handover {
-    /// The configured interval; `None` if the leader prefers no candidate.
+    /// The configured interval, or `None` if the leader prefers no candidate.
     pub(crate) interval: Option<Duration>,
-    /// The age of the leadership.
     pub(crate) led: Duration,
     /// True time since the last handover of any leader.
     pub(crate) since_last: Option<Duration>,
 }
 
-/// The candidate that a leader hands over to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Preferred {
-    /// The priorities of the leader and of the candidate.
     pub(crate) own: u32,
     pub(crate) priority: u32,
-    /// True if the candidate registered after the leader asked.
+    /// The candidate registered after the leader had asked for a registration.
     pub(crate) answered: bool,
 }
 
@@ -41,7 +38,8 @@ pub(crate) fn check_preferred(to: Preferred) -> Option<Violation> {
     require(preferred, "preference is bounded", &to)
 }
 
-/// Checks a registration: the priority of the previous standby, if any, and of the new standby.
+/// Checks a registration by the priorities of the previous standby, if any, and of the new
+/// standby.
 pub(crate) fn check_registration(before: Option<u32>, after: u32) -> Option<Violation> {
     let higher = before.is_none_or(|before| before < after);
     require(higher, "preference is bounded", &(before, after))

@@ -1,25 +1,22 @@
-//! I6: a release is sent only when no surface says "leader" and the workload has ended, or has had
-//! the time to notice the loss. A supervised workload must always have ended. Before the
-//! workload has ended or has had this time, this process and its successors on the status directory
-//! do not begin another claim.
+//! I6: a process sends a release only when no surface says "leader" and the workload has ended, or
+//! has had the time to notice the loss. A supervised workload must always have ended. Until then,
+//! this process and its successors on the status directory do not begin another claim.
 
 use super::{Violation, require, with};
 
-/// The facts when a release is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Release {
-    /// True if the claim never led in this process, so there is nothing to stop.
+    /// The claim never led in this process, so there is nothing to stop.
     pub(crate) never_led: bool,
-    /// True if the claim's deadline has passed, and the workload has had its time to notice.
+    /// The claim's deadline has passed, and the workload has had its time to notice.
     pub(crate) expired: bool,
-    /// True if an earlier release of the claim has an unknown outcome.
+    /// An earlier release of the claim has an unknown outcome.
     pub(crate) repeated: bool,
-    /// True if the workload confirmed its end, or its time to notice has passed.
+    /// The workload confirmed its end, or has had its time to notice.
     pub(crate) drained: bool,
-    /// True if a child of this process runs.
     pub(crate) child_runs: bool,
     pub(crate) http_says_leader: bool,
-    /// True if a file says "leader" to a reader that checks the deadline.
+    /// A file says "leader" to a reader that checks the deadline.
     pub(crate) file_says_leader: bool,
 }
 
@@ -29,13 +26,11 @@ pub(crate) fn check(release: Release) -> Option<Violation> {
     require(gone && !beside, "I6", &release)
 }
 
-/// The facts when an acquire or a takeover is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acquisition {
-    /// True if a child of an earlier claim of this process runs.
     pub(crate) child_runs: bool,
-    /// True if the process takes over the claim of a process that has provably exited, while a
-    /// child of that process runs.
+    /// The process takes over the claim of a process that has provably exited, while a child of
+    /// that process runs.
     pub(crate) orphan_runs: bool,
 }
 
@@ -44,16 +39,14 @@ pub(crate) fn check_acquisition(acquisition: Acquisition) -> Option<Violation> {
     require(!runs, "I6", &acquisition)
 }
 
-/// The facts when a released lease is acquired.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beside {
-    /// True if the releaser's workload still works under the released claim, because it has not
-    /// checked since the release.
+    /// The workload of the process that released still works under the released claim, because it
+    /// has not checked since the release.
     pub(crate) works: bool,
-    /// True if the next leader is on another machine.
     pub(crate) elsewhere: bool,
-    /// True if the document was damaged or a machine forked, or if the machine of that workload was
-    /// asleep when its check was due.
+    /// The document was damaged, a machine was forked, or the machine of that workload was asleep
+    /// when its check was due.
     pub(crate) tolerated: bool,
 }
 

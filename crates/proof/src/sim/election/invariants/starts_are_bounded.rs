@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// Time within which a step-down must take effect.
+/// A step-down must take effect within this time.
 const ACTS_MAX: Duration = Duration::from_millis(200);
 
-/// A leader whose child has not started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// How long the daemon has been running since it was due to give up the start.
+    /// The daemon has run for this time since it was due to give up the start.
     pub(crate) lasts: Duration,
 }
 

@@ -1,25 +1,23 @@
-//! I10: a step-down ends in time. The wait for a workload that survives SIGKILL is bounded, because
-//! its renewals would otherwise keep the lease with a candidate that does not lead.
+//! I10: a step-down ends in time. If the wait for a workload that survives SIGKILL had no bound,
+//! the renewals would keep the lease with a candidate that does not lead.
 
 use std::time::Duration;
 
 use super::{Violation, require, with};
 
-/// As in `crates/supervisor/src/command.rs`.
+/// Must equal the value in `crates/supervisor/src/command.rs`.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum time for orders and reports to arrive and for the processes to act on them.
+/// Orders and reports arrive, and the processes act on them, within this time.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 
-/// A step-down in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stop {
-    /// Time since the step-down began, or since the process last came out of a freeze.
+    /// Time since the step-down began, or since the process last continued after a freeze.
     pub(crate) lasts: Duration,
     /// Time from the stop signal to SIGKILL.
     pub(crate) grace: Duration,
     pub(crate) loss_grace: Duration,
-    /// Maximum time that readers of stuck files, and an unsupervised workload, have to notice the
-    /// loss.
+    /// Readers of stuck files, and an unsupervised workload, have this time to notice the loss.
     pub(crate) notice: Duration,
 }
 

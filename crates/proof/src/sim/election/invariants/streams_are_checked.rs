@@ -1,4 +1,4 @@
-//! An open stream is not trusted indefinitely: a follower also reads, reopens the stream if it may
+//! A follower does not trust an open stream indefinitely. It also reads, reopens a stream that may
 //! be stale, and does not treat a late reply as newer than an event (*Change streams* in
 //! `docs/protocol.md`).
 
@@ -7,21 +7,19 @@ use std::time::Duration;
 use super::{Violation, explain, require, violation, with};
 use crate::election::{Revision, Token};
 
-/// Time limit, many times the delay of an event.
+/// This is many times the delay of an event.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A turn of a follower that leaves no call in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// Time since the last reply.
     pub(crate) silent: Duration,
     pub(crate) silent_max: Duration,
     /// Time since the last reply or event.
     pub(crate) unheard: Duration,
     pub(crate) unheard_max: Duration,
-    /// True if the last shown document has a holder.
     pub(crate) held: bool,
-    /// Maximum time between two reads of a follower of hints or of a late stream.
+    /// A follower of hints or of a late stream reads at least once in this time.
     pub(crate) unread_max: Option<Duration>,
 }
 
@@ -57,7 +55,7 @@ pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
     })
 }
 
-/// Checks that an event, which contains only the changes, is applied only to a document that was
+/// An event contains only changes. Checks that the process applies it only to a document that was
 /// shown since the stream was opened.
 pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
     let evidence = "an event changed a document from before the stream was opened";
@@ -72,7 +70,7 @@ pub(crate) struct Followed {
     /// The token that the follower considers stored.
     pub(crate) known: Option<Token>,
     pub(crate) stored: Token,
-    /// When the token was majority-committed.
+    /// Time since a majority had the token.
     pub(crate) since: Duration,
 }
 
@@ -82,7 +80,6 @@ pub(crate) fn check_followed(followed: Followed) -> Option<Violation> {
     require(!late, "streams are complete", &followed)
 }
 
-/// Checks that every stale stream was detected in the fault-free period.
 pub(crate) fn check_peace(stale: Option<usize>) -> Option<Violation> {
     let process = stale?;
     let evidence = format!("p{process} still follows a stale stream");

@@ -1,16 +1,15 @@
-//! I4: files (for a reader that checks the deadline), HTTP and metrics say "not leader" by the
-//! deadline, regardless of the state of the process.
+//! I4: by the deadline, HTTP, metrics and files say "not leader" whatever the process does. A
+//! reader of a file must check the deadline.
 
 use super::{Violation, require};
 use crate::election::BootTime;
 
-/// A surface that says "leader" at `now`.
 #[allow(dead_code, reason = "the fields that are not compared are evidence")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Surface {
     pub(crate) name: &'static str,
     pub(crate) now: BootTime,
-    /// The end of the claim's authority according to the acknowledged writes.
+    /// The time when the claim's authority ends according to the acknowledged writes.
     pub(crate) earned: Option<BootTime>,
 }
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// Maximum delay before a follower sees a renewal.
+/// A follower sees a renewal within this time.
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
 /// The head start reserved for a standby, plus the delay of the other candidates.
 const HEAD_START: Duration = Duration::from_millis(90);
-/// A read and a write on the simulated network; two of each after a rejection.
+/// Two reads and two writes on the simulated network take less time. A takeover needs one of each,
+/// and repeats both after a rejection.
 const CALLS: Duration = Duration::from_millis(200);
 
-/// A takeover from a holder that was killed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Takeover {
     /// Time since the last renewal.

@@ -1,18 +1,16 @@
-//! I3: the token grows with every acquisition and is never reused, except after a loss of data that
-//! the acquirer could not know of.
+//! I3: each acquisition has a higher token than all earlier acquisitions. Tokens repeat only if
+//! data was lost and the acquirer could not know of the loss.
 
 use super::{Violation, require, with};
 use crate::election::Token;
 
-/// A majority-committed acquisition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acquired {
     pub(crate) token: Token,
-    /// The token of the document before the acquisition.
     pub(crate) before: Token,
-    /// The highest token that the acquirer has ever seen or that its directory contains.
+    /// The highest token that the acquirer has seen or that its directory contains.
     pub(crate) known: Token,
-    /// The highest token of any acquisition; `None` once the document was damaged.
+    /// The highest token of any acquisition, or `None` once the document was damaged.
     pub(crate) highest: Option<Token>,
 }
 

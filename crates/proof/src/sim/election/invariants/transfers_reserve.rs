@@ -1,13 +1,13 @@
-//! A transfer leaves a reservation: if a claim was asked to hand over, its release names the
-//! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`). Any other
-//! release reserves the lease for no longer than the standby's head start.
+//! A transfer leaves a reservation. If a claim was asked to hand over, its release names the
+//! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`). Any
+//! other release reserves the lease for no longer than the standby's head start.
 
 use std::time::Duration;
 
 use super::{Violation, require, reservation};
 use crate::election::Reservation;
 
-/// The longest head start that a standby may have.
+/// No standby has a longer head start.
 const HEAD_START_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(crate) struct Release<'a> {
     /// The reservation in the request that ended the leadership.
     pub(crate) transferred: Option<&'a Reservation>,
     pub(crate) reserves: Option<&'a Reservation>,
-    /// True if the leadership ended because the lease was paused.
+    /// The leadership ended because the lease was paused.
     pub(crate) paused: bool,
 }
 

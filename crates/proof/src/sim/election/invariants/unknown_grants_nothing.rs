@@ -4,12 +4,10 @@
 use super::{Violation, require};
 use crate::election::BootTime;
 
-/// One turn of a state machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) before: Option<BootTime>,
     pub(crate) after: Option<BootTime>,
-    /// True if the input was the acknowledgement of a call.
     pub(crate) acknowledgement: bool,
 }
 

@@ -1,9 +1,9 @@
-//! I9: no wall clock decides anything. A run makes the same decisions if it never sets a wall clock
-//! or a server's clock.
+//! I9: no wall clock affects a decision. A run makes identical decisions if no wall clock and no
+//! server's clock ever jumps.
 
 use super::{Violation, explain};
 
-/// A digest of all decisions of a run, and how many there were.
+/// A digest of all decisions of a run, and their number.
 pub(crate) type Decisions = (u64, u64);
 
 pub(crate) fn check(jumping: Decisions, steady: Decisions) -> Option<Violation> {
