@@ -1,15 +1,15 @@
-//! The commands that a primary received, according to the server's profiler.
+//! Reads from the server's profiler which commands a primary has received.
 
 use std::collections::BTreeMap;
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Document, doc};
 
-/// Databases whose commands are recorded. The server does not record the hello commands of the
-/// driver's monitors.
+/// The profiler records the commands on these databases. It does not record the hello commands of
+/// the driver's monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
-/// Turns the record of all commands on or off. Clears the record before it is turned on.
+/// Turns the profiler on or off. Clears its records before it is turned on.
 pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     let client = direct(set, primary).await;
     for name in DATABASES {
@@ -20,7 +20,7 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
                 .collection::<Document>("system.profile")
                 .drop()
                 .await;
-            // Space for the commands of some minutes; the default is 1 MB.
+            // Enough for the commands of some minutes. The default size is 1 MB.
             let create = doc! { "create": "system.profile", "capped": true, "size": 64 << 20 };
             let made = database.run_command(create).await;
             made.unwrap_or_else(|error| panic!("make the profile of {name}: {error}"));
@@ -30,7 +30,7 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     }
 }
 
-/// Returns how many commands of each name were received from clients with this application name.
+/// Counts the commands from clients with this application name, by command.
 pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for name in DATABASES {
@@ -56,9 +56,9 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
     counts
 }
 
-/// Returns how many aggregations a member has begun for any client. The profiler does not show the
-/// aggregation that opens a change stream, because it belongs to the database of the oplog. The
-/// server's counter includes it.
+/// Counts the aggregations of all clients on a member. The profiler does not show the aggregation
+/// that opens a change stream, because it belongs to the database of the oplog, but the server's
+/// counter includes it.
 pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     let admin = client.database("admin");
     let status = admin.run_command(doc! { "serverStatus": 1 }).await;
@@ -71,7 +71,7 @@ pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     f64::from(u32::try_from(total).expect("few aggregations"))
 }
 
-/// Returns a client that connects to one member only.
+/// Connects to this member only.
 pub(crate) async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
     let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;
     client.expect("the address of a member is a connection string")

@@ -1,6 +1,6 @@
-//! The profiles of `lease.profile`: takeover after a crash of the leader, and leaderships lost when
-//! the store's primary is killed. The store of each profile has the longest elections that the
-//! profile tolerates.
+//! Measures the profiles of `lease.profile`: takeover after a crash of the leader, and leaderships
+//! lost when the store's primary is killed. The store of each profile has the longest elections
+//! that the profile tolerates.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::takeover::crashes;
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Each daemon holds a separate lease, so that only the phases of their renewals differ.
+/// Each daemon leads its own lease, so that only the phases of their renewals differ.
 const LEASES: usize = 5;
 const SPREAD: Duration = Duration::from_millis(317);
-/// Time for the killed member to return as a secondary, and for the drivers to notice.
+/// The killed member returns as a secondary within this time, and the drivers notice it.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// A profile with its durations, and the `electionTimeoutMillis` of its store.
+/// A profile's durations, and the `electionTimeoutMillis` of its store.
 struct Profile {
     name: &'static str,
     timings: DaemonTimings,
@@ -54,7 +54,7 @@ const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Prof
     }
 }
 
-/// Measures all profiles at once, each on a separate store. The measurement mostly waits.
+/// Each profile has its own store. All are measured at once, because the measurement mostly waits.
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let measured = PROFILES.each_ref().map(|profile| of(&setup, profile));
     join_all(measured).await.concat()
@@ -107,7 +107,7 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
 }
 
 /// Kills the primary, and starts it again once every leader has renewed. Returns for each leader
-/// the time until its next renewal, and true if its leadership was lost.
+/// the time until its next renewal, and whether it lost its leadership.
 pub(crate) async fn kill(
     set: &ReplicaSet,
     daemons: &[Daemon],

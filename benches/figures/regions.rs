@@ -1,9 +1,8 @@
-//! One leader across regions: three regions, each with a member of the set and a candidate, with a
-//! round-trip time between them.
-//!
-//! For each round-trip time, a separate process measures in its own namespaces. All processes run
-//! at once, because they mostly wait. The delay applies between a daemon and the members of other
-//! regions, and between members. Member 0, in region 0, is preferred as the primary.
+//! Measures one leader across three regions, each with a member of the set and a candidate, with a
+//! round-trip time between the regions. Each round-trip time is measured by a separate process in
+//! its own namespaces. All these processes run at once, because they mostly wait. The delay
+//! applies between a daemon and the members of other regions, and between members. Member 0, in
+//! region 0, is preferred as the primary.
 
 mod world;
 
@@ -28,7 +27,7 @@ use crate::usage::Work;
 use crate::{profiles, takeover};
 use world::{Floors, REGIONS, World};
 
-/// First argument of a process that measures one round-trip time.
+/// If this is the first argument, the program measures one round-trip time.
 pub(crate) const INSIDE: &str = "--regions-inside";
 
 const FIGURE: &str = "regions";
@@ -36,23 +35,23 @@ const ROUND_TRIPS_MS: [u64; 3] = [20, 80, 150];
 const MEASURED_MAX: Duration = Duration::from_secs(1800);
 const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time until daemons are at rest.
+/// Daemons are at rest after this time.
 const SETTLE: Duration = Duration::from_secs(15);
-/// Time for the other daemons to write their files, so that rounds do not overlap.
+/// The other daemons write their files within this time, so that rounds do not overlap.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// Delay between the starts of two daemons, so that their renewals do not coincide.
+/// Two daemons start this far apart, so that their renewals do not coincide.
 const STAGGER: Duration = Duration::from_millis(137);
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 
-/// The samples of a row, as the inner process writes them.
+/// The samples of a row in the inner process's output.
 #[derive(Debug, Serialize, Deserialize)]
 struct Series {
     what: String,
     unit: Unit,
     samples: Vec<f64>,
-    /// Target for the median.
+    /// Target for the median, in the row's unit.
     p50_max: Option<f64>,
-    /// Target for the smallest value.
+    /// Target for the smallest value, in the row's unit.
     min: Option<f64>,
 }
 
@@ -87,7 +86,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     join_all(measured).await.concat()
 }
 
-/// Runs this program again in new namespaces, which end with the new process.
+/// Runs this program again in new namespaces, which end with that process.
 async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
     // The inner process mounts its own file system over the directories in memory.
     let scratch = Scratch::on(Storage::Disk).expect("a directory can be made");
@@ -120,7 +119,7 @@ async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
     series.iter().map(|series| series.row(millis)).collect()
 }
 
-/// The inner process: `--regions-inside MILLIS SIZE STORAGE BINARY OUTPUT`.
+/// Runs the inner process: `--regions-inside MILLIS SIZE STORAGE BINARY OUTPUT`.
 pub(crate) fn carry_out(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.collect();
     let [millis, size, storage, binary, output] = arguments.as_slice() else {
@@ -158,7 +157,7 @@ async fn inside(setup: &Setup, millis: u64) -> Vec<Series> {
     series
 }
 
-/// The floor: majority writes in connected clients.
+/// Measures the floor: majority writes in connected clients.
 async fn writes(setup: &Setup, world: &World, floors: &Floors) -> Vec<Series> {
     let mut rows = Vec::new();
     // A write from another region also travels to the primary and back.
@@ -176,7 +175,7 @@ async fn writes(setup: &Setup, world: &World, floors: &Floors) -> Vec<Series> {
     rows
 }
 
-/// CPU at rest, then handoffs, of three daemons of one lease.
+/// Measures the CPU of three daemons of one lease at rest, and then their handoffs.
 async fn trio(setup: &Setup, world: &World, floors: &mut Floors) -> Vec<Series> {
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), REGIONS);
@@ -231,7 +230,8 @@ async fn trio(setup: &Setup, world: &World, floors: &mut Floors) -> Vec<Series> 
         ratios.push(took / floor);
     }
     for (name, took, floor) in directions {
-        // The standby determines the direction, so a short series may lack one direction.
+        // The registered standby determines the direction of a handoff, so a short series may lack
+        // one.
         if took.is_empty() {
             continue;
         }
@@ -270,8 +270,7 @@ async fn cpu(setup: &Setup, daemons: &[Daemon]) -> Vec<Series> {
     ]
 }
 
-/// Crashes the holders of several leases. The daemon that takes over is always in another region
-/// than the holder.
+/// Crashes the holders of several leases. Each successor is in another region than the holder.
 async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     let count = setup.count(9, 3);
     let scratch = Scratch::new();
@@ -315,7 +314,7 @@ async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     }]
 }
 
-/// Kills the primary repeatedly. Meanwhile, a daemon in each region leads a separate lease.
+/// Kills the primary repeatedly, while a daemon in each region leads its own lease.
 async fn killed_primaries(setup: &Setup, world: &World) -> Vec<Series> {
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), REGIONS);

@@ -1,4 +1,4 @@
-//! The rows of measured values and their targets. This module does not measure.
+//! Formats rows of measured values and compares them with their targets.
 
 use leasehold_testbed::timeline::{SUMMARY_HEADINGS, Table};
 
@@ -6,7 +6,7 @@ use crate::results::{Measured, PEERS, Values};
 
 pub(crate) use crate::results::Unit;
 
-/// The statistic of a series that a target applies to.
+/// A target applies to one of these statistics of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistic {
     Median,
@@ -15,25 +15,24 @@ pub(crate) enum Statistic {
     Max,
 }
 
-/// One condition in a target.
+/// A target consists of such bounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
     AtMost(Statistic, f64),
     AtLeast(Statistic, f64),
 }
 
-/// One line of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
     pub(crate) what: String,
-    /// The measured system, if the figure compares several systems.
+    /// `None` if the figure measures only leasehold.
     pub(crate) system: Option<&'static str>,
-    /// The name of the disk; set when the figure is complete.
+    /// Set when the figure is complete.
     pub(crate) disk: &'static str,
     unit: Unit,
     pub(crate) values: Option<Values>,
-    /// Median of leasehold divided by the median of this system.
+    /// Leasehold's median divided by this system's median.
     pub(crate) ratio: Option<f64>,
     pub(crate) target: String,
     pub(crate) verdict: &'static str,
@@ -41,7 +40,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates the row of a series; without bounds, the series is only reported.
+    /// Without bounds, the series has no target.
     pub(crate) fn new(
         figure: &'static str,
         what: impl Into<String>,
@@ -73,7 +72,7 @@ impl Row {
         }
     }
 
-    /// Creates the row of a figure that could not be measured.
+    /// Reports a figure that could not be measured.
     pub(crate) fn failed(figure: &'static str) -> Self {
         Self {
             verdict: "FAILED",
@@ -87,7 +86,7 @@ impl Row {
         }
     }
 
-    /// Creates the row of a system that is not available.
+    /// Reports a system that is not available.
     pub(crate) fn skipped(figure: &'static str, system: &'static str, why: String) -> Self {
         Self {
             skipped: Some(why),
@@ -95,7 +94,6 @@ impl Row {
         }
     }
 
-    /// Names the measured system.
     pub(crate) fn of(self, system: &'static str) -> Self {
         Self {
             system: Some(system),
@@ -103,7 +101,7 @@ impl Row {
         }
     }
 
-    /// Returns the row as one line, for the progress output.
+    /// Formats the row as one line of the progress output.
     pub(crate) fn line(&self) -> String {
         let cells = SUMMARY_HEADINGS.into_iter().zip(self.cells());
         let cells: Vec<_> = cells.map(|(name, cell)| format!("{name} {cell}")).collect();
@@ -118,8 +116,7 @@ impl Row {
         }
     }
 
-    /// Returns true for a figure that could not be measured although all its programs are
-    /// available.
+    /// True if the figure could not be measured although all its programs are available.
     pub(crate) fn is_failed(&self) -> bool {
         self.verdict == "FAILED"
     }
@@ -135,7 +132,7 @@ impl Row {
         }
     }
 
-    /// Returns the description, with the system if the figure has one.
+    /// Appends the system to the description if the figure has one.
     fn name(&self) -> String {
         let disk = match self.disk {
             "" | "ram" => String::new(),
@@ -186,7 +183,6 @@ impl Row {
     }
 }
 
-/// All rows.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
@@ -197,13 +193,12 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Returns the rows in the format of the file.
     pub(crate) fn measured(&self) -> Vec<Measured> {
         self.rows.iter().map(Row::measured).collect()
     }
 
-    /// Returns the table of all figures without a comparison, formatted for a Markdown code block;
-    /// `None` if the table is empty.
+    /// Formats the figures without a comparison as a table for a Markdown code block. Returns
+    /// `None` if there are none.
     pub(crate) fn render(&self) -> Option<String> {
         let headings = ["figure", "what"].into_iter().chain(SUMMARY_HEADINGS);
         let mut table = Table::new(headings.chain(["target", "verdict"]));
@@ -253,8 +248,8 @@ impl Statistic {
     }
 }
 
-/// Returns the statistics of a series; `None` if it is empty. With fewer than 100 values, the 99th
-/// percentile is the largest (nearest rank).
+/// Returns `None` for an empty series. With fewer than 100 values, the 99th percentile is the
+/// largest value (nearest rank).
 fn values(series: &[f64]) -> Option<Values> {
     let mut sorted = series.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -268,7 +263,7 @@ fn values(series: &[f64]) -> Option<Values> {
     })
 }
 
-/// Returns a value with five significant digits.
+/// Rounds to five significant digits.
 fn significant(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

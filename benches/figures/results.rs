@@ -1,5 +1,4 @@
-//! The file that `--output` writes, and the Markdown tables that `--table` makes from that file.
-//! This module does not measure.
+//! Reads and writes the file of `--output`, and makes the Markdown tables of `--table` from it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,28 +9,24 @@ use std::time::Duration;
 use leasehold_testbed::timeline::readable;
 use serde::{Deserialize, Serialize};
 
-/// The figures that are compared with other systems.
+/// Figures with this prefix compare leasehold with other systems.
 pub(crate) const PEERS: &str = "peers_";
-/// The version of the format.
 pub(crate) const SCHEMA: u32 = 1;
-/// The system whose values the ratios refer to.
+/// The ratios refer to this system's values.
 pub(crate) const OURS: &str = "leasehold";
 
-/// The unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
-    /// In seconds.
+    /// Seconds.
     #[serde(rename = "s")]
     Time,
-    /// In bytes; shown in MB of 10⁶, or in kB.
+    /// Shown in MB of 10⁶ bytes, or in kB.
     #[serde(rename = "B")]
     Bytes,
-    /// A count.
     #[serde(rename = "1")]
     Count,
 }
 
-/// The statistics of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Values {
     pub(crate) n: usize,
@@ -41,47 +36,43 @@ pub(crate) struct Values {
     pub(crate) max: f64,
 }
 
-/// One measured row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) figure: String,
     pub(crate) what: String,
     pub(crate) system: String,
-    /// The name of the disk.
     pub(crate) disk: String,
     pub(crate) unit: Unit,
-    /// `None` if it could not be measured.
+    /// `None` if the figure could not be measured.
     #[serde(flatten)]
     pub(crate) values: Option<Values>,
-    /// Median of leasehold divided by the median of this system.
+    /// Leasehold's median divided by this system's median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verdict: Option<String>,
-    /// The reason why the figure was not measured.
+    /// Says why the figure was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) skipped: Option<String>,
 }
 
-/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {
     pub(crate) schema: u32,
     pub(crate) machine: String,
-    /// The load average before the start.
+    /// Load average of the machine before the run.
     pub(crate) load: String,
     /// `full` or `quick`.
     pub(crate) sizes: String,
     pub(crate) versions: BTreeMap<String, String>,
-    /// A description of each disk, by its name.
+    /// Descriptions of the disks by their names.
     pub(crate) disks: BTreeMap<String, String>,
     pub(crate) rows: Vec<Measured>,
 }
 
 impl Unit {
-    /// Formats a value.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Time => {
@@ -99,10 +90,6 @@ impl Unit {
 }
 
 impl Results {
-    /// Reads the file.
-    ///
-    /// # Errors
-    /// If the file cannot be read or has another format; the error names the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| error.to_string());
         let results = text.and_then(|text| {
@@ -112,10 +99,6 @@ impl Results {
         results.map_err(|problem| format!("{}: {problem}", path.display()))
     }
 
-    /// Writes the file.
-    ///
-    /// # Errors
-    /// If the file cannot be written; the error names the file.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).expect("text and numbers are JSON");
         let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -123,12 +106,12 @@ impl Results {
         written.map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Returns true if there is a comparison.
+    /// True if the file has rows of the comparison.
     pub(crate) fn compares(&self) -> bool {
         self.rows.iter().any(|row| row.figure.starts_with(PEERS))
     }
 
-    /// Returns the tables of the comparison, one for each disk.
+    /// Formats the comparison as one table for each disk.
     pub(crate) fn tables(&self) -> String {
         let mut text = String::new();
         let versions = self.versions.iter();
@@ -173,7 +156,7 @@ impl Results {
 }
 
 impl Measured {
-    /// Returns the row of a table, with `what` as the name of the figure.
+    /// Formats a row of a table. `what` names the figure.
     fn cells(&self, what: &str) -> String {
         let (p50, p99, n) = match (&self.values, &self.skipped) {
             (Some(values), _) => {

@@ -1,4 +1,4 @@
-//! The size of the shipped binary.
+//! Measures the size of the shipped binary.
 
 use crate::launch::Setup;
 use crate::report::{Bound, Row, Statistic, Unit};

@@ -1,4 +1,4 @@
-//! The duration of a start: a first start, and a start after a crash.
+//! Measures how long a daemon takes to start, at first and after a crash.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time for the store to remove the cursors and sockets of the previous round.
+/// The store removes the cursors and sockets of the previous round within this time.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Time from the execution to leadership, for a lease that has no document yet.
+/// Measures from the execution to leadership, for a lease without a document.
 pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     let place = Place::new(&setup).await;
     let mut series = Vec::new();
@@ -35,7 +35,8 @@ pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     )]
 }
 
-/// Time from the execution after a SIGKILL until the daemon leads again, with the same directory.
+/// Measures from the execution after a SIGKILL until the daemon leads again, with the directory of
+/// the killed daemon.
 pub(crate) async fn restart(setup: Setup) -> Vec<Row> {
     let place = Place::new(&setup).await;
     let paths = directories(&place.sub(0), 1);

@@ -1,4 +1,4 @@
-//! The cost of a daemon at rest: memory, CPU, and load on the store.
+//! Measures a daemon at rest: its memory, its CPU time, and its load on the store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,10 @@ use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(30);
-/// Renewals in a minute at the default renew_interval of 3 s, plus one, because the minute may
-/// begin just before a renewal.
+/// With the default renew_interval of 3 s, a minute has 20 renewals, and one more if it begins
+/// just before a renewal.
 const WRITES_MAX: f64 = 21.0;
 
-/// Three daemons of one lease.
 struct Trio {
     heartbeat: &'static str,
     daemons: Vec<Daemon>,
@@ -106,8 +105,8 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
     rows
 }
 
-/// Returns the rate of commands that each daemon of `trio` sent to the primary; its application
-/// name identifies a daemon. A kind of command that no daemon sends also has a row.
+/// Returns the rate of commands that each daemon of `trio` sent to the primary. Each daemon has
+/// its own application name. A kind of command that no daemon sends also gets a row.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
     let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();

@@ -1,8 +1,7 @@
-//! A supervised command: the delay until the next command runs after SIGTERM to the leader, the
-//! delay after an acquisition, and the guard's memory.
-//!
-//! The command is this benchmark program, which records its begin and end, exits immediately on
-//! SIGTERM, and holds a file lock while it exists.
+//! Measures a supervised command: the delay until the next command runs after SIGTERM to the
+//! leader, the delay after an acquisition, and the guard's memory. The command is this benchmark
+//! program, which records when it begins and ends, exits immediately on SIGTERM, and holds a file
+//! lock while it exists.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -21,30 +20,29 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, children_of, guard_of};
 
-/// First argument of the supervised command.
+/// If this is the first argument, the program acts as the supervised command.
 pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time for the other daemons to write their files, so that rounds do not overlap.
+/// The other daemons write their files within this time, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Time after which a guard is idle.
+/// A guard is idle after this time.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
-/// The default value, which these daemons use.
+/// These daemons use the default value.
 const RENEW_DEADLINE: Duration = Duration::from_secs(18);
 
-/// The record of one command.
 #[derive(Debug, Default)]
 struct Life {
     began_ns: u64,
-    /// True if no other process held the file lock at the begin.
+    /// True if no other process held the file lock when the command began.
     alone: bool,
-    /// Time right before the exit.
+    /// Read right before the exit.
     ended_ns: Option<u64>,
 }
 
-/// SIGTERM to the leader's daemon → the next command runs.
+/// Measures from SIGTERM to the leader's daemon until the next command runs.
 pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let scratch = Scratch::new();
@@ -119,7 +117,7 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// The memory of each guard, in addition to its daemon's memory.
+/// Measures the memory of each guard, which adds to its daemon's memory.
 pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let scratch = Scratch::new();
@@ -249,7 +247,7 @@ fn lives(journal: &Path) -> Vec<Life> {
     lives
 }
 
-/// Returns the number of commands that began while the previous command still existed.
+/// Counts the commands that began while the previous command still existed.
 fn beside(lives: &[Life]) -> f64 {
     let over = |life: &Life, next: &Life| life.ended_ns.is_some_and(|at| at <= next.began_ns);
     let pairs = lives.windows(2);
@@ -257,7 +255,7 @@ fn beside(lives: &[Life]) -> f64 {
     f64::from(u32::try_from(violations.count()).expect("few hand-offs"))
 }
 
-/// Waits until the given number of commands has begun.
+/// Waits until this many commands have begun.
 async fn begun(journal: &Path, wanted: usize) {
     let end = boottime_ns() + nanos(COMMAND_MAX);
     loop {

@@ -1,4 +1,4 @@
-//! Takeover after a crash, measured from the holder's last acknowledged renewal.
+//! Measures a takeover after a crash, from the holder's last acknowledged renewal.
 
 use std::time::Duration;
 
@@ -12,21 +12,19 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time within which a file shows the last acknowledged renewal. The daemon writes the file within
+/// A file shows the last acknowledged renewal within this time. The daemon writes it within
 /// milliseconds.
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
-/// Delay between the starts, and between the crashes, of two leases, so that the samples are
-/// independent.
+/// Two leases start, and crash, this far apart, so that the samples are independent.
 const STAGGER: Duration = Duration::from_millis(137);
-/// Number of majority writes measured while a crashed leader's lease expires.
+/// This many majority writes are measured while a crashed leader's lease expires.
 const WRITES: usize = 20;
 
-/// Measured values of a series of takeovers.
 #[derive(Default)]
 pub(crate) struct Takeovers {
-    /// Time of each takeover since the last renewal was sent, in seconds.
+    /// Seconds from the last renewal, when it was sent, to each takeover.
     pub(crate) durations: Vec<f64>,
-    /// Duration of majority writes in a connected client during the takeovers.
+    /// Duration of majority writes in a connected client during the takeovers, in seconds.
     pub(crate) writes: Vec<f64>,
 }
 
@@ -53,8 +51,8 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Crashes the holders of `count` leases on one set; two daemons contend for each, with flags that
-/// set these durations.
+/// Crashes the holders of `count` leases on one set. Two daemons contend for each lease, with
+/// flags that set these durations.
 pub(crate) async fn crashes(
     setup: &Setup,
     timings: DaemonTimings,
@@ -109,7 +107,7 @@ pub(crate) async fn crashes(
     }
 }
 
-/// Crashes the leader of one lease repeatedly. `contenders` is the number of daemons.
+/// Crashes the leader of one lease repeatedly. This many daemons contend for the lease.
 pub(crate) async fn crashes_among(
     setup: &Setup,
     timings: DaemonTimings,
@@ -158,7 +156,7 @@ pub(crate) async fn crashes_among(
     Takeovers { durations, writes }
 }
 
-/// Kills a holder between two renewals; returns when the holder sent the last renewal.
+/// Kills a holder between two renewals. Returns when the holder sent the last renewal.
 pub(crate) async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     let before = holder.status()["valid_until_boottime_ns"].clone();
     let renewed =

@@ -1,24 +1,22 @@
-//! The resource usage of a process, as counted by the kernel.
+//! Reads from the kernel which resources a process uses.
 
 use std::fs;
 
-/// The memory and threads of a process at one instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// Resident memory in bytes, including the pages of the program's file.
+    /// Resident memory in bytes, with the pages of the program's file.
     pub(crate) rss: f64,
-    /// Resident anonymous memory, which no file backs, in bytes.
+    /// Resident memory in bytes that no file backs.
     pub(crate) rss_anon: f64,
-    /// Proportional set size: shared pages are divided among the processes that share them.
+    /// Proportional set size: pages that several processes share are divided among them.
     pub(crate) pss: f64,
-    /// Memory that no other process maps, clean or dirty, which is freed when the process exits.
+    /// Clean and dirty memory that no other process maps, and that is freed when the process
+    /// exits.
     pub(crate) private: f64,
-    /// The number of threads.
     pub(crate) threads: f64,
 }
 
 impl Memory {
-    /// Reads the usage of the process `pid`.
     pub(crate) fn of(pid: u32) -> Self {
         let status = read(&format!("/proc/{pid}/status"));
         let rollup = read(&format!("/proc/{pid}/smaps_rollup"));
@@ -33,10 +31,7 @@ impl Memory {
     }
 }
 
-/// Returns the guard of a daemon's command.
-///
-/// # Panics
-/// If the daemon has none.
+/// Returns the guard of a daemon's command. Panics if the daemon has none.
 pub(crate) fn guard_of(daemon: u32) -> u32 {
     let children = children_of(daemon);
     let is_guard = |pid: &u32| read(&format!("/proc/{pid}/cmdline")).contains("__guard");
@@ -44,7 +39,6 @@ pub(crate) fn guard_of(daemon: u32) -> u32 {
     guard.unwrap_or_else(|| panic!("no guard among {children:?}"))
 }
 
-/// Returns the children of a running process.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     let children = tasks
@@ -56,20 +50,19 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The CPU usage of a process since its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// CPU time in seconds.
+    /// In seconds.
     pub(crate) cpu: f64,
-    /// Number of times that a thread went to sleep. This is also the number of wakeups.
+    /// How often a thread went to sleep, which is also the number of wakeups.
     pub(crate) wakeups: f64,
-    /// Number of context switches, voluntary or involuntary.
+    /// Voluntary and involuntary context switches.
     pub(crate) switches: f64,
 }
 
 impl Work {
-    /// Reads the usage of the process `pid`, summed over its threads. Uses the scheduler's
-    /// nanoseconds, because utime and stime count only whole ticks of 10 ms.
+    /// Sums over all threads. Uses the scheduler's nanoseconds, because utime and stime count only
+    /// whole ticks of 10 ms.
     pub(crate) fn of(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
         let mut work = Self {
@@ -91,11 +84,11 @@ impl Work {
     }
 }
 
-/// Returns the CPU time of a process since its start in seconds, including threads that have ended.
-/// Counts whole ticks of 10 ms.
+/// Returns CPU time in seconds since the process started, in whole ticks of 10 ms. Includes
+/// threads that have ended.
 pub(crate) fn cpu_of_all(pid: u32) -> f64 {
     let stat = read(&format!("/proc/{pid}/stat"));
-    // The name, in parentheses, may contain spaces.
+    // The name is in parentheses and may contain spaces.
     let (_, fields) = stat.rsplit_once(") ").expect("a name");
     let ticks = fields.split(' ').skip(11).take(2).map(|ticks| {
         let ticks = ticks.parse::<f64>();

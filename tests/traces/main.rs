@@ -1,6 +1,7 @@
-//! Goal: daemons and jobs do exactly what their state machines decide, and the checker refuses any
-//! other trace. Method: traces real daemons and jobs on a real set, with handoffs, a kill and many
-//! contenders. The checker must accept their trace, and must refuse it after a change in one place.
+//! Goal: a daemon or a job never does anything that its state machine has not decided, and the
+//! checker refuses any other trace. Method: traces real daemons and jobs on a real set, with
+//! handoffs, a kill and many contenders. The checker must accept their trace, and must refuse it
+//! after a change in one place.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
@@ -20,15 +21,13 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const LONG: Duration = Duration::from_secs(30);
-/// Number of concurrent jobs, in each mode.
+/// This many jobs run at once in each mode.
 const JOBS: usize = 4;
 
-/// Short work.
 const SHORT: &str = "sleep 0.3";
-/// Work that ends only when two jobs have begun it, so that two jobs hold slots at the same time.
+/// Ends only when two jobs have begun, so that two jobs hold slots at once.
 const COMPANY: &str = r#"touch "$BEGAN/began.$$"; until [ $(ls "$BEGAN" | grep -c began) -ge 2 ]; do sleep 0.05; done"#;
 
-/// The lines of a trace.
 struct Lines(Vec<Value>);
 
 impl Lines {
@@ -46,13 +45,12 @@ impl Lines {
         checker.finish()
     }
 
-    /// Returns the index of the first line that satisfies a condition.
     fn position(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.0.iter().position(condition);
         found.expect("the trace has such a line")
     }
 
-    /// Asserts that the checker refuses the trace after this change, for the expected reason.
+    /// Asserts that the checker refuses the changed trace for the expected reason.
     fn refused(&self, expected: &str, change: impl FnOnce(&mut Vec<Value>)) {
         let mut changed = Self(self.0.clone());
         change(&mut changed.0);
@@ -87,8 +85,8 @@ fn job(set: &ReplicaSet, arguments: &[&str], work: &str, trace: &Path, scratch: 
     command.spawn().unwrap()
 }
 
-/// Runs three candidates for one lease (one is stopped, one is killed, one steps down), a leader of
-/// another lease, and jobs in all modes.
+/// Runs three candidates for one lease (one is stopped, one is killed, one steps down), a leader
+/// of another lease, and jobs in all modes.
 async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
@@ -148,7 +146,7 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     tampered_guards(&lines);
 }
 
-/// Changes the trace in one place at a time.
+/// Each change affects one place of the trace.
 fn tampered(lines: &Lines) {
     let acquires = lines.position(|line| line["turn"]["effects"].to_string().contains("Acquire"));
     lines.refused("but the machine returns", |lines| {
@@ -165,7 +163,7 @@ fn tampered(lines: &Lines) {
     lines.refused("random bits", |lines| {
         lines[acquires]["turn"]["random"] = json!([]);
     });
-    // Looks for a reply that has an effect, because some replies change nothing.
+    // Some replies change nothing, so look for a reply that has an effect.
     let applied = lines.position(|line| {
         let outcome = &line["turn"]["input"]["Reply"]["outcome"];
         let orders = line["turn"]["effects"].to_string().contains("Workload");
@@ -199,7 +197,7 @@ fn tampered(lines: &Lines) {
         lines[started]["started"]["schema"] = json!(2)
     });
     lines.refused("not a record", |lines| lines.insert(0, json!("nonsense")));
-    // The leader of another lease becomes a leader of this lease.
+    // Turns the leader of another lease into a leader of this lease.
     lines.refused("I1: ", |lines| {
         replace(
             lines,
@@ -225,7 +223,7 @@ fn tampered(lines: &Lines) {
     });
 }
 
-/// Changes the trace of the guard of a daemon's command in one place at a time.
+/// Each change affects one place of the trace of a guard.
 fn tampered_guards(lines: &Lines) {
     let guarded = |line: &Value| line["started"]["options"]["guarded"] == "command";
     let began = lines.position(guarded);
@@ -254,7 +252,7 @@ fn tampered_guards(lines: &Lines) {
         lines[starts]["sent"] = turn;
         lines[starts].as_object_mut().unwrap().remove("turn");
     });
-    // The leader of another lease becomes a leader of this lease.
+    // Turns the leader of another lease into a leader of this lease.
     lines.refused("runs until", |lines| {
         replace(
             lines,

@@ -1,8 +1,8 @@
-//! Goal: exactly one call explains each change of a lease or lock, with the outcome that the call's
-//! state machine received, and the checker refuses any other history. Method: records traces and
-//! changes of real daemons and jobs on a real set, with an election, an unacknowledged renewal, a
-//! frozen and a killed leader, and operators. The checker must accept them, and must refuse them
-//! after a change in one place.
+//! Goal: no lease or lock changes without exactly one call that explains the change, with the
+//! outcome that the call's state machine received, and the checker refuses any other history.
+//! Method: records traces and changes of real daemons and jobs on a real set, with an election, an
+//! unacknowledged renewal, a frozen and a killed leader, and operators. The checker must accept
+//! them, and must refuse them after a change in one place.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{JOBS, LONG, Lines, PROGRAM, SHORT, daemon, job};
 
-/// The traces and the recorded changes of one run, as lines.
+/// Lines of the traces and of the recorded changes of one run.
 #[derive(Clone)]
 struct Run {
     trace: Vec<Value>,
@@ -39,19 +39,19 @@ impl Run {
         checker.finish()
     }
 
-    /// Returns the index of the first line of the trace that satisfies a condition.
+    /// Returns the index of the first matching line of the trace.
     fn call(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.trace.iter().position(condition);
         found.expect("the trace has such a line")
     }
 
-    /// Returns the index of the first line of the leases' changes that satisfies a condition.
+    /// Returns the index of the first matching line of the leases' changes.
     fn change(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.leases.iter().position(condition);
         found.expect("the recording has such a line")
     }
 
-    /// Asserts that the checker refuses the run after this change, for the expected reason.
+    /// Asserts that the checker refuses the changed run for the expected reason.
     fn refused(&self, expected: &str, change: impl FnOnce(&mut Self)) {
         let mut changed = self.clone();
         change(&mut changed);
@@ -60,7 +60,7 @@ impl Run {
         assert!(found, "{expected:?}: {violations:#?}");
     }
 
-    /// Asserts that the checker skips the leases' changes after this change, for the expected
+    /// Asserts that the checker skips the leases' changes in the changed run for the expected
     /// reason.
     fn skipped(&self, expected: &str, change: impl FnOnce(&mut Self)) {
         let mut changed = self.clone();
@@ -70,7 +70,7 @@ impl Run {
     }
 }
 
-/// Returns the revision of the renewal that a turn requested, if any.
+/// If a turn requested a renewal, returns the renewal's revision.
 fn renewal(line: &Value) -> Option<&Value> {
     let effects = line["turn"]["effects"].as_array()?;
     let mut renewals = effects
@@ -79,7 +79,7 @@ fn renewal(line: &Value) -> Option<&Value> {
     renewals.find(|revision| !revision.is_null())
 }
 
-/// Returns the document's revision after a change, as UUID text.
+/// Returns the document's revision after a change as the text of a UUID.
 fn revision(change: &Value) -> Option<String> {
     let base64 = change["change"]["after"]["revision"]["$binary"]["base64"].as_str()?;
     let document = json!({ "$binary": { "base64": base64, "subType": "04" } });
@@ -99,7 +99,7 @@ fn leasehold(set: &ReplicaSet, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Runs three candidates for a lease that undergoes every kind of change.
+/// The lease undergoes every kind of change while three candidates contend for it.
 async fn elections(set: &ReplicaSet, changes: &Changes, trace: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
@@ -164,7 +164,7 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
             assert!([Some(0), Some(77)].contains(&code), "{modes:?}: {code:?}");
         }
     }
-    // Kills a job, which another job then evicts.
+    // Another job evicts the killed job.
     let mut killed = job(
         set,
         &["jobs", "--lease-duration=3s"],
@@ -223,7 +223,7 @@ fn every_change_of_a_document_is_explained_by_one_call() {
     );
     let others = transitions.operators + transitions.edits;
     assert_eq!(transitions.calls + others, transitions.all, "{checked:?}");
-    // Each job has at least joined and left.
+    // Each job has at least joined and left the lock.
     assert!(transitions.calls > 8 * JOBS, "{checked:?}");
     let run = Run {
         trace: recorded(&trace),
@@ -235,7 +235,7 @@ fn every_change_of_a_document_is_explained_by_one_call() {
     locks_are_changed(&run);
 }
 
-/// Changes the trace in one place at a time.
+/// Each change affects one place of the trace.
 fn calls_are_changed(run: &Run) {
     let asked = run.call(|line| renewal(line).is_some());
     run.refused("no recorded call explains this change of", |run| {
@@ -302,7 +302,7 @@ fn calls_are_changed(run: &Run) {
     run.refused("is missing", |run| drop(run.trace.remove(sent)));
 }
 
-/// Changes the recording of the leases in one place at a time.
+/// Each change affects one place of the leases' recording.
 fn changes_are_changed(run: &Run) {
     let renewed = run.call(|line| renewal(line).is_some());
     let renewed = renewal(&run.trace[renewed]).and_then(Value::as_str);
@@ -372,7 +372,7 @@ fn changes_are_changed(run: &Run) {
     });
 }
 
-/// Changes the recording of the locks in one place at a time.
+/// Each change affects one place of the locks' recording.
 fn locks_are_changed(run: &Run) {
     let tamper = |expected: &str, change: fn(&mut Value) -> bool| {
         run.refused(expected, |run| {
@@ -419,7 +419,7 @@ fn locks_are_changed(run: &Run) {
         }
         grows
     });
-    // Removes all requests to evict, so that no call explains the eviction.
+    // Without any request to evict, no call explains the eviction.
     run.refused("no recorded call explains this change of", |run| {
         let evicts = |effect: &Value| !effect["Call"]["operation"]["Evict"].is_null();
         for line in &mut run.trace {

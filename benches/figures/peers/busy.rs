@@ -1,7 +1,6 @@
-//! Followers on a busy store: 1,000 writes a second to a collection of another application.
-//!
-//! The set has one member, because replicating this load would occupy two cores. On a larger set,
-//! too, all change streams are on the primary.
+//! Measures followers on a busy store, to which another application writes 1,000 documents a
+//! second. The set has one member, because replicating this load would occupy two cores. On a
+//! larger set, too, all change streams are on the primary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +24,6 @@ pub(crate) const FOLLOWER: &str = "busy store (1,000 foreign writes a second), h
 pub(crate) const HANDOFF: &str =
     "busy store, hints: handoff, SIGTERM → another leads, 3 contenders";
 
-/// A store with followers, and the names of its rows.
 struct Series {
     busy: bool,
     hints: bool,
@@ -73,30 +71,29 @@ const SERIES: [Series; 4] = [
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(30);
-/// So few that two cores suffice although each foreign write wakes each follower.
+/// Two cores suffice for this many followers, although each foreign write wakes each of them.
 const FEW: u32 = 5;
-/// So many that their sum is measurable even if each follower costs less than [`LIGHT`].
+/// The sum over this many followers is measurable even if each costs less than [`LIGHT`].
 const MANY: u32 = 40;
-/// CPU time of the server per second and follower, in seconds.
+/// In seconds of the server's CPU time per second and follower.
 const LIGHT: f64 = 0.010;
 const WRITERS: u32 = 10;
-/// The interval between two writes of one writer.
+/// Each writer writes once in this interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 const RATE: f64 = 1_000.0;
-/// Minimum share of the intended rate. Below this share, the machine is too slow or too busy for a
-/// result.
+/// If the writers reach less than this share of the intended rate, the machine is too slow or too
+/// busy for a result.
 const RATE_MIN: f64 = 0.9;
-/// The size of a written document in bytes.
+/// Size of a written document in bytes.
 const SIZE: usize = 200;
 
-/// Writers that run until this is dropped.
+/// The writers run until this is dropped.
 struct Foreign {
     _writers: JoinSet<()>,
     written: Arc<AtomicU32>,
 }
 
 impl Foreign {
-    /// Starts the writers.
     async fn start(set: &ReplicaSet) -> Self {
         let client = Client::with_uri_str(set.uri()).await;
         let client = client.expect("the connection string of a set");
@@ -106,7 +103,7 @@ impl Foreign {
         for _ in 0..WRITERS {
             let (documents, written) = (documents.clone(), Arc::clone(&written));
             writers.spawn(async move {
-                // A missed tick is made up for immediately, so that the mean rate is as intended.
+                // A missed tick is made up for immediately, which keeps the mean rate.
                 let mut due = tokio::time::interval(INTERVAL);
                 loop {
                     due.tick().await;
@@ -147,11 +144,11 @@ fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
     Row::new(FIGURE, what, unit, series, &[]).of(LEASEHOLD)
 }
 
-/// Starts a set, and the collection of hints and the writers if the series has them.
+/// Starts a set. Adds the collection of hints and the writers if the series has them.
 async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) {
     let set = setup.set_of(ReplicaSet::builder().members(1)).await;
     if series.hints {
-        // As docs/mongodb.md recommends.
+        // docs/mongodb.md recommends a capped collection.
         let database = set.client().database("leasehold");
         let capped = database.create_collection("leases.hints").capped(true);
         let created = capped.size(32_768).await;
@@ -166,16 +163,15 @@ async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) 
     (set, foreign)
 }
 
-/// The server's CPU time within a window.
 struct Window {
-    /// CPU time per second, in seconds.
+    /// CPU time of the server per second, in seconds.
     cpu: f64,
-    /// Foreign writes per second.
+    /// Number of foreign writes per second.
     rate: f64,
 }
 
 impl Window {
-    /// Measures once the server has come to rest.
+    /// Waits until the server has come to rest, and then measures.
     async fn new(setup: &Setup, set: &ReplicaSet, foreign: Option<&Foreign>) -> Self {
         tokio::time::sleep(setup.pause(SETTLE)).await;
         let written = || foreign.map_or(0.0, Foreign::written);
@@ -185,8 +181,8 @@ impl Window {
         Self { cpu, rate }
     }
 
-    /// Returns the CPU time, scaled to the intended rate. On a machine that is slightly too slow,
-    /// some windows have fewer writes.
+    /// Scales the CPU time to the intended rate. On a machine that is slightly too slow, some
+    /// windows have fewer writes.
     fn at_rate(&self) -> f64 {
         match self.rate {
             0.0 => self.cpu,
@@ -195,7 +191,7 @@ impl Window {
     }
 }
 
-/// Compares the server's CPU time with and without followers.
+/// Compares the server's CPU time with followers and without.
 async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
     let (set, foreign) = store(setup, series).await;
     let foreign = foreign.as_ref();

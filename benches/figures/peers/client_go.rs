@@ -1,4 +1,5 @@
-//! An elector on client-go's leader election (`benches/peers/client-go`), on a real API server.
+//! Measures an elector that uses client-go's leader election (`benches/peers/client-go`), on a
+//! real API server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,18 +28,17 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(30);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// Number of polls for an answer between two signals.
+/// After this many polls without an answer, the elector is signalled again.
 const ASK_AGAIN: u64 = 50;
-/// Time between two handoffs.
+/// Handoffs are this far apart.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Extra time before each handoff or crash, below the retry period of 2 s, so that the events are
+/// Each pause shifts by this time within the retry period of 2 s, so that handoffs and crashes are
 /// independent of the followers' polls.
 const PHASE: Duration = Duration::from_millis(311);
 const RETRY: Duration = Duration::from_secs(2);
-/// The lease duration of the program.
+/// The program's lease duration.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// A control plane, and the directories of the electors.
 pub(crate) struct Electors {
     kubernetes: Kubernetes,
     namespace: String,
@@ -47,10 +47,8 @@ pub(crate) struct Electors {
     scratch: Scratch,
 }
 
-/// Builds the program unless it is in the cache, and returns its path.
-///
-/// # Errors
-/// If it cannot be built, with the reason.
+/// Builds the program unless it is in the cache. Returns its path, or the reason why it cannot be
+/// built.
 pub(crate) async fn program() -> Result<PathBuf, String> {
     let output = Command::new(FETCH)
         .arg("elector")
@@ -61,16 +59,14 @@ pub(crate) async fn program() -> Result<PathBuf, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     match output.status.success() {
         true => Ok(PathBuf::from(text.trim())),
-        // The report omits the output, because the output may name module servers.
+        // The report omits the output, which may name module servers.
         false => Err("fetch-go-program elector failed".to_owned()),
     }
 }
 
 impl Electors {
-    /// Starts a control plane for this many electors.
-    ///
-    /// # Errors
-    /// If the program or the control plane is not available, with the reason.
+    /// Starts a control plane for this many electors. The error says why the program or the
+    /// control plane is not available.
     pub(crate) async fn new(setup: &Setup, count: usize) -> Result<Self, String> {
         let program = program().await?;
         leasehold_testbed::kubernetes_programs()
@@ -88,7 +84,6 @@ impl Electors {
         })
     }
 
-    /// Starts an elector, and waits until it has sent a request.
     async fn start(&self, lease: &str, index: usize) -> Process {
         let kubeconfig = self.kubernetes.directory().join("kubeconfig");
         let directory = &self.directories[index];
@@ -103,8 +98,8 @@ impl Electors {
             .stderr(self.scratch.path().join(format!("log-{index}")))
             .start();
         let process = process.unwrap_or_else(|failure| panic!("{failure}"));
-        // The program registers its signal handler only some time after its start. An earlier
-        // SIGUSR1 would kill it.
+        // The program registers its signal handler some time after its start. An earlier SIGUSR1
+        // would kill it.
         let handles = || handles_usr1(process.pid());
         let end = boottime_ns() + nanos(STATUS_MAX);
         while !handles() {
@@ -117,7 +112,7 @@ impl Electors {
         process
     }
 
-    /// Returns how many requests an elector has sent so far.
+    /// Returns the number of requests that an elector has sent so far.
     pub(crate) async fn requests(&self, process: &Process, index: usize) -> f64 {
         let answers = |status: &Value| status["answers"].as_u64().unwrap_or(0);
         let before = answers(&self.status(index));
@@ -137,7 +132,7 @@ impl Electors {
         unreachable!("the loop does not end")
     }
 
-    /// Returns the content of an elector's file; null if there is none yet.
+    /// Returns the content of an elector's file, or null if there is none yet.
     fn status(&self, index: usize) -> Value {
         let path = self.directories[index].join("status.json");
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -150,7 +145,7 @@ impl Electors {
         format!("elector {index} does not answer; its log:\n{log}")
     }
 
-    /// Starts three electors of one lease, the leader first.
+    /// Starts three electors of one lease and returns the leader first.
     pub(crate) async fn three(&self, lease: &str) -> Vec<Process> {
         let mut observer = Observer::start(&self.directories);
         let mut electors = vec![self.start(lease, 0).await];
@@ -161,8 +156,8 @@ impl Electors {
         electors
     }
 
-    /// Returns the time on CLOCK_BOOTTIME at which the holder of a lease sent its last successful
-    /// renewal. Both clocks belong to this machine.
+    /// Returns when the holder of a lease sent its last successful renewal, as time of
+    /// CLOCK_BOOTTIME. The API server runs on this machine, so both use one clock.
     async fn renewed(&self, lease: &str) -> u64 {
         let leases: Api<Lease> = self.kubernetes.objects(&self.namespace);
         let lease = leases.get(lease).await.expect("the API server answers");
@@ -175,7 +170,7 @@ impl Electors {
     }
 }
 
-/// Returns true once a process has a handler for SIGUSR1.
+/// Returns true once a process handles SIGUSR1.
 fn handles_usr1(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -184,14 +179,14 @@ fn handles_usr1(pid: u32) -> bool {
     caught.is_some_and(|mask| mask & (1 << bit) != 0)
 }
 
-/// Waits until an elector reports that it leads; returns its index and the time.
+/// Waits until an elector reports that it leads. Returns its index and the time.
 async fn leads(observer: &mut Observer, mut of: impl FnMut(usize) -> bool) -> (usize, u64) {
     let found = |seen: &crate::observer::Seen| of(seen.index) && seen.leads_until_ns().is_some();
     let seen = observer.find("an elector leads", LEADS_MAX, found).await;
     (seen.index, seen.at_ns)
 }
 
-/// Returns a time between two events that differs in each round.
+/// Returns the pause before the next event, which differs in each round.
 fn pause(round: usize) -> Duration {
     let round = u32::try_from(round).expect("few rounds");
     let extra = u64::try_from((PHASE * round).as_millis()).expect("a short time");
@@ -199,7 +194,7 @@ fn pause(round: usize) -> Duration {
     SETTLE + Duration::from_millis(extra % period)
 }
 
-/// SIGTERM to the leader → another elector leads.
+/// Measures from SIGTERM to the leader until another elector leads.
 pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let electors = Electors::new(setup, 3).await?;
     let mut processes = electors.three("handoff").await;
@@ -222,7 +217,7 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// SIGKILL to the leaders of several leases; two electors contend for each lease.
+/// Measures from SIGKILL to the leaders of several leases. Two electors contend for each lease.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let count = setup.count(15, 4);
     let electors = Electors::new(setup, 2 * count).await?;

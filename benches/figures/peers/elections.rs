@@ -1,4 +1,4 @@
-//! Handoffs and takeovers of each elector.
+//! Measures handoffs and takeovers of each elector.
 
 use leasehold_testbed::DaemonTimings;
 
@@ -69,7 +69,7 @@ async fn takeovers_of_many(setup: &Setup) -> Result<Vec<Row>, String> {
     Ok(beyond(TAKEOVER_OF_50, &series))
 }
 
-/// The floor of a takeover is one majority write.
+/// Subtracts the lease duration from each takeover. The floor of the rest is one majority write.
 fn beyond(what: &'static str, series: &Takeovers) -> Vec<Row> {
     let duration = DaemonTimings::KUBERNETES.lease_duration.as_secs_f64();
     let beyond: Vec<_> = series

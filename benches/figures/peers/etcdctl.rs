@@ -1,4 +1,4 @@
-//! etcdctl's election and lock, on a cluster of three members.
+//! Measures etcdctl's election and lock on a cluster of three members.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,24 +17,22 @@ use crate::locks;
 use crate::report::{Row, Unit};
 
 const ELECTED_MAX: Duration = Duration::from_secs(120);
-/// Time between two handoffs.
+/// Handoffs are this far apart.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Time to live of an election's session; etcdctl has no option for it.
+/// The TTL of an election's session. etcdctl has no option for it.
 const ELECT_LIFE: Duration = Duration::from_secs(60);
-/// Time to live of a lock's session in the comparison of takeovers: the lease duration of the other
-/// systems.
+/// The TTL of a lock's session in the comparison of takeovers, which equals the lease duration of
+/// the other systems.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// The command of a killed holder runs for less time than this.
+/// The command of a killed holder runs shorter than this.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
-/// A cluster and the program.
 pub(crate) struct Etcdctl {
     pub(crate) etcd: Etcd,
     pub(crate) program: PathBuf,
 }
 
-/// A process that contends for an election.
 pub(crate) struct Candidate {
     process: Executed,
     printed: UnboundedReceiver<(u64, String)>,
@@ -42,13 +40,9 @@ pub(crate) struct Candidate {
 }
 
 impl Etcdctl {
-    /// Starts a cluster.
-    ///
-    /// # Errors
-    /// If one of the programs is not available, with the reason.
+    /// Starts a cluster. The error says why one of the programs is not available.
     pub(crate) async fn start(setup: &Setup) -> Result<Self, String> {
-        // The report contains only this part of the output, because the rest may name module
-        // servers.
+        // The report contains only this part of the output. The rest may name module servers.
         let own = |failure: leasehold_testbed::Failure| {
             let text = failure.to_string();
             let mut lines = text.lines().filter(|line| line.starts_with("fetch-"));
@@ -60,7 +54,7 @@ impl Etcdctl {
         Ok(Self { etcd, program })
     }
 
-    /// Returns the command line that runs a command under a lock.
+    /// Builds the command line that runs a command under a lock.
     pub(crate) fn lock(&self, lock: &str, life: Duration, command: Vec<String>) -> Line {
         let life = format!("--ttl={}", life.as_secs());
         let begin = ["lock", &life, lock, "--"].map(str::to_owned);
@@ -77,7 +71,6 @@ impl Etcdctl {
         }
     }
 
-    /// Starts a candidate.
     pub(crate) fn candidate(&self, election: &str, proposal: &str) -> Candidate {
         let arguments = ["elect", election, proposal].map(str::to_owned);
         let (process, printed) = Executed::printing(&self.line(arguments));
@@ -88,7 +81,7 @@ impl Etcdctl {
         }
     }
 
-    /// Waits until this many candidates have joined an election.
+    /// Waits until this many candidates contend in an election.
     async fn joined(&self, election: &str, count: usize) {
         let end = boottime_ns() + nanos(ELECTED_MAX);
         let arguments = ["get", election, "--prefix", "--keys-only"].map(str::to_owned);
@@ -107,7 +100,7 @@ impl Etcdctl {
         }
     }
 
-    /// Starts three candidates. The first leads.
+    /// Starts three candidates. The first one leads.
     async fn three(&self, election: &str) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for index in 0..3 {
@@ -120,12 +113,11 @@ impl Etcdctl {
 }
 
 impl Candidate {
-    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Waits until this candidate is elected; returns when.
+    /// Waits until this candidate is elected. Returns the time.
     async fn elected(&mut self) -> u64 {
         let printed = tokio::time::timeout(ELECTED_MAX, async {
             loop {
@@ -139,14 +131,14 @@ impl Candidate {
     }
 }
 
-/// SIGTERM to the leader → another candidate is elected.
+/// Measures from SIGTERM to the leader until another candidate is elected.
 pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let mut candidates = etcdctl.three("handoff").await;
     let mut series = Vec::new();
     for round in 0..setup.count(100, 20) {
         tokio::time::sleep(SETTLE).await;
-        // Candidates are elected in the order in which they joined.
+        // etcd elects candidates in the order in which they joined.
         let mut old = candidates.remove(0);
         let sent_ns = boottime_ns();
         old.process.term();
@@ -160,15 +152,15 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// Starts three candidates; returns them with their process ids, the leader first.
+/// Starts three candidates. Returns them and their process ids, the leader first.
 pub(crate) async fn resting(etcdctl: &Etcdctl) -> (Vec<Candidate>, Vec<u32>) {
     let candidates = etcdctl.three("rest").await;
     let pids = candidates.iter().map(Candidate::pid).collect();
     (candidates, pids)
 }
 
-/// SIGKILL to the holder right after its acquisition, which is also its last renewal → another
-/// candidate holds the election or the lock.
+/// Kills the holder right after its acquisition, which is also its last renewal. Measures how long
+/// another candidate takes to hold the election or the lock.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let count = setup.count(10, 4);
@@ -183,7 +175,7 @@ pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec
     }));
     let scratch = Scratch::new();
     let held = join_all((0..count).map(async |index| {
-        // With the name of an election, the lock would join the queue of that election.
+        // Under the name of an election, the lock would join the election's queue.
         let lock = format!("held-{index}");
         let journal = scratch.path().join(&lock);
         let line = etcdctl.lock(&lock, LOCK_LIFE, locks::act(&journal, HOLD));

@@ -1,4 +1,4 @@
-//! The locks of `crate::locks`, as rows of the comparison.
+//! Converts the figures of `crate::locks` into rows of the comparison.
 
 use super::{LEASEHOLD, add};
 use crate::launch::Setup;
@@ -15,9 +15,9 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, LEASEHOLD), handover).await;
     let contended = async { Ok(locks::contended(setup.clone()).await) };
     add(&mut rows, (FIGURE, LEASEHOLD), contended).await;
-    // One row for each kind of command would be too detailed here.
+    // The comparison does not need one row for each kind of command.
     rows.retain(|row| !row.what.starts_with("of which") || row.what == locks::COMMANDS_TO_WRITE);
-    // The targets of a comparison are ratios. They are added once all rows exist.
+    // Targets of a comparison are ratios, which are added once all rows exist.
     for row in &mut rows {
         row.figure = FIGURE;
         row.target.clear();
@@ -31,7 +31,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// The rows of one figure stand together, in the order of a lock's life.
+/// Sorts the rows of one figure together, in the order of a lock's life.
 fn order(what: &str) -> usize {
     let known = locks::FIGURES.iter();
     known.take_while(|known| **known != what).count()

@@ -1,5 +1,5 @@
-//! The load that many daemons put on the store, as a curve: followers of one lease, and leases with
-//! three daemons each.
+//! Measures the load of many daemons on the store, as a curve: followers of one lease, and leases
+//! with three daemons each.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::usage::cpu_of_all;
 
 const FIGURE: &str = "peers_many";
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time after the start until the daemons are at rest, with a standby registered.
+/// After this time, the daemons are at rest and a standby is registered.
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
-/// Daemons that start at the same time.
+/// This many daemons start at once.
 const BATCH: usize = 10;
 
-/// How followers of many leases learn of changes, and the names of the rows with ten and with a
-/// hundred leases. A load that grows in proportion to the leases is ten times as high with a
-/// hundred leases as with ten.
+/// How followers learn of changes, and the names of the rows with ten and with a hundred leases.
+/// If the load grows in proportion to the leases, the second row is ten times as high as the
+/// first.
 pub(crate) struct Series {
     name: &'static str,
     flag: &'static str,
@@ -59,12 +59,11 @@ pub(crate) const SERIES: [Series; 2] = [
     },
 ];
 
-/// The load on all members of a set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     /// CPU time of all members per second, in seconds.
     pub(super) cpu: f64,
-    /// Bytes that all members received and sent per second.
+    /// Bytes per second that all members receive and send.
     network: f64,
 }
 
@@ -87,7 +86,7 @@ fn counts(setup: &Setup) -> &'static [usize] {
     }
 }
 
-/// One lease with an increasing number of followers.
+/// Measures one lease with an increasing number of followers.
 async fn followers(setup: &Setup) -> Vec<Row> {
     let set = setup.set().await;
     let first = setup.daemon("many", "leader", &set.uri()).start();
@@ -107,7 +106,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
     rows
 }
 
-/// An increasing number of leases. Three daemons contend for each lease.
+/// Measures an increasing number of leases. Three daemons contend for each lease.
 async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     let set = setup.set().await;
     let mut daemons = Vec::new();
@@ -125,7 +124,6 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     rows
 }
 
-/// Starts one daemon for each lease and identity.
 async fn start(
     setup: &Setup,
     set: &ReplicaSet,
@@ -149,7 +147,6 @@ async fn at_rest(setup: &Setup, set: &ReplicaSet) -> Load {
     during(set, setup.pause(WINDOW)).await
 }
 
-/// Returns the load on all members during this time.
 pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
     let began_ns = boottime_ns();
     let before = used(set).await;
@@ -162,7 +159,7 @@ pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
     }
 }
 
-/// Returns the sums since the start of the members.
+/// Returns sums since the members were started.
 async fn used(set: &ReplicaSet) -> Load {
     let mut network = 0.0;
     for index in 0..set.member_count() {

@@ -1,7 +1,7 @@
-//! The comparison with other systems (`peers`): leasehold, client-go's leader election on a
-//! Kubernetes API server, etcdctl, a hand-made lock, and the floor that the replica set allows. All
-//! systems are measured in turn in one run, on one machine and on stores in one storage. Therefore
-//! the ratios of two days can be compared.
+//! Compares leasehold with other systems (`peers`): client-go's leader election on a Kubernetes
+//! API server, etcdctl, a hand-made lock, and the floor that the replica set allows. All systems
+//! are measured in turn in one run, on one machine and on stores in one storage. Therefore the
+//! ratios of two days can be compared.
 
 pub(crate) mod busy;
 pub(crate) mod client_go;
@@ -22,7 +22,6 @@ use crate::machine;
 use crate::report::Row;
 use crate::results::OURS;
 
-/// The systems.
 pub(crate) const LEASEHOLD: &str = OURS;
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const BY_HAND: &str = "by hand";
@@ -30,8 +29,8 @@ pub(crate) const CLIENT_GO: &str = "client-go";
 pub(crate) const ELECT: &str = "etcdctl elect";
 pub(crate) const LOCK: &str = "etcdctl lock";
 
-/// Adds the rows of one system. A system that is unavailable or cannot be measured gets a row that
-/// says so, and does not affect the other systems.
+/// Adds the rows of one system. If the system is unavailable or cannot be measured, a row says so,
+/// and the other systems are not affected.
 async fn add(
     rows: &mut Vec<Row>,
     (figure, system): (&'static str, &'static str),
@@ -45,8 +44,8 @@ async fn add(
     }
 }
 
-/// Returns the versions of all programs, or only of leasehold and of mongod. The versions of other
-/// systems may need a build.
+/// If `all` is false, returns only the versions of leasehold and mongod, because the versions of
+/// other systems may need a build.
 pub(crate) async fn versions(setup: &Setup, all: bool) -> BTreeMap<String, String> {
     let last = |line: String| line.split(' ').next_back().unwrap_or_default().to_owned();
     let mut versions = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The cost of each elector at rest: one leader and two followers, 15/10/2 s.
+//! Measures what each elector costs at rest, with one leader, two followers, and durations of
+//! 15/10/2 s.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,8 +43,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, CLIENT_GO), electors(&setup)).await;
     add(&mut rows, (FIGURE, ELECT), candidates(&setup)).await;
     add(&mut rows, (FIGURE, LEASEHOLD), with_kubernetes(&setup)).await;
-    // Up to here, the rows are sorted by system. In the report, the rows of one figure stand
-    // together.
+    // The rows are still sorted by system. In the report, the rows of one figure stand together.
     let mut order = BTreeMap::new();
     for row in &rows {
         let next = order.len();
@@ -104,16 +104,16 @@ async fn electors(setup: &Setup) -> Result<Vec<Row>, String> {
 async fn candidates(setup: &Setup) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let (_candidates, pids) = etcdctl::resting(&etcdctl).await;
-    // All three candidates keep their sessions alive equally, and etcd does not count requests per
-    // client.
+    // All three candidates keep their sessions alive equally often, and etcd does not count
+    // requests per client.
     let requests = async || vec![etcdctl.etcd.messages().await / 3.0; 3];
     let mut rows = at_rest(setup, ELECT, &pids, requests).await;
     rows.push(size(ELECT, &etcdctl.program));
     Ok(rows)
 }
 
-/// Measures running processes, the leader first. `requests` returns how many requests each process
-/// has sent so far.
+/// Measures running processes. The first process leads. `requests` returns how many requests each
+/// process has sent so far.
 async fn at_rest(
     setup: &Setup,
     system: &'static str,

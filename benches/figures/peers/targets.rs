@@ -1,4 +1,4 @@
-//! The targets of the comparison, and the ratios of all rows.
+//! Computes the ratios of all rows, and compares them with the targets of the comparison.
 
 use super::{BY_HAND, CLIENT_GO, FLOOR, LEASEHOLD, LOCK};
 use super::{busy, elections, many, rest};
@@ -6,7 +6,7 @@ use crate::locks;
 use crate::report::{Row, Unit};
 use crate::results::PEERS;
 
-/// The value to compare leasehold's value with: the value of another system, or of another figure
+/// Leasehold's value is compared with another system's value, or with the value of another figure
 /// of leasehold.
 #[derive(Debug, Clone, Copy)]
 enum Against {
@@ -15,7 +15,7 @@ enum Against {
     Nothing,
 }
 
-/// A target: the median is at most (or at least) `factor` times the other value, plus `more`.
+/// The median must be at most (or at least) `factor` times the other value, plus `more`.
 struct Target {
     what: &'static str,
     at_least: bool,
@@ -42,7 +42,7 @@ const fn limit(what: &'static str, more: f64) -> Target {
     }
 }
 
-/// Ten times as many leases cause at most ten times the load.
+/// Ten times as many leases may cause at most ten times the load.
 const fn ten_times([ten, hundred]: [&'static str; 2]) -> Target {
     at_most(hundred, 10.0, Against::Ours(ten, "the row of 10"))
 }
@@ -77,7 +77,7 @@ const TARGETS: &[Target] = &[
     },
     limit(locks::SHARE, 1.1),
     limit(locks::COMMANDS, 3.1),
-    // The first of a thousand acquisitions also creates the document.
+    // The first of a thousand acquisitions also creates the lock's document.
     limit(locks::COMMANDS_TO_WRITE, 2.05),
     limit(busy::FOLLOWER, 0.001),
     at_most(busy::HANDOFF, 1.4, Against::System(FLOOR)),
@@ -87,8 +87,8 @@ const TARGETS: &[Target] = &[
     ten_times(many::SERIES[1].network),
 ];
 
-/// Adds the ratio to each row of another system, and target and verdict to each row of leasehold.
-/// Compares only rows on one disk.
+/// Adds the ratio to each row of another system, and the target and the verdict to each row of
+/// leasehold. Compares only rows on one disk.
 pub(crate) fn apply(rows: &mut [Row]) {
     let medians: Vec<_> = rows
         .iter()

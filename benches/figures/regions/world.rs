@@ -1,4 +1,4 @@
-//! The regions: a set whose members are far apart, and clients in each region.
+//! Simulates the regions: a set whose members are far apart, and clients in each region.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -16,27 +16,23 @@ use mongodb::{Client, Collection};
 use crate::floor::{seen, write};
 use crate::launch::{Setup, nanos, seconds};
 
-/// Number of regions.
 pub(super) const REGIONS: usize = 3;
-/// The member that should be the primary.
+/// This member should be the primary.
 const PREFERRED: usize = 0;
-/// A member with a higher priority takes over within seconds after its return.
+/// A member with a higher priority becomes the primary within seconds after its return.
 const SETTLED_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// A set with one member in each region.
+/// Each region has one member of the set.
 pub(super) struct World {
     pub(super) set: ReplicaSet,
-    /// Between two regions.
+    /// Round-trip time between two regions.
     pub(super) round_trip: Duration,
     network: Network,
 }
 
 impl World {
     /// Starts the set, and delays each packet between two regions.
-    ///
-    /// # Panics
-    /// If it cannot be started.
     pub(super) async fn start(setup: &Setup, round_trip: Duration) -> Self {
         let network = Network::new(REGIONS, REGIONS);
         let mut network = network.unwrap_or_else(|failure| panic!("{failure}"));
@@ -56,7 +52,7 @@ impl World {
             let latency = round_trip / 2;
             network.weather(node, Weather { latency, loss: 0.0 });
         }
-        // A connection from before the routes existed has no delay.
+        // Connections from before the routes existed have no delay, so restart all members.
         (0..REGIONS).for_each(|member| set.kill(member));
         join_all((0..REGIONS).map(|member| set.restart(member))).await;
         let world = Self {
@@ -69,7 +65,6 @@ impl World {
         world
     }
 
-    /// Gives the preferred member a higher priority.
     async fn prefer(&self) {
         let primary = self.set.primary().await;
         let get = doc! { "replSetGetConfig": 1 };
@@ -86,10 +81,7 @@ impl World {
         done.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Waits until the preferred member is the primary.
-    ///
-    /// # Panics
-    /// If it does not become the primary within [`SETTLED_MAX`].
+    /// Waits until the preferred member is the primary. Panics after [`SETTLED_MAX`].
     pub(super) async fn settled(&self) {
         let end = boottime_ns() + nanos(SETTLED_MAX);
         while self.set.primary().await != PREFERRED {
@@ -98,13 +90,12 @@ impl World {
         }
     }
 
-    /// Returns the builder of a daemon in a region.
     pub(super) fn daemon(&self, setup: &Setup, lease: &str, region: usize) -> DaemonBuilder {
         let daemon = setup.daemon(lease, &format!("region-{region}"), &self.set.uri());
         daemon.host(&Node::Client(region).host())
     }
 
-    /// Returns a client in a region that is connected to the preferred member.
+    /// Connects to the preferred member from a region.
     async fn client(&self, region: usize) -> Collection<Document> {
         let route = self.network.route(Node::Client(region), PREFERRED);
         let uri = match route {
@@ -117,7 +108,7 @@ impl World {
     }
 }
 
-/// Connected clients in all regions, which bypass leasehold.
+/// Connected clients in all regions, which do not use leasehold.
 pub(super) struct Floors {
     clients: Vec<Collection<Document>>,
     events: Vec<ChangeStream<ChangeStreamEvent<Document>>>,
@@ -125,10 +116,6 @@ pub(super) struct Floors {
 }
 
 impl Floors {
-    /// Connects the clients.
-    ///
-    /// # Panics
-    /// If the set does not answer.
     pub(super) async fn start(world: &World) -> Self {
         let clients = join_all((0..REGIONS).map(|region| world.client(region))).await;
         let id = Bson::from(mongodb::bson::Uuid::new());
@@ -137,7 +124,7 @@ impl Floors {
         created.expect("the set answers");
         let mut events = Vec::new();
         for region in 0..REGIONS {
-            // The stream has its own client, because a stream occupies a connection.
+            // The stream needs its own client, because it occupies a connection.
             let matching = doc! { "$match": { "documentKey._id": "floor" } };
             let client = world.client(region).await;
             let stream = client.watch().pipeline([matching]).await;
@@ -158,17 +145,17 @@ impl Floors {
         self.number.replace(self.number.get() + 1) + 1
     }
 
-    /// Measures a majority write from a region.
+    /// Returns the duration of a majority write from a region.
     pub(super) async fn write(&self, region: usize) -> f64 {
         let began_ns = boottime_ns();
         write(&self.clients[region], self.next()).await;
         seconds(began_ns, boottime_ns())
     }
 
-    /// Measures the minimum of a handoff between two regions: a majority write in one region, its
+    /// Measures the floor of a handoff between two regions: a majority write in one region, its
     /// change event in the other region, and a majority write there.
     pub(super) async fn handoff(&mut self, from: usize, to: usize) -> f64 {
-        // First, the stream must catch up.
+        // The stream must first have delivered all earlier events.
         let (earlier, release, acquire) = (self.next(), self.next(), self.next());
         write(&self.clients[from], earlier).await;
         seen(&mut self.events[to], earlier).await;
