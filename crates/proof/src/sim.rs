@@ -23,7 +23,6 @@ pub(crate) mod rng;
 mod run;
 mod world;
 
-/// A millisecond in true nanoseconds.
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 

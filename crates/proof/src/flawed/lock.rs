@@ -1,5 +1,3 @@
-//! Planted bugs in the host of a contender.
-
 use std::time::Duration;
 
 use crate::election::{BootTime, Randomness};

@@ -32,7 +32,7 @@ pub(crate) struct Call<O, R> {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place<R> {
-    /// The call must reach the store before time passes.
+    /// Time cannot pass before this call has reached the store.
     Sent,
     Delayed,
     /// The primary has applied the write, but a majority does not have it yet, so the outcome is
@@ -43,7 +43,6 @@ pub(crate) enum Place<R> {
     Lost,
 }
 
-/// Calls of one machine, oldest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Calls<O: Payload>(Vec<Call<O, O::Outcome>>);
 

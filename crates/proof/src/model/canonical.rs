@@ -36,7 +36,6 @@ enum Numbers {
     Ranked(Vec<u64>),
 }
 
-/// Hasher that writes the canonical form of its input to another hasher.
 pub(crate) struct Canonical<'a, H> {
     inner: &'a mut H,
     now: u64,

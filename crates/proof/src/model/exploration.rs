@@ -24,11 +24,9 @@ pub(crate) struct Figures {
     /// Counts a state each time a step reaches it.
     pub(crate) reached: usize,
     pub(crate) unique: usize,
-    /// The number of steps in the longest run.
     pub(crate) depth: usize,
     /// The violated property, if any, with the steps that lead to the violation.
     pub(crate) broken: Option<(&'static str, Vec<String>)>,
-    /// The milestones that no run reached.
     pub(crate) missed: Vec<String>,
     pub(crate) complete: bool,
 }

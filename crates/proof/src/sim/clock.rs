@@ -1,5 +1,3 @@
-//! The clocks of machines. They run at different rates.
-
 use std::time::Duration;
 
 use crate::election::BootTime;
@@ -9,7 +7,6 @@ use crate::election::BootTime;
 pub(super) struct Clock {
     /// Local nanoseconds per thousand true nanoseconds.
     pub(super) rate: u64,
-    /// The clock's value at true time zero.
     pub(super) base: i64,
 }
 
@@ -25,7 +22,6 @@ impl Clock {
         (now / 1000 + ahead.div_ceil(self.rate)) * 1000 + u64::from(ahead > 0) * 1000
     }
 
-    /// Converts a duration on the clock to true nanoseconds.
     pub(super) fn stretched(self, duration: Duration) -> u64 {
         nanos(duration) / self.rate * 1000
     }

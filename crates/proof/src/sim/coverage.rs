@@ -9,7 +9,6 @@ use std::fmt;
 use std::hash::Hash;
 
 pub(super) trait Case: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send {
-    /// Returns all cases in the order of the report.
     fn all() -> Vec<Self>;
 
     /// Returns the reason why the runs need not reach this case, if there is one.

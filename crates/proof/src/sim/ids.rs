@@ -37,7 +37,6 @@ impl Ids {
         self.work = work;
     }
 
-    /// Returns the source for a process that handles an input at `now`.
     pub(crate) fn at(&mut self, now: BootTime) -> &mut Self {
         self.now = now;
         self

@@ -67,7 +67,6 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
     smallest
 }
 
-/// Checks that the smallest run violates the invariant with fewer faults.
 pub(super) fn still_breaks<P: Protocol>(mutation: P::Mutation) {
     P::Mutation::with(Some(mutation), || {
         let setup = Setup::new(0);

@@ -43,7 +43,6 @@ pub(super) trait Calls: Protocol {
     /// Returns when the process can reach the store again, and its operation timeout in true time.
     fn link(world: &World<Self>, process: usize) -> Link;
 
-    /// Returns true if a call of the process reaches the deposed primary.
     fn reaches_deposed(world: &mut World<Self>, process: usize) -> bool;
 
     /// Applies a call at a member. Returns the result, and the write to replicate, if any.

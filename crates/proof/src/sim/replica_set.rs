@@ -1,5 +1,5 @@
-//! The store. It has a primary, a state that a majority has, and sometimes a deposed primary that
-//! has not noticed the election yet.
+//! The store consists of a primary, the state that a majority has, and sometimes a deposed primary
+//! that has not noticed the election yet.
 //!
 //! A write changes the primary immediately, and is acknowledged once a majority has it. A failover
 //! discards the newest of the uncommitted writes.
@@ -33,7 +33,6 @@ pub(super) enum Landed<O> {
     Answered(O),
     /// The store answers once a majority has everything up to this sequence number.
     Waits(u64, O),
-    /// The store never answers.
     Silence,
 }
 

@@ -36,11 +36,9 @@ pub(super) struct Ran<P: Protocol> {
 #[derive(Debug, Clone)]
 pub(super) struct Setup<F> {
     pub(super) seed: u64,
-    /// The enabled faults, or `None` if the seed decides.
     pub(super) faults: Option<Faults<F>>,
     /// The times of the planned faults to keep, or `None` to keep all.
     pub(super) kept: Option<Vec<u64>>,
-    /// The run has at most this number of machines.
     pub(super) machines: u64,
     pub(super) slowest: u64,
     pub(super) traced: bool,

@@ -49,7 +49,6 @@ pub(super) trait Protocol: Sized + 'static {
 
     fn machines(world: &World<Self>) -> Vec<String>;
 
-    /// Returns the text of an invariant's rule.
     fn meaning(invariant: &'static str) -> &'static str {
         invariant
     }
@@ -59,10 +58,8 @@ pub(super) trait Protocol: Sized + 'static {
 
     fn inject(world: &mut World<Self>, planned: Planned<Self::Fault>);
 
-    /// Makes a process handle everything that is due.
     fn pump(world: &mut World<Self>, process: usize);
 
-    /// Checks the invariants after every process has run.
     fn check(world: &mut World<Self>);
 }
 
@@ -96,7 +93,6 @@ pub(super) struct World<P: Protocol> {
     pub(super) coverage: Coverage<P::Case>,
     pub(super) violation: Option<Violation>,
     pub(super) trace: Option<Vec<(u64, String)>>,
-    /// A digest of all decisions, and their number.
     pub(super) decisions: (u64, u64),
     pub(super) own: P,
 }

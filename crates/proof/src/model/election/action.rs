@@ -31,7 +31,6 @@ pub(crate) enum Action {
     /// The primary fails over, which rolls back the writes that no majority has.
     RollBack,
     Event(usize),
-    /// The network delays the event for any time.
     DelayEvent(usize),
     /// A delayed event arrives, possibly after later events.
     LateEvent(usize),

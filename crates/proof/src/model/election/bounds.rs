@@ -1,5 +1,3 @@
-//! Bounds of an exploration, and the durations that all explorations use.
-
 use std::time::Duration;
 
 use crate::election::Tunables;
@@ -9,7 +7,6 @@ use crate::proof::model::pace::Pace;
 /// one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// Clock rate and lease duration of each candidate.
     pub(crate) candidates: Vec<Pace>,
     pub(crate) faults: u8,
     pub(crate) kinds: &'static [Kind],
@@ -17,7 +14,6 @@ pub(crate) struct Bounds {
     pub(crate) requested: &'static [Requested],
     /// Candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
-    /// Candidates register as standby.
     pub(crate) standby: bool,
     /// Candidates register as standby, later candidates have higher priorities, and leaders hand
     /// over to higher priorities.
@@ -78,7 +74,6 @@ pub(crate) enum Kind {
     Refusals,
     Rollbacks,
     StaleReads,
-    /// A process crashes and starts again, with or without its status directory.
     Crashes,
     Freezes,
     /// An operator deletes the document, but only once every candidate has seen it. A candidate

@@ -16,30 +16,25 @@ use crate::proof::model::pace::Pace;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// The identity stays the same after a restart.
     pub(crate) identity: Identity,
     pub(crate) pace: Pace,
     pub(crate) election: Option<Election>,
     pub(crate) frozen: bool,
-    /// The status directory, which a restarted process reads.
     pub(crate) directory: RecoveredState,
     /// The claim of the previous process. This process has proof that the previous process has
     /// exited.
     pub(crate) proven_dead: Option<Claim>,
     /// The calls in flight, oldest first, including the calls of processes that have exited.
     pub(crate) calls: Calls,
-    /// The undelivered events in their order.
     pub(crate) events: Vec<Lease>,
     pub(crate) late_events: Vec<Lease>,
     pub(crate) monitor: Monitor,
     stands_by: bool,
-    /// The priority, if leaders hand over to candidates of higher priority.
     priority: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct RecoveredState {
-    /// The newest claim that a process has sent.
     pub(crate) claim: Option<Claim>,
     pub(crate) token: Token,
     pub(crate) lease_longest: Option<Duration>,

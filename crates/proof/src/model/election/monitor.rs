@@ -35,9 +35,7 @@ pub(crate) enum Milestone {
     Succession,
     /// An acknowledgement arrived after its renewal had timed out, and extended authority.
     LateExtension,
-    /// A candidate acquired the lease that was reserved for it.
     Transferred,
-    /// A leader stepped down because the lease was paused.
     Paused,
 }
 
@@ -52,7 +50,6 @@ pub(crate) struct Sender<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// The token of the claim that leads now.
     pub(crate) leading: Option<Token>,
     /// A token, and the time at which its authority ends according to the acknowledged writes.
     granted: Option<(Token, BootTime)>,
@@ -67,7 +64,6 @@ pub(crate) struct Moment<'a> {
 }
 
 impl Monitor {
-    /// Records an outcome before the candidate receives it.
     pub(crate) fn answered(
         &mut self,
         operation: &Operation,
@@ -107,7 +103,6 @@ impl Monitor {
         self.forget(at.store);
     }
 
-    /// Returns true if `forget` would drop some notes.
     pub(crate) fn is_stale(&self, store: &Store) -> bool {
         let mut shown = self.shown.iter();
         shown.any(|(revision, _)| store.with_revision(*revision).is_none())
@@ -119,7 +114,6 @@ impl Monitor {
             .retain(|(revision, _)| store.with_revision(*revision).is_some());
     }
 
-    /// Checks a write that the candidate sends (I8).
     pub(crate) fn sends(
         &self,
         operation: &Operation,
@@ -152,7 +146,6 @@ impl Monitor {
         (!may).then_some(Broken::I8)
     }
 
-    /// Checks the authority that the candidate has after an input.
     pub(crate) fn leads(
         &mut self,
         authority: Option<(Token, BootTime)>,

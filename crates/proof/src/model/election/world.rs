@@ -17,7 +17,7 @@ use crate::reference::election as reference;
 
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// The ticks since the start. The canonical form omits them.
+    /// The canonical form omits the ticks, because it has only times relative to now.
     pub(crate) ticks: u64,
     /// The number of random ids drawn so far, which also numbers the calls. The canonical form
     /// omits it.

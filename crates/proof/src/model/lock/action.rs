@@ -31,7 +31,6 @@ pub(crate) enum Action {
     /// The primary fails over, which rolls back the writes that no majority has.
     RollBack,
     Event(usize),
-    /// The network delays the event for any time.
     DelayEvent(usize),
     /// The event arrives now, and possibly once more later.
     DuplicateEvent(usize),
@@ -39,7 +38,6 @@ pub(crate) enum Action {
     LateEvent(usize),
     EndStream(usize),
     OpenStream(usize),
-    /// The driver of the machine discovers a new primary.
     ChangePrimary(usize),
     Kill(usize),
     Start(usize),

@@ -14,7 +14,6 @@ pub(crate) struct Bounds {
     /// At most this number of further processes start in one run, each on a machine whose process
     /// has exited.
     pub(crate) starts: u8,
-    /// At most this number of contenders are asked to give up.
     pub(crate) give_ups: u8,
     pub(crate) streams: bool,
     pub(crate) missing: bool,
@@ -27,7 +26,6 @@ pub(crate) struct Bounds {
 pub(crate) struct Seat {
     pub(crate) pace: Pace,
     pub(crate) mode: LockMode,
-    /// The processes try the lock once and do not wait for it.
     pub(crate) non_blocking: bool,
     pub(crate) min_hold: MinHold,
     /// The work must succeed once and is skipped afterwards.
@@ -37,7 +35,6 @@ pub(crate) struct Seat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Delays,
-    /// Writes reach the store twice, and events reach the process twice.
     Duplicates,
     Refusals,
     Rollbacks,

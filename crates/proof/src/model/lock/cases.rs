@@ -29,7 +29,6 @@ pub(crate) const fn apart(wants: [LockMode; 2]) -> [Seat; 2] {
     [Seat::of(1500, wants[0]), Seat::of(2000, wants[1])]
 }
 
-/// The first clock is slower than the others.
 pub(crate) const fn three(wants: [LockMode; 3]) -> [Seat; 3] {
     [
         Seat::of(1500, wants[0]),

@@ -47,7 +47,6 @@ pub(crate) struct Machine {
     pub(crate) monitor: Monitor,
 }
 
-/// The memory that a process leaves to its successor on the machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
     pub(crate) token: Token,
@@ -58,13 +57,11 @@ pub(crate) struct Memory {
 pub(crate) struct Stream {
     pub(crate) claim: Option<Claim>,
     pub(crate) open: bool,
-    /// The undelivered events in their order.
     pub(crate) events: Vec<Hint>,
     pub(crate) late_events: Vec<Hint>,
 }
 
 impl Stream {
-    /// Returns the revisions that undelivered grant events name.
     pub(crate) fn granted_revisions(&self) -> impl Iterator<Item = Revision> {
         let events = self.events.iter().chain(&self.late_events);
         events.filter_map(|event| match event {
@@ -115,7 +112,6 @@ impl Machine {
         BootTime::from_nanos(EPOCH + milliseconds * 1_000_000)
     }
 
-    /// Starts a process, which gets the memory of its predecessor.
     pub(crate) fn start(&mut self, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         let Memory {

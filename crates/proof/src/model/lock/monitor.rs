@@ -41,7 +41,6 @@ pub(crate) struct Monitor {
     succeeded: bool,
 }
 
-/// The observations of the stored entry of the current claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Place {
     claim: Option<Claim>,
@@ -66,7 +65,6 @@ pub(crate) struct Reply<'a> {
     pub(crate) call: CallId,
     pub(crate) operation: &'a LockOperation,
     pub(crate) outcome: &'a LockOutcome,
-    /// The claim of the process before the reply.
     pub(crate) claim: Claim,
     pub(crate) now: BootTime,
     pub(crate) renew_deadline: Duration,
@@ -348,7 +346,6 @@ impl Monitor {
         known.any(due) || !sending.store.has(pair.claim, pair.revision)
     }
 
-    /// Checks the authority that the process has after an input.
     pub(crate) fn after(
         &mut self,
         claim: Claim,
@@ -369,7 +366,6 @@ impl Monitor {
         violation.map(|violation| violation.invariant)
     }
 
-    /// Returns true if the process has sent no later write.
     pub(crate) fn is_newest(&self, call: CallId) -> bool {
         self.newest_write == Some(call)
     }

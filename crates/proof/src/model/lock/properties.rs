@@ -26,14 +26,12 @@ pub(crate) enum Milestone {
     TakenOver,
     /// A call timed out, and its late reply gave authority.
     LateAcquisition,
-    /// Several contenders had authority at one time.
     Together,
     HolderSwept,
     /// A contender evicted an entry whose minimum hold had passed.
     KeptPlaceSwept,
     GranteeSwept,
     WaiterSwept,
-    /// A contender skipped work that had already succeeded.
     Skipped,
     PlaceLost,
     DeadlinePassed,
@@ -82,7 +80,6 @@ impl Exploration {
     }
 }
 
-/// Defines a property for each invariant that the steps check.
 macro_rules! unbroken {
     ($($name:literal),+ $(,)?) => {
         [$(Property::always($name, |model: &Self, world: &World| {

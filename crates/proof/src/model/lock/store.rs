@@ -45,7 +45,6 @@ impl Store {
         std::mem::take(&mut self.events)
     }
 
-    /// Rolls back the writes that no majority has.
     pub(crate) fn roll_back(&mut self) {
         self.primary = self.committed.clone();
         self.events.clear();

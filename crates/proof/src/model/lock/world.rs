@@ -20,7 +20,7 @@ use kept::KeptPlace;
 
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// The ticks since the start. The canonical form omits them.
+    /// The canonical form omits the ticks, because it has only times relative to now.
     pub(crate) ticks: u64,
     /// The number of random ids drawn so far, which also numbers the calls. The canonical form
     /// omits it.
@@ -120,7 +120,6 @@ impl World {
         !self.machines.iter().any(|m| m.is_prompt(self.ticks))
     }
 
-    /// Returns the locks of all processes that have authority at this instant.
     pub(crate) fn held(&self) -> Vec<Held> {
         let machines = self.machines.iter();
         machines.filter_map(|m| m.held(self.ticks)).collect()

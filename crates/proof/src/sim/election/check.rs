@@ -407,7 +407,6 @@ impl World {
         }
     }
 
-    /// Checks after every step that each surface which says "leader" has authority.
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;

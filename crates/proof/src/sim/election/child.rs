@@ -9,7 +9,6 @@ use super::recording::Shim;
 use crate::proof::sim::MS;
 use crate::proof::sim::rng::Rng;
 
-/// The process that was started as the workload, and its descendants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
     /// The leader exits at this time, which is `u64::MAX` until it crashes or receives a stop
@@ -25,12 +24,10 @@ pub(super) struct Life {
     pub(super) outlives_guard: u64,
     /// The processes survive SIGKILL for this time, which is usually zero.
     pub(super) survives: u64,
-    /// SIGKILL was sent, and some process still runs.
     pub(super) survived: bool,
 }
 
 impl Life {
-    /// Returns when the last process exits after SIGKILL.
     pub(super) fn ends(&self) -> u64 {
         if self.leader_ended {
             self.rest

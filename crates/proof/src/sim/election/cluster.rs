@@ -41,7 +41,6 @@ pub(super) struct Machine {
     pub(super) slept: u64,
     pub(super) wall_skew: i64,
     pub(super) cut_until: u64,
-    /// The driver of the machine still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
     /// The candidates of this machine write hints, and follow hints if they can.
@@ -56,7 +55,6 @@ pub(super) struct Machine {
     pub(super) supervises: bool,
     /// A workload has this time to end when leadership is given up.
     pub(super) stop_grace: Duration,
-    /// The unsupervised workload, and how it checks whether the candidate leads.
     pub(super) neighbour: Neighbour,
 }
 
@@ -130,7 +128,6 @@ pub(super) struct Leases {
     pub(super) damages: Vec<Damage>,
     pub(super) edited: bool,
     pub(super) replaced: Vec<(u64, Duration)>,
-    /// Each change of the token that a majority has, with its time.
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
     /// Tokens restarted after a loss, so tokens up to this one were used twice.

@@ -1,5 +1,5 @@
-//! The stored document, and the states of it that a majority had. The reference implementation
-//! applies writes. Tests compare it with the shipped filters and updates.
+//! The stored document and its committed states. The reference implementation applies writes.
+//! Tests compare it with the shipped filters and updates.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use crate::reference::election as reference;
 
 /// Must equal the value in `store/mongo/document.rs`.
 pub(super) const HISTORY_MAX: usize = 20;
-/// At most this number of states are kept as backups.
 const BACKUPS_MAX: usize = 64;
 
 pub(super) type Committed = replica_set::Committed<Stored, Writer>;
@@ -25,7 +24,6 @@ pub(super) enum Document {
     Foreign,
 }
 
-/// The document, and the data that candidates do not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) document: Document,
@@ -112,7 +110,6 @@ pub(super) struct Archive {
     pub(super) durable: BTreeMap<Revision, (Token, u64)>,
     /// The token of the newest lease that a majority had. A foreign document does not change it.
     token: Option<Token>,
-    /// Earlier states, such as a backup would contain.
     pub(super) backups: Vec<Stored>,
 }
 
@@ -137,7 +134,6 @@ impl Archive {
         token_before
     }
 
-    /// Keeps a sample of the states of all ages.
     fn keep_backup(&mut self, state: &Stored, newest: u64) {
         if self.backups.len() < BACKUPS_MAX {
             self.backups.push(state.clone());

@@ -19,7 +19,6 @@ pub(super) enum Health {
     Hangs,
 }
 
-/// A file that says "leader" to its readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Says {
     pub(super) process: usize,
@@ -29,7 +28,6 @@ pub(super) struct Says {
     pub(super) boot: u64,
 }
 
-/// The record that the directory keeps when its process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) memory: RecoveredState,
@@ -51,7 +49,6 @@ pub(super) struct Directory {
     pub(super) machine: usize,
     pub(super) inode: u64,
     pub(super) record: Option<Record>,
-    /// The contents of `status.json` and `status.env`.
     pub(super) files: [Option<Says>; 2],
     pub(super) health: Health,
     /// According to the record, a child of this guard is running. It is `None` if no child was
@@ -94,9 +91,7 @@ impl Directory {
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileThread {
     writing: Option<Writing>,
-    /// A call has woken the thread since its last round.
     called: bool,
-    /// This number of flushes wait for the next round.
     flushes: usize,
     shown: Option<Status>,
     says_leader: bool,
@@ -150,7 +145,6 @@ impl FileThread {
         }
     }
 
-    /// Begins a round, which writes the newest status.
     pub(super) fn look(
         &mut self,
         status: &Status,

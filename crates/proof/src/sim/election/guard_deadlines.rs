@@ -62,7 +62,6 @@ impl World {
         self.input(daemon, Class::Machine, input);
     }
 
-    /// Kills a late guard, as its daemon does.
     pub(super) fn keep(&mut self, g: usize) {
         let daemon = self.own.guards[g].daemon;
         let now = self.machine_clock(self.own.guards[g].machine, true);

@@ -41,12 +41,10 @@ pub(super) struct Guard {
     pub(super) claim: Claim,
     pub(super) judge: DeadlinePolicy,
     pub(super) alive: bool,
-    /// The guard does not run before this time.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
     /// The records in flight in their order, each with its arrival time.
     pipe: VecDeque<(u64, DesiredState)>,
-    /// The next record does not arrive before this time.
     pub(super) held_until: u64,
     pub(super) read: DesiredState,
     pub(super) wanted: DesiredState,
@@ -55,7 +53,6 @@ pub(super) struct Guard {
     pub(super) heard: bool,
     told_leader_ended: bool,
     pub(super) told_stuck: bool,
-    /// The time when the newest record arrives.
     pub(super) told_at: u64,
     pub(super) ordered_at: BootTime,
     /// The time when the daemon gave up the start and ordered the guard to kill the child.

@@ -30,7 +30,6 @@ impl World {
             .unwrap_or(LEASE_MAX)
     }
 
-    /// Disables preferences, so that the leader does not hand over.
     fn end_preferences(&mut self) {
         for machine in &mut self.machines {
             machine.tunables.prefer_interval = None;

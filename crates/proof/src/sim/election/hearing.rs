@@ -17,7 +17,6 @@ pub(super) struct Hearing {
     open: bool,
     /// The process must read the renewals, because it follows hints or a late stream.
     reads_renewals: bool,
-    /// The process follows a late stream, and does not apply the events.
     late_stream: bool,
     reopening_owed: bool,
     /// The newest read since the stream was opened and since the last event without a document.

@@ -17,11 +17,9 @@ use crate::proof::sim::{MS, SECOND};
 /// Followers need this time to learn when the renewals happen.
 const LEARNED_IN: u64 = 45 * SECOND;
 
-/// The collection of hints, and the newest renewal of the holder.
 #[derive(Default)]
 pub(super) struct Hints {
     pub(super) dice: Rng,
-    /// The collection does not exist before this time.
     gone_until: u64,
     /// The claim that holds the lease, and the true time of its last renewal.
     renewed: Option<(Claim, u64)>,
@@ -91,7 +89,6 @@ impl World {
         operation
     }
 
-    /// Writes a hint when a process learns that its write was applied.
     pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
         let machine = &self.machines[self.processes[process].machine];
         if machine.hints && is_hinted(kind) && !machine.stale {

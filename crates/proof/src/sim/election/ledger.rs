@@ -11,7 +11,6 @@ use crate::election::{
 /// This is many times the number of calls in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
-/// The contents of this turn's input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     pub(super) signalled: bool,
@@ -22,11 +21,8 @@ pub(super) struct Heard {
     /// The input reported that the workload of this token has survived SIGKILL.
     pub(super) stuck: Option<Token>,
     pub(super) reconfigured: bool,
-    /// The requests to the holder in the document that a reply shows.
     pub(super) asks: Option<Asks>,
-    /// The claim whose renewal was acknowledged last.
     pub(super) renewed: Option<Claim>,
-    /// The claim whose newest renewal was rejected or found a foreign document.
     pub(super) rejected: Option<Claim>,
 }
 
@@ -40,11 +36,9 @@ impl Heard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asks {
     pub(super) paused: bool,
-    /// The token that a request names, and the target of a transfer.
     pub(super) request: Option<(Token, Option<Reservation>)>,
 }
 
-/// A renewal that may have an effect.
 #[derive(Debug, Clone, Copy)]
 struct Renewal {
     call: CallId,
@@ -55,7 +49,6 @@ struct Renewal {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     pub(super) heard: Heard,
-    /// The renewals in the order in which they were sent.
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
     /// Claims whose release was answered, claims whose renewal was rejected, and the claim that

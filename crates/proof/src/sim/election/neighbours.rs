@@ -89,7 +89,6 @@ impl World {
         }
     }
 
-    /// The workload confirms that its work under this token has ended.
     pub(super) fn neighbour_confirms(&mut self, process: usize, token: Token) {
         let neighbour = &mut self.processes[process].neighbour;
         neighbour.confirmed = Some(token);

@@ -1,4 +1,4 @@
-//! The calls of candidates. Connects them to drivers, checks each write, and notifies the
+//! Connects the calls of candidates to their drivers, checks each write, and notifies the
 //! processes of a new primary.
 
 use super::cluster::{Leases, World};

@@ -26,9 +26,7 @@ pub(super) struct ClaimFacts {
     pub(super) made_at: BootTime,
     /// The time when authority ends according to the writes that were acknowledged in time.
     pub(super) until: Option<BootTime>,
-    /// The time when `until` was last extended.
     pub(super) until_at: BootTime,
-    /// The claim had authority and no longer has it.
     pub(super) ended: bool,
     pub(super) led: bool,
     /// Until this true time, the claim may lead concurrently with another claim.
@@ -37,7 +35,6 @@ pub(super) struct ClaimFacts {
     /// Before the claim led, the process could know that the store was rolled back since the
     /// acquisition was sent.
     pub(super) warned: bool,
-    /// The process was asked to step down before the claim led.
     pub(super) cancelled: bool,
     pub(super) released: bool,
     /// The highest token that the process had seen when it made the claim.
@@ -62,7 +59,6 @@ pub(super) struct Sight {
     pub(super) lease: Lease,
 }
 
-/// A leadership that the process is giving up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drain {
     pub(super) token: Token,
@@ -196,7 +192,7 @@ impl Facts {
                 }
             }
             Input::Health { healthy } => self.unhealthy = !healthy,
-            // The new settings may shorten the cooldown.
+            // The new settings may permit a shorter cooldown.
             Input::Reconfigure(_) => self.stay_out = None,
             _ => {}
         }
@@ -244,7 +240,6 @@ impl Facts {
         self.sights.push_back(Sight { first, lease });
     }
 
-    /// Records that the process saw the committed state at position `order`.
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);

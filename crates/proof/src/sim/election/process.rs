@@ -37,7 +37,6 @@ pub(super) struct Stream {
     /// The number of the current stream. The process drops events of an earlier stream.
     pub(super) opening: u64,
     pub(super) open: bool,
-    /// The sequence number of the first write that the stream reports.
     pub(super) from: u64,
     pub(super) opened_at: u64,
     pub(super) silent: bool,
@@ -53,7 +52,6 @@ pub(super) struct Stream {
     pub(super) last_at: u64,
 }
 
-/// The point at which a freeze interrupts a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     BeforePublish,
@@ -83,16 +81,13 @@ pub(super) struct Process {
     pub(super) stream: Stream,
     /// The newest document that the adapter knows. The adapter applies events to it.
     pub(super) newest: Option<Lease>,
-    /// The last holder that the adapter saw writes no hints.
     pub(super) holder_leaves_none: bool,
     pub(super) neighbour: Neighbour,
-    /// The process carries out this number of effects and is then killed.
+    /// The process is killed once it has carried out this number of effects.
     pub(super) dies_after: Option<u64>,
-    /// The process may open change streams or follow hints.
     pub(super) streams: bool,
     pub(super) supervises: bool,
     pub(super) exiting: bool,
-    /// The last input was a signal to step down.
     pub(super) signalled: bool,
     /// The linearizable read in flight. `confirmed` is true if this turn's input answers it.
     pub(super) confirming: Option<CallId>,
@@ -131,7 +126,6 @@ pub(super) fn tunables(rng: &mut Rng) -> Tunables {
 }
 
 impl Process {
-    /// Starts a process with a status directory on the machine `place`.
     pub(super) fn start(
         (place, machine): (usize, &Machine),
         directory: usize,

@@ -20,13 +20,10 @@ use crate::proof::sim::MS;
 /// The model checks this often for a shim that the daemon must reap.
 const REAPED_AGAIN: u64 = 20 * MS;
 
-/// A process that was ordered to become the child.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shim {
-    /// The shim refuses to become the child from this time on.
     valid_until: BootTime,
     killed: bool,
-    /// The guard has reported that no child will run.
     given_up: bool,
 }
 

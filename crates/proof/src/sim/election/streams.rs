@@ -13,9 +13,7 @@ use crate::proof::sim::{MS, SECOND};
 
 #[derive(Debug, Clone)]
 enum Says {
-    /// An event that the adapter forwards without interpretation.
     News(Watch),
-    /// A change of the document from the first state to the second.
     Change(Change),
 }
 
@@ -32,7 +30,6 @@ const LAG_MAX: u64 = 10 * SECOND;
 const LACKING_RETRY: u64 = 60 * SECOND;
 
 impl World {
-    /// Sends a committed change to every open stream that still reports changes.
     pub(super) fn notify_streams(&mut self, committed: Committed) {
         let Committed {
             seq, before, after, ..
@@ -69,7 +66,6 @@ impl World {
         Some(match roll {
             0 | 1 => newest,
             2 | 3 => old,
-            // Applies an old delta to the newest known document.
             _ => Lease {
                 token: newest.token,
                 paused: newest.paused,

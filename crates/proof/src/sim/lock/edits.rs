@@ -1,4 +1,4 @@
-//! Manual edits of the document by an operator. An edit grants nothing.
+//! An operator edits the document by hand. An edit grants nothing.
 
 use super::network::{Write, Writer};
 use super::world::World;
@@ -13,7 +13,6 @@ impl World {
         }
     }
 
-    /// Kills the processes that hold the lock, and removes their entries.
     pub(super) fn remove_holders(&mut self) {
         let FoundLock::Lock(lock) = self.set.primary() else {
             return;

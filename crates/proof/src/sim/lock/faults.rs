@@ -2,7 +2,6 @@ use crate::proof::sim::faults::{Kind as _, Planned, faults, plan};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// The length of the part of a run that has faults.
 pub(super) const RUN: u64 = 240 * SECOND;
 
 faults! {
@@ -81,7 +80,6 @@ impl Faults {
         faults
     }
 
-    /// Returns true if every answer and every event arrives soon.
     pub(super) fn is_reliable(self) -> bool {
         !Self::NETWORK.iter().any(|fault| self.has(*fault))
     }

@@ -1,5 +1,5 @@
-//! Forked machines. A forked machine continues from one snapshot as two twins, which share one
-//! claim, one clock and one generator of ids.
+//! A forked machine continues from one snapshot as two twins, which share one claim, one clock and
+//! one generator of ids.
 
 use super::world::World;
 use crate::election::{Authority, BootTime, Claim};

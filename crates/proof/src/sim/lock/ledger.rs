@@ -31,11 +31,9 @@ pub(super) struct Doing {
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     sent: BTreeMap<u64, Sent>,
-    /// The newest call whose document was recorded.
     newest: u64,
     token: Token,
     shown: Entries<BootTime>,
-    /// The process's own claims that some reply showed.
     seen: BTreeSet<Claim>,
     /// The process's own claims that a trusted reply showed. A reply is trusted if it is newer
     /// than the recorded document, or answers a write.
@@ -345,7 +343,6 @@ impl Ledger {
         stored && !self.left.is_some_and(done)
     }
 
-    /// Returns the claim and the revision of each write in order.
     fn writes(&self) -> impl DoubleEndedIterator<Item = (Claim, Revision)> {
         let sent = self.sent.values();
         sent.filter_map(|sent| revision_of(&sent.operation))

@@ -1,4 +1,4 @@
-//! The calls of contenders. Connects them to drivers and change streams, checks each write, and
+//! Connects the calls of contenders to their drivers and change streams, checks each write, and
 //! carries out the planned faults.
 
 use super::coverage::Hit;

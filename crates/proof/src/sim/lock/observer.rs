@@ -19,20 +19,16 @@ use crate::lock::{
 use crate::proof::sim::MS;
 use crate::proof::sim::invariants::{Violation, violation};
 
-/// The time between two checks for expired entries.
 const LOOK: u64 = 500 * MS;
 
 #[derive(Default)]
 pub(super) struct Observer {
-    /// The rate of the slowest clock, per mille.
     slowest: u32,
-    /// The claim that acquired with each token.
     tokens: BTreeMap<Token, Claim>,
     revisions: BTreeSet<Revision>,
     /// Each acquired claim with a minimum hold, and the time when a majority had its acquiring
     /// write.
     places: BTreeMap<Claim, (u64, Duration)>,
-    /// The recorded successes of each key, oldest first.
     successes: BTreeMap<WorkKey, Vec<Success>>,
     /// Each process whose work succeeded, with its claim. The twins of a forked machine share a
     /// claim.
@@ -91,7 +87,6 @@ impl Observer {
         self.left.keys().any(|(left, _)| *left == claim)
     }
 
-    /// Checks that every attempt of every write carries a new revision.
     fn fresh(&mut self, operation: &LockOperation) -> Option<Violation> {
         let (_, revision) = revision_of(operation)?;
         if self.revisions.insert(revision) {
@@ -191,8 +186,8 @@ impl World {
         }
     }
 
-    /// Forgets the entries that a write removed. A late join can restore a removed entry without its
-    /// owner.
+    /// Forgets the entries that a write removed. A late join can restore a removed entry without
+    /// its owner.
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
             |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
@@ -232,7 +227,6 @@ impl World {
         self.own.observer.succeeded.insert((claim, process));
     }
 
-    /// Checks that work begins only if no recent success was recorded.
     pub(super) fn check_once_per(&mut self, process: usize) {
         let Some(OncePer { period, key }) = &self.processes[process].options.once_per else {
             return;

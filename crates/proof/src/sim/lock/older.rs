@@ -81,7 +81,6 @@ fn keep_slots(before: &LockDocument, after: &mut LockDocument) {
     after.slot_owners.clone_from(&before.slot_owners);
 }
 
-/// Returns an outcome as an older version reads it.
 pub(super) fn read(outcome: LockOutcome) -> LockOutcome {
     match outcome {
         LockOutcome::Applied(FoundLock::Lock(mut lock)) => {
@@ -98,7 +97,6 @@ pub(super) fn read(outcome: LockOutcome) -> LockOutcome {
     }
 }
 
-/// Returns an event as an older version reads it.
 pub(super) fn hint(hint: Hint) -> Hint {
     match hint {
         // An older version recognizes a grant by its claim alone.

@@ -16,9 +16,7 @@ pub(super) struct Process {
     pub(super) options: Options,
     pub(super) alive: bool,
     pub(super) works: bool,
-    /// The true time when the process acquired the lock.
     pub(super) acquired_at: Option<u64>,
-    /// The true time when the process started.
     pub(super) started_at: u64,
     pub(super) frozen_until: u64,
     /// The process has run without a pause since this true time.

@@ -18,12 +18,10 @@ use crate::proof::sim::{MS, SECOND};
 
 #[derive(Clone)]
 pub(super) struct Seat {
-    /// The source of the ids of the machine's processes.
     pub(super) random: Ids,
     pub(super) identity: Identity,
     pub(super) clock: Clock,
     pub(super) cut_until: u64,
-    /// The driver still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
     /// The processes are of an older version, whose grants carry no tokens.
@@ -41,7 +39,6 @@ pub(super) struct Seat {
     pub(super) done: Vec<Done>,
 }
 
-/// One run of work under the lock in true time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
     pub(super) from: u64,

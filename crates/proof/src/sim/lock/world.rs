@@ -143,7 +143,6 @@ impl Protocol for Locks {
     }
 }
 
-/// Draws the period when the store's clock is ahead, and the difference.
 fn ahead(rng: &mut Rng, faults: Faults) -> (Range<u64>, u64) {
     let from = rng.between(10, 60) * SECOND;
     let (until, by) = (
@@ -160,7 +159,6 @@ impl World {
         BootTime::from_nanos(u64::try_from(shown).unwrap_or(0))
     }
 
-    /// Returns the store's clock, which may be ahead.
     pub(super) fn store_now(&self) -> WallMillis {
         WallMillis(i64::try_from(self.store_clock(self.now) / MS).expect("small"))
     }
@@ -216,7 +214,6 @@ impl World {
         }
     }
 
-    /// Lets a process run until it has no more to do.
     fn pump(&mut self, process: usize) {
         while self.processes[process].alive && self.processes[process].frozen_until <= self.now {
             let now = self.clock(process);

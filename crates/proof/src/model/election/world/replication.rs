@@ -1,4 +1,4 @@
-//! The part of a write that follows its arrival: replication, acknowledgements and change streams.
+//! Replicates writes to a majority, acknowledges them, and sends the events of the change streams.
 
 use super::World;
 use crate::election::{Operation, Outcome};

@@ -202,7 +202,6 @@ impl World {
         self.broken = self.broken.or(broken);
     }
 
-    /// Checks that tokens grow (I3), and starts the work.
     fn acquired(&mut self, index: usize, token: Token) {
         // Counts as a disturbance, because provisional authority can end within one long tick.
         self.disturb();

@@ -14,7 +14,6 @@ use crate::proof::model::lock::store::lock_of;
 #[derive(Debug, Clone)]
 pub(crate) struct KeptPlace {
     claim: Claim,
-    /// The revision of the write that declared the minimum hold, if any.
     revision: Option<Revision>,
     /// An acquired entry must stay until this tick.
     until: u64,

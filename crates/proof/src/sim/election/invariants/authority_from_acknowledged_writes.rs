@@ -8,7 +8,6 @@ use crate::election::BootTime;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Authority {
     pub(crate) says: BootTime,
-    /// The time when authority ends according to the acknowledgements that have arrived.
     pub(crate) earned: Option<BootTime>,
 }
 

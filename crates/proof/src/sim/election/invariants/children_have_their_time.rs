@@ -5,18 +5,14 @@ use std::time::Duration;
 
 use super::{Violation, require, with};
 
-/// A stop signal or SIGKILL that a guard sends to its child.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct End {
     /// True for SIGKILL, and false for the stop signal.
     pub(crate) killed: bool,
-    /// The daemon has exited.
     pub(crate) orphaned: bool,
-    /// The daemon gave up a start that took too long.
     pub(crate) given_up: bool,
     /// The newest record that the guard has read orders the child to stop.
     pub(crate) stopped: bool,
-    /// The time limit in this record has passed.
     pub(crate) stop_over: bool,
     /// The leader has exited, and only its descendants remain.
     pub(crate) left_behind: bool,
@@ -25,7 +21,6 @@ pub(crate) struct End {
     /// How long daemon and guard could have known of an acknowledged renewal that extends this
     /// deadline. It is `None` if no renewal extends it, or if the claim is lost.
     pub(crate) renewed_for: Option<Duration>,
-    /// A record arrives within this time.
     pub(crate) latency_max: Duration,
 }
 

@@ -6,7 +6,6 @@ use crate::election::BootTime;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) now: BootTime,
-    /// The time when authority ends according to the acknowledged writes.
     pub(crate) until: Option<BootTime>,
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct Write<'a> {
     pub(crate) shown: Option<(&'a Lease, BootTime)>,
     /// This process made the holder's claim, and the claim does not lead.
     pub(crate) own: bool,
-    /// The holder is a process that has provably exited.
     pub(crate) dead: bool,
     pub(crate) foreign: bool,
     /// The sender was asked to step down, and its cooldown has not passed.

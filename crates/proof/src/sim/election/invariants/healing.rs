@@ -13,7 +13,6 @@ pub(crate) struct Longest {
     pub(crate) reservation: Duration,
     pub(crate) operation_timeout: Duration,
     pub(crate) retry_interval: Duration,
-    /// A supervised workload may take this long to end.
     pub(crate) workload_end: Duration,
     /// The rate of the slowest clock, in per mille of true time.
     pub(crate) rate: u32,

@@ -8,7 +8,6 @@ use super::{Violation, require, with};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
-    /// The process still leads with the claim that led before the turn.
     pub(crate) leads_on: bool,
     pub(crate) rejected: bool,
     pub(crate) paused: bool,

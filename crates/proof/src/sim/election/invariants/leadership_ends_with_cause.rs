@@ -13,9 +13,7 @@ pub(crate) struct Ending {
     pub(crate) signalled: bool,
     pub(crate) shut_down: bool,
     pub(crate) unhealthy: bool,
-    /// The input reported that the workload of this token ended.
     pub(crate) exited: Option<Token>,
-    /// The input reported that the workload of this token has survived SIGKILL.
     pub(crate) stuck: Option<Token>,
     pub(crate) paused: bool,
     /// A handover without a request. `preference_is_bounded` checks such handovers.

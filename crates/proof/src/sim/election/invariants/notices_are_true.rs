@@ -3,16 +3,13 @@
 
 use super::{Violation, require, with};
 
-/// A notice, and the events that justify it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     pub(crate) store_went_back: bool,
     pub(crate) duplicate: bool,
-    /// An operator deleted or restored the document.
     pub(crate) damaged: bool,
     /// A majority had the reported state at some time since the candidate sent its last read.
     pub(crate) was_so: bool,
-    /// A machine was forked, or an operator edited or damaged the document.
     pub(crate) forked_or_edited: bool,
 }
 

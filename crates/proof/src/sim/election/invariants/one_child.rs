@@ -4,7 +4,6 @@
 use super::{Violation, violation, with};
 use crate::election::Claim;
 
-/// The permitted ratio of clock rates, as a fraction.
 const RATIO: (u64, u64) = (11, 10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

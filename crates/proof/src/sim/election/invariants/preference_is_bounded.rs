@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{Violation, require, with};
 
-/// A handover without a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handover {
     /// The configured interval, or `None` if the leader prefers no candidate.
@@ -21,7 +20,6 @@ pub(crate) struct Handover {
 pub(crate) struct Preferred {
     pub(crate) own: u32,
     pub(crate) priority: u32,
-    /// The candidate registered after the leader had asked for a registration.
     pub(crate) answered: bool,
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct Release {
     pub(crate) drained: bool,
     pub(crate) child_runs: bool,
     pub(crate) http_says_leader: bool,
-    /// A file says "leader" to a reader that checks the deadline.
     pub(crate) file_says_leader: bool,
 }
 

@@ -10,12 +10,10 @@ use crate::election::{Revision, Token};
 /// This is many times the delay of an event.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A turn of a follower that leaves no call in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) silent: Duration,
     pub(crate) silent_max: Duration,
-    /// Time since the last reply or event.
     pub(crate) unheard: Duration,
     pub(crate) unheard_max: Duration,
     pub(crate) held: bool,
@@ -67,10 +65,8 @@ pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
 /// A turn of a follower that has read since it opened its stream, and has handled every event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Followed {
-    /// The token that the follower considers stored.
     pub(crate) known: Option<Token>,
     pub(crate) stored: Token,
-    /// Time since a majority had the token.
     pub(crate) since: Duration,
 }
 

@@ -9,7 +9,6 @@ use crate::election::BootTime;
 pub(crate) struct Surface {
     pub(crate) name: &'static str,
     pub(crate) now: BootTime,
-    /// The time when the claim's authority ends according to the acknowledged writes.
     pub(crate) earned: Option<BootTime>,
 }
 

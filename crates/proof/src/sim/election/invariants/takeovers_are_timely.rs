@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// A follower sees a renewal within this time.
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
 /// The head start reserved for a standby, plus the delay of the other candidates.
 const HEAD_START: Duration = Duration::from_millis(90);

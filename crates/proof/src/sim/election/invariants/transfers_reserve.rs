@@ -7,15 +7,12 @@ use std::time::Duration;
 use super::{Violation, require, reservation};
 use crate::election::Reservation;
 
-/// No standby has a longer head start.
 const HEAD_START_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Release<'a> {
-    /// The reservation in the request that ended the leadership.
     pub(crate) transferred: Option<&'a Reservation>,
     pub(crate) reserves: Option<&'a Reservation>,
-    /// The leadership ended because the lease was paused.
     pub(crate) paused: bool,
 }
 

@@ -12,7 +12,6 @@ use crate::proof::sim::lock::entries::ObservedEntry;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Eviction {
     pub(crate) pair: EntryVersion,
-    /// The entry when the sender last saw it.
     pub(crate) shown: Option<ObservedEntry<BootTime>>,
     pub(crate) at: BootTime,
     pub(crate) operation_timeout: Duration,

@@ -11,7 +11,6 @@ pub(crate) struct Patience {
     pub(crate) declared: Duration,
     pub(crate) longest: Duration,
     pub(crate) operation_timeout: Duration,
-    /// The rate of the slowest clock, per mille.
     pub(crate) slowest: u32,
 }
 

@@ -8,9 +8,7 @@ use super::{Violation, require, with};
 pub(crate) struct Taken {
     /// The owner has run without a pause for longer than its lease.
     pub(crate) owner_runs: bool,
-    /// The network answers every call soon.
     pub(crate) reliable: bool,
-    /// A majority has the entry with a revision that its owner knows.
     pub(crate) stored: bool,
     /// Another process evicted the entry. If false, the owner reports the entry as lost.
     pub(crate) evicted: bool,

@@ -8,13 +8,10 @@ use super::{Violation, violation, with};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write {
     pub(crate) operation: &'static str,
-    /// The process gave up the claim, or its deadline has passed.
     pub(crate) ended: bool,
-    /// A reply has shown the claim in the document.
     pub(crate) present: bool,
     /// The join of another claim may have been applied, and no reply has shown this claim.
     pub(crate) other_join_open: bool,
-    /// The newest write was rejected, and no read has been answered since.
     pub(crate) unread_rejection: bool,
     /// The process has authority, so a renewal cannot wait.
     pub(crate) holds: bool,

@@ -5,13 +5,10 @@ use super::{Violation, require};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
-    /// A majority has a leave of the claim.
     pub(crate) left: bool,
     /// An earlier leave was not answered, so the leave or an eviction may have removed the entry.
     pub(crate) unanswered: bool,
-    /// The work succeeded, and the success must be recorded.
     pub(crate) succeeded: bool,
-    /// A majority has a leave of the claim that records the success.
     pub(crate) recorded: bool,
 }
 
