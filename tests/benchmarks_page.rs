@@ -13,7 +13,6 @@ mod results;
 
 use results::{Measured, Results, Unit, Values};
 
-/// The page with all rows of the published runs.
 const ALL: &str = "docs/benchmarks/peers.md";
 /// The page with the conclusions. It shows the figures in `ANSWERED`, from the first run only.
 const ANSWERS: &str = "docs/benchmarks.md";

@@ -20,7 +20,6 @@ fn default_of(argument: &str) -> &'static str {
         .expect("an argument with a default")
 }
 
-/// Finds the first line that begins with `start`. Returns its quoted texts.
 fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     let line = text
         .lines()

@@ -39,7 +39,6 @@ fn arguments(function: &str, token: i64) -> Vec<Document> {
         .collect()
 }
 
-/// Creates a database and runs the page's `insertOne` there.
 async fn database(set: &ReplicaSet) -> Database {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -18,7 +18,6 @@ fn install(directory: &Path) -> Output {
     output.unwrap()
 }
 
-/// Runs `install` in a shell, after `preparation`.
 fn install_after(preparation: &str, directory: &Path) -> Output {
     let script = format!("{preparation}; exec \"$0\" install \"$1\"");
     let mut shell = Command::new("sh");

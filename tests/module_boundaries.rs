@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The sources of `part` must not contain these words.
 struct Rule {
     part: &'static [&'static str],
     forbidden: &'static [&'static str],

@@ -36,7 +36,7 @@ fn orders() -> ResourceName {
     ResourceName::new("orders").unwrap()
 }
 
-/// Refreshes the files once per short `renew_interval`.
+/// The writer refreshes its files once per `renew_interval`, so this interval is short.
 fn timings() -> Timings {
     let settings = TimingSettings {
         lease_duration: Duration::from_secs(2),

@@ -34,7 +34,6 @@ struct Case {
     exit_code: u8,
 }
 
-/// Creates one directory for each state that a reader may find.
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
         lease: ResourceName::new("orders").unwrap(),

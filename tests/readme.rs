@@ -4,7 +4,6 @@ use std::process::Command;
 
 const README: &str = include_str!("../README.md");
 
-/// Returns the text of the first code block in this language.
 fn block(language: &str) -> &'static str {
     let start = format!("```{language}\n");
     let (_, rest) = README.split_once(&start).expect("a block in this language");

@@ -84,7 +84,6 @@ async fn spent(set: &ReplicaSet) -> f64 {
     (Work::of(pid).cpu - before) / seconds(began_ns, boottime_ns())
 }
 
-/// Writes to another collection at a steady rate.
 fn write(client: Client) -> JoinHandle<()> {
     tokio::spawn(async move {
         let orders = client.database("shop").collection::<Document>("orders");

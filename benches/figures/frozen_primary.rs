@@ -96,7 +96,6 @@ async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -
 async fn leaders(setup: &Setup, set: &ReplicaSet, name: &str, paths: &[PathBuf]) -> Vec<Daemon> {
     join_all(paths.iter().enumerate().map(async |(index, path)| {
         let heartbeat = HEARTBEATS[index / LEASES_PER_HEARTBEAT];
-        // Spreads the starts over the renew_interval.
         tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
         let daemon = setup
             .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())

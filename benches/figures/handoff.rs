@@ -26,7 +26,6 @@ pub(crate) struct Handoffs {
     pub(crate) durations: Vec<f64>,
     /// Number of acquisitions in each handoff that lost against another candidate.
     pub(crate) rejected: Vec<f64>,
-    /// The floor as measured before each handoff.
     pub(crate) floor: Vec<f64>,
 }
 
@@ -80,12 +79,11 @@ async fn rejected(daemons: impl Iterator<Item = &Daemon>) -> f64 {
     join_all(counts).await.iter().sum()
 }
 
-/// Measures the handoffs one after the other.
 pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Handoffs {
     rounds_on(setup, &setup.set().await, contenders, rounds).await
 }
 
-/// The set may have other work.
+/// Like [`rounds`], on a set that may have other work.
 pub(crate) async fn rounds_on(
     setup: &Setup,
     set: &ReplicaSet,

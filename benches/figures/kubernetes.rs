@@ -267,7 +267,6 @@ async fn requests(kubernetes: &Kubernetes) -> f64 {
         .sum()
 }
 
-/// Measures twenty pods that start at once.
 pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
     let mut series = Vec::new();
     for _ in 0..setup.count(3, 1) {

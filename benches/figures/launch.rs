@@ -25,10 +25,8 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Applies to all figures of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// By default the binary of this build.
     pub(crate) binary: PathBuf,
     /// If true, takes fewer samples.
     pub(crate) quick: bool,
@@ -46,7 +44,6 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Chooses the number of samples.
     pub(crate) fn count(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
@@ -107,12 +104,11 @@ pub(crate) async fn watching(daemon: &Daemon) {
 pub(crate) struct Line {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
-    /// The program gets no other variables.
+    /// The program inherits no other environment variables.
     pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Line {
-    /// The program runs with this benchmark as its stage.
     fn staged(&self) -> Command {
         let this = std::env::current_exe().expect("the path of this program can be read");
         let mut command = Command::new(this);
@@ -140,7 +136,6 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
-    /// Executes `leasehold run`.
     pub(crate) fn start(
         setup: &Setup,
         uri_file: &Path,
@@ -220,7 +215,6 @@ impl Executed {
         ended_ns
     }
 
-    /// Waits for the exit without blocking the thread.
     pub(crate) async fn ended(&mut self) {
         while self
             .child

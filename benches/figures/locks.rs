@@ -31,7 +31,7 @@ pub(crate) const ACT: &str = "--act";
 /// etcdctl's default TTL, also for the hand-made lock. `leasehold lock` also runs with its own
 /// default.
 const LIFE: Duration = Duration::from_secs(10);
-/// No contender ever waits this long.
+/// Long enough that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
 /// A contender joins the queue in less time than this.
 const HOLD: Duration = Duration::from_millis(400);
@@ -41,7 +41,6 @@ const CONTENDERS: usize = 20;
 /// The locking programs have these application names in MongoDB's profile.
 const BY_HAND_APP: &str = "by-hand";
 const LEASEHOLD_APP: &str = "leasehold-lock";
-/// Commands that change a document.
 const WRITES: [&str; 4] = ["findAndModify", "insert", "update", "delete"];
 
 pub(crate) const CONNECTED: &str = "acquire + release alone, in a connected client";
@@ -71,12 +70,12 @@ struct Means<'a> {
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
     /// `None` if this program's MongoDB commands are not counted.
     app_name: Option<&'static str>,
-    /// Only leasehold has targets.
+    /// True for leasehold, whose values have targets.
     ours: bool,
 }
 
 impl Means<'_> {
-    /// Other programs than leasehold have no bounds.
+    /// Returns no bounds for a program other than leasehold, because only leasehold has targets.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
         ours.into_iter().collect()
@@ -86,7 +85,6 @@ impl Means<'_> {
 /// Each store has three members.
 struct Stage {
     set: ReplicaSet,
-    /// The error says why the program is unavailable.
     etcdctl: Result<Etcdctl, String>,
     leasehold: PathBuf,
     scratch: Scratch,
@@ -176,7 +174,6 @@ impl Stage {
     }
 }
 
-/// Measures acquisitions without contention, one after the other.
 pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(100, 20);
@@ -215,7 +212,6 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Measures the hand-made lock inside this process.
 async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     let mut lock = FindAndModify(Terms {
         collection: stage.set.client().database("leasehold").collection("locks"),
@@ -262,7 +258,6 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     stage.each("lock_handover", measure).await
 }
 
-/// Measures twenty contenders that acquire the lock repeatedly.
 pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 10);
@@ -356,7 +351,6 @@ pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     vec![this, ACT.to_owned(), journal, hold]
 }
 
-/// Acts as the command `--act JOURNAL NANOSECONDS`.
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = arguments.next().expect("a journal");

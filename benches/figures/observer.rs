@@ -109,7 +109,6 @@ impl Observer {
             .unwrap_or_else(|_| panic!("not within {deadline:?}: {what}"))
     }
 
-    /// Discards all statuses that have arrived.
     pub(crate) fn forget(&mut self) {
         while self.raw.try_recv().is_ok() {}
     }

@@ -1,5 +1,3 @@
-//! Parses the command line.
-
 use std::path::PathBuf;
 
 use leasehold_testbed::Storage;
@@ -27,7 +25,6 @@ const DISKS: [Disk; 2] = [
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) setup: Setup,
-    /// Measures each figure on each of these disks.
     pub(crate) disks: Vec<Disk>,
     selected: Vec<String>,
     pub(crate) output: Option<PathBuf>,

@@ -22,7 +22,7 @@ const FAULT: Duration = Duration::from_secs(40);
 /// another 10 s.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const HTTP_POLL: Duration = Duration::from_millis(50);
-/// Faults on two leases are this far apart.
+/// Delay between the faults on two leases.
 const STAGGER: Duration = Duration::from_millis(173);
 const LEASES: usize = 10;
 

@@ -21,7 +21,6 @@ const SPREAD: Duration = Duration::from_millis(317);
 /// The killed member returns as a secondary within this time, and the drivers notice it.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// A profile's durations, and the `electionTimeoutMillis` of its store.
 struct Profile {
     name: &'static str,
     timings: DaemonTimings,
@@ -143,7 +142,6 @@ async fn leaders(
     paths: &[PathBuf],
 ) -> Vec<Daemon> {
     join_all(paths.iter().enumerate().map(async |(index, path)| {
-        // Spreads the starts over the renew_interval.
         tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
         let daemon = setup
             .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())

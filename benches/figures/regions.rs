@@ -35,7 +35,7 @@ const ROUND_TRIPS_MS: [u64; 3] = [20, 80, 150];
 const MEASURED_MAX: Duration = Duration::from_secs(1800);
 const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Daemons are at rest after this time.
+/// Time until the daemons have started and only renew.
 const SETTLE: Duration = Duration::from_secs(15);
 /// The other daemons write their files within this time, so that rounds do not overlap.
 const BETWEEN: Duration = Duration::from_millis(500);
@@ -157,7 +157,6 @@ async fn inside(setup: &Setup, millis: u64) -> Vec<Series> {
     series
 }
 
-/// Measures the floor: majority writes in connected clients.
 async fn writes(setup: &Setup, world: &World, floors: &Floors) -> Vec<Series> {
     let mut rows = Vec::new();
     // A write from another region also travels to the primary and back.

@@ -15,7 +15,6 @@ pub(crate) enum Statistic {
     Max,
 }
 
-/// A target consists of such bounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
     AtMost(Statistic, f64),
@@ -72,7 +71,6 @@ impl Row {
         }
     }
 
-    /// Reports a figure that could not be measured.
     pub(crate) fn failed(figure: &'static str) -> Self {
         Self {
             verdict: "FAILED",
@@ -86,7 +84,6 @@ impl Row {
         }
     }
 
-    /// Reports a system that is not available.
     pub(crate) fn skipped(figure: &'static str, system: &'static str, why: String) -> Self {
         Self {
             skipped: Some(why),

@@ -12,12 +12,10 @@ use serde::{Deserialize, Serialize};
 /// Figures with this prefix compare leasehold with other systems.
 pub(crate) const PEERS: &str = "peers_";
 pub(crate) const SCHEMA: u32 = 1;
-/// The ratios refer to this system's values.
 pub(crate) const OURS: &str = "leasehold";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
-    /// Seconds.
     #[serde(rename = "s")]
     Time,
     /// Shown in MB of 10⁶ bytes, or in kB.
@@ -53,7 +51,6 @@ pub(crate) struct Measured {
     pub(crate) target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verdict: Option<String>,
-    /// Says why the figure was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) skipped: Option<String>,
 }
@@ -62,12 +59,10 @@ pub(crate) struct Measured {
 pub(crate) struct Results {
     pub(crate) schema: u32,
     pub(crate) machine: String,
-    /// Load average of the machine before the run.
     pub(crate) load: String,
     /// `full` or `quick`.
     pub(crate) sizes: String,
     pub(crate) versions: BTreeMap<String, String>,
-    /// Descriptions of the disks by their names.
     pub(crate) disks: BTreeMap<String, String>,
     pub(crate) rows: Vec<Measured>,
 }
@@ -106,12 +101,10 @@ impl Results {
         written.map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// True if the file has rows of the comparison.
     pub(crate) fn compares(&self) -> bool {
         self.rows.iter().any(|row| row.figure.starts_with(PEERS))
     }
 
-    /// Formats the comparison as one table for each disk.
     pub(crate) fn tables(&self) -> String {
         let mut text = String::new();
         let versions = self.versions.iter();

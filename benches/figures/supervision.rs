@@ -27,10 +27,10 @@ const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// The other daemons write their files within this time, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// A guard is idle after this time.
+/// Time after which a new guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
-/// These daemons use the default value.
+/// The default of `lease.renew_deadline`, which these daemons use.
 const RENEW_DEADLINE: Duration = Duration::from_secs(18);
 
 #[derive(Debug, Default)]
@@ -189,14 +189,12 @@ pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// Returns the command line of the supervised command.
 fn work(journal: &Path) -> [String; 3] {
     let this = std::env::current_exe().expect("the path of this program can be read");
     let journal = journal.display().to_string();
     [this.display().to_string(), WORK.to_owned(), journal]
 }
 
-/// Runs the supervised command: `--work JOURNAL`.
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = PathBuf::from(arguments.next().expect("a journal"));
@@ -255,7 +253,6 @@ fn beside(lives: &[Life]) -> f64 {
     f64::from(u32::try_from(violations.count()).expect("few hand-offs"))
 }
 
-/// Waits until this many commands have begun.
 async fn begun(journal: &Path, wanted: usize) {
     let end = boottime_ns() + nanos(COMMAND_MAX);
     loop {

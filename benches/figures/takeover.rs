@@ -17,7 +17,7 @@ const LEADS_MAX: Duration = Duration::from_secs(60);
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
 /// Two leases start, and crash, this far apart, so that the samples are independent.
 const STAGGER: Duration = Duration::from_millis(137);
-/// This many majority writes are measured while a crashed leader's lease expires.
+/// Number of majority writes that are measured while a crashed leader's lease expires.
 const WRITES: usize = 20;
 
 #[derive(Default)]

@@ -109,7 +109,6 @@ pub(crate) async fn patch_status(
     patched.map_err(|error| error.to_string())
 }
 
-/// Returns a pod that does not come from the chart.
 pub(crate) fn foreign_pod(name: &str, spec: &Value) -> Pod {
     let pod = json!({"metadata": ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, "spec": spec});
     serde_json::from_value(pod).unwrap()

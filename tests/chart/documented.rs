@@ -175,7 +175,6 @@ fn the_pod_by_hand_has_no_token() {
     assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);
 }
 
-/// Returns an example without its leading comment.
 fn example(name: &str) -> String {
     let text = fs::read_to_string(root().join("examples").join(name)).unwrap();
     let lines = text.lines().skip_while(|line| line.starts_with('#'));

@@ -119,7 +119,6 @@ pub(crate) fn refused(mistakes: &str) {
     }
 }
 
-/// Asserts that a label selector matches these labels.
 #[track_caller]
 pub(crate) fn assert_selects(selector: &Value, labels: &Value) {
     let wanted = selector.as_object().unwrap();
@@ -187,7 +186,6 @@ impl Objects {
         &self.template()["spec"]
     }
 
-    /// Returns the arguments of the container that runs the daemon.
     pub(crate) fn flags(&self) -> &[Value] {
         self.daemon()["args"].as_array().unwrap()
     }

@@ -148,7 +148,6 @@ fn the_test_has_no_name_of_another_release() {
     assert!(end.len() > 40 && end.bytes().all(|byte| byte.is_ascii_hexdigit()));
 }
 
-/// Runs the test's rendered command line with the addresses of these daemons.
 fn test(daemons: &[&Daemon]) -> Output {
     let objects = Objects::of("minimal", &[r#"test.wait="30s""#]);
     let args = objects.one("Pod")["spec"]["containers"][0]["args"].clone();

@@ -117,7 +117,6 @@ fn an_instance_in_a_nested_chart_is_added_and_removed_without_counting_as_a_rena
             depend(&directory, level, &[&format!("{level}-web")], inner);
             directory = directory.join("charts").join(inner.unwrap_or_default());
         }
-        // Returns the values that enable the charts down to a depth.
         let down_to = |depth: usize| {
             let path = |end: usize| format!("{}.enabled=true", levels[1..=end].join("."));
             let on: Vec<_> = (1..=depth).map(path).collect();

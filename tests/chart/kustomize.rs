@@ -47,7 +47,6 @@ fn transformed(installation: &str, transformation: &str) -> Objects {
     Objects::parse(&kustomize(&files, &[]))
 }
 
-/// Returns the YAML that kustomize generates from the chart with `helmCharts`.
 fn inflated(helm: &str, chart_fields: &str, kustomization: &str) -> String {
     let home = chart().parent().unwrap().to_owned();
     let minimal = fs::read_to_string(values("minimal")).unwrap();

@@ -11,7 +11,6 @@ fn metadata(chart: &str) -> Value {
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The categories that Artifact Hub accepts.
 const CATEGORIES: [&str; 9] = [
     "ai-machine-learning",
     "database",

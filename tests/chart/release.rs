@@ -143,7 +143,6 @@ fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
         place.delete::<Deployment>("orders").await;
         place.chart(upgrade, release, &to).unwrap();
         assert_eq!(place.lease().await, "else");
-        // Later upgrades succeed.
         place.chart(upgrade, release, &to).unwrap();
     });
 }

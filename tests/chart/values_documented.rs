@@ -196,7 +196,6 @@ fn helm_shows_the_values_of_the_library_with_those_of_the_application() {
     assert!(rows(&shown).len() > 150, "{}", rows(&shown).len());
 }
 
-/// Follows a `$ref` to its definition.
 fn resolved<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     match node["$ref"].as_str() {
         Some(reference) => {
@@ -209,7 +208,6 @@ fn resolved<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     }
 }
 
-/// Compares the keys of a map with the keys of its schema.
 fn compare(
     schema: &Value,
     node: &Value,

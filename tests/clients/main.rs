@@ -82,7 +82,7 @@ fn installed(program: &str, version: &str) -> bool {
     found
 }
 
-/// Some tests must run a program as another user, which requires root.
+/// Only root can run a program as another user, which some tests need.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

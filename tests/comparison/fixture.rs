@@ -49,7 +49,6 @@ pub(crate) struct Place {
 }
 
 pub(crate) trait Means {
-    /// Returns the command line that runs `command` while `owner` holds the lock.
     fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch;
 }
 
@@ -163,7 +162,6 @@ impl<M: Means> Fixture<M> {
         launch.start().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Waits until one of these contenders acts. Returns its index.
     pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
         let end = Instant::now() + LONG;
         loop {
@@ -180,7 +178,6 @@ impl<M: Means> Fixture<M> {
         std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
     }
 
-    /// Waits until `actor` has acted `more` times from now on.
     pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
         let count = self.journal.count(actor) + more;
         let reached = self.journal.reaches(actor, count, LONG).await;
@@ -217,7 +214,6 @@ impl<M: Means> Fixture<M> {
         assert!(!came, "{contender} came to work: {}", self.describe());
     }
 
-    /// Asserts that the first contender worked after the second had begun.
     #[track_caller]
     pub(crate) fn assert_both_acted(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);

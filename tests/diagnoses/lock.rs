@@ -4,7 +4,6 @@ use mongodb::bson::{Bson, DateTime, Document, doc, spec::BinarySubtype};
 use crate::parts::Parts;
 use crate::situation::Situation;
 
-/// The number of waiters that a lock accepts.
 const QUEUE_MAX: usize = 512;
 
 pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {

@@ -34,7 +34,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     table
 }
 
-/// The program must not append a trace to files of these kinds.
+/// leasehold must refuse to append a trace to these two kinds of file.
 fn traces(parts: &Parts) -> [Situation; 2] {
     let uri = parts.open.uri();
     let run = |name: &'static str, make: &dyn Fn(&Path)| {

@@ -9,16 +9,15 @@ use std::time::Duration;
 use leasehold_testbed::{Certificates, Kubernetes, Proxy, ReplicaSet, ReservedPort};
 use mongodb::bson::doc;
 
-/// Replica set name that the testbed assigns.
 pub(crate) const SET: &str = "testbed";
 
 pub(crate) struct Parts {
-    /// Requires users and TLS client certificates.
+    /// A set that requires users and TLS client certificates.
     pub(crate) guarded: ReplicaSet,
     pub(crate) open: ReplicaSet,
     /// A standalone server whose connections are all in use.
     pub(crate) full: ReplicaSet,
-    /// Connections that exhaust the limit of `full`.
+    /// The connections that use up the limit of `full`.
     _filling: Vec<TcpStream>,
     pub(crate) standalone: ReplicaSet,
     /// Two standalone servers with unsuitable certificates: a CA certificate, and a client

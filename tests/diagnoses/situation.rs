@@ -11,10 +11,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Time limit for final errors, which must not be retried. With `--no-wait`, retries of MongoDB
 /// would take 18 s. The limit is shorter, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
-/// Time limit for all other commands.
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
-/// Passwords that must not appear in any output.
 const SECRETS: [&str; 4] = ["p@ss/word:%", "p%40ss", "wr0ng", "hunter2"];
 
 pub(crate) struct Situation {
@@ -112,7 +110,6 @@ impl Situation {
         self
     }
 
-    /// Removes the connection string, unless it is in the flags.
     pub(crate) fn without_uri(mut self) -> Self {
         self.uri = None;
         self
@@ -138,7 +135,6 @@ impl Situation {
         self
     }
 
-    /// Adds a text that the output must contain, in any order.
     pub(crate) fn says(mut self, text: &str) -> Self {
         self.says.push(text.to_owned());
         self

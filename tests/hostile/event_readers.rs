@@ -16,7 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::target::eventually;
 
-/// Programs that run concurrently.
 const READERS: usize = 8;
 /// Time within which a program would print that it leads: three of its intervals.
 const WRONG_MAX: Duration = Duration::from_millis(300);
@@ -44,7 +43,6 @@ fn line(input: &[u8]) -> Vec<u8> {
     replaced(&replaced(input, "@UNTIL", &until), "@BOOT", boot_id.trim())
 }
 
-/// Returns a leader's event as a daemon sends it.
 fn event(token: i64) -> Vec<u8> {
     let data = format!(
         r#"data: {{"schema":1,"lease":"o","identity":"{{a}}\" b","session":"s","role":"leader","leader":true,"token":{token},"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","holder":{{"identity":"a","token":{token}}},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null,"valid_for_ms":3600000,"written_boottime_ns":1,"missed":null}}"#
@@ -135,7 +133,6 @@ impl Reader {
     }
 }
 
-/// Waits until the program's last printed line is one of these.
 async fn said(printed: &Path, expected: &[&str]) {
     let text = || fs::read_to_string(printed).unwrap_or_default();
     eventually(&format!("the program prints {expected:?}"), async || {

@@ -20,7 +20,7 @@ const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
 /// A client sends a body of 1 GiB, which the daemon never reads. The socket buffers of both sides
 /// take less than this.
 const BODY_MAX: u64 = 32 * 1024 * 1024;
-/// An attack lasts at least this many renewals.
+/// Number of renewals that a leader must complete during an attack.
 const RENEWALS: f64 = 8.0;
 
 async fn renewals(daemon: &Daemon) -> f64 {

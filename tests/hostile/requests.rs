@@ -21,7 +21,6 @@ const TARGETS: usize = 150;
 const MUTATED: usize = 400;
 const OTHERS: usize = RANDOM + TARGETS;
 const BYTES_MAX: usize = 400;
-/// Number of inputs that are sent at once.
 const CLIENTS: usize = 16;
 /// How long a client waits for an answer before it ends its input. Answers that take longer, such
 /// as event streams, are cut off.
@@ -174,7 +173,6 @@ impl Input {
     }
 }
 
-/// Returns the status codes of consecutive answers.
 fn codes(mut answers: &[u8]) -> Vec<u16> {
     let mut codes = Vec::new();
     while let Some(rest) = answers.strip_prefix(b"HTTP/1.") {

@@ -42,12 +42,12 @@ pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
     open.iter().filter(|one| !to_others.contains(*one)).count()
 }
 
-/// In bytes.
+/// Returns the resident memory of a process, in bytes.
 pub(crate) fn resident(pid: u32) -> u64 {
     kilobytes(pid, "VmRSS:") * 1024
 }
 
-/// In bytes, since [`forget_peak`].
+/// Returns the peak resident memory of a process since [`forget_peak`], in bytes.
 pub(crate) fn peak(pid: u32) -> u64 {
     kilobytes(pid, "VmHWM:") * 1024
 }

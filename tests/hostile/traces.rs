@@ -6,7 +6,6 @@ use leasehold_trace_check::{Checked, Checker, Violation};
 use serde_json::{Value, json};
 
 const TRACES: usize = 4_000;
-/// Maximum number of bytes of a random trace.
 const BYTES_MAX: usize = 300;
 
 const TOKENS: &[&[u8]] = &[

@@ -23,7 +23,6 @@ pub(crate) const LABEL: &str = "leasehold.dev/orders";
 
 const APP: &str = "orders";
 
-/// Label selector for the endpoint slices of a test's Service.
 pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name=leader";
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -68,12 +67,11 @@ impl Cluster {
         self.kubernetes.place(&self.namespace, name, APP).await
     }
 
-    /// The lease lasts 6 s and is handed off without a delay.
+    /// Builds a daemon whose lease lasts 6 s and is handed off without a delay.
     pub(crate) fn candidate(&self, place: &Place) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment())
     }
 
-    /// The daemon reaches the API server only through the proxy.
     pub(crate) fn candidate_through(&self, place: &Place, proxy: &Proxy) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment_through(proxy))
     }
@@ -127,7 +125,7 @@ impl Cluster {
         .await
     }
 
-    /// Changes or removes a pod's label, as another authorized client might.
+    /// Plays another authorized client, which changes or removes a pod's label.
     pub(crate) async fn interfere(&self, name: &str, value: Option<&str>) {
         self.set_label(name, LABEL, value).await;
     }

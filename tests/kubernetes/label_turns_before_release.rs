@@ -27,7 +27,7 @@ struct Side {
     name: &'static str,
     daemon: Daemon,
     proxy: Proxy,
-    /// The daemon reads its credentials from here.
+    /// Keeps the credentials of the daemon on disk.
     _place: Place,
 }
 

@@ -128,7 +128,6 @@ fn join(slots: u32) -> impl Strategy<Value = LockOperation> {
         })
 }
 
-/// No other write applies to a missing document.
 pub(crate) fn create() -> impl Strategy<Value = LockOperation> {
     some_token().prop_map(|seen| LockOperation::Create { seen })
 }

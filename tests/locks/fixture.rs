@@ -22,13 +22,12 @@ use tokio::sync::mpsc;
 pub(crate) const NAME: &str = "orders";
 /// Later dates come from a real clock; earlier dates come from the test.
 const LONG_AGO: i64 = 1_000_000_000_000;
-/// Replaces all dates of a real clock in comparisons.
+/// Stands for every date of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const NEWS_MAX: usize = 64;
 
-/// Only for tests that do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 pub(crate) async fn shared_stage() -> Stage {
@@ -144,7 +143,6 @@ pub(crate) fn seen(number: u16) -> EntryVersion {
     }
 }
 
-/// Returns the number of slots that joining entries of this mode declare.
 pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     match mode {
         EntryMode::Exclusive | EntryMode::Shared => 0,
@@ -315,7 +313,6 @@ pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
     entries.iter().map(number).collect()
 }
 
-/// An absent field counts as an empty string.
 pub(crate) fn text<'a>(document: &'a Document, key: &str) -> &'a str {
     document.get(key).and_then(Bson::as_str).unwrap_or_default()
 }

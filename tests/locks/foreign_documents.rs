@@ -45,7 +45,6 @@ const PATHS: [&str; 27] = [
     "queue.0.token",
     "queue.0.wake",
 ];
-/// The claim of the contender that joins the lock.
 const NEW: u16 = 5;
 
 fn binary(subtype: BinarySubtype, bytes: Vec<u8>) -> Bson {

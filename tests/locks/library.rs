@@ -242,7 +242,6 @@ async fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration(
     assert!(rival.is_ok_and(|guard| held_with(&guard) > before));
 }
 
-/// Returns the shortest timings that a busy machine allows.
 pub(crate) fn short() -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(4),

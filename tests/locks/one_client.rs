@@ -28,7 +28,6 @@ fn name() -> ResourceName {
     ResourceName::new(NAME).expect("legal")
 }
 
-/// Returns the ids of the connections whose client has this application name.
 async fn connections(stage: &Stage, app: &str) -> BTreeSet<i64> {
     let admin = stage.set().client().database("admin");
     let pipeline = [
@@ -120,7 +119,7 @@ async fn many_waiters_on_one_lock_delay_neither_its_holder_nor_each_other() {
 #[tokio::test]
 async fn a_pool_of_a_connection_for_each_waiter_and_twenty_more_is_enough() {
     let stage = shared_stage().await;
-    // More than the driver's default pool permits.
+    // More waiters than connections in the driver's default pool.
     let waiters = 15;
     let mut options = ClientOptions::parse(stage.set().uri())
         .await

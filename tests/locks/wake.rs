@@ -42,7 +42,6 @@ impl Drop for Waiter {
     }
 }
 
-/// Renews the entry `number` from the revision `last`.
 fn renew_again(number: u16, last: u16) -> LockOperation {
     LockOperation::Renew {
         claim: claim(number),

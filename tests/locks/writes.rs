@@ -25,7 +25,6 @@ const CASES: u32 = 500;
 /// applied several times.
 const RUNS_MAX: u32 = 5;
 
-/// Describes the field `granted` after a write with these grants.
 fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
     let text = |(claim, grant): &(Claim, Option<Grant>)| {
         let entry = after.holders.iter().find(|entry| entry.claim == *claim);

@@ -49,7 +49,6 @@ impl Answer {
     }
 }
 
-/// The command uses the collection of this stage.
 pub(crate) fn command(stage: &Stage, arguments: &[&str]) -> Command {
     command_with(&stage.set().uri(), stage, arguments)
 }
@@ -68,7 +67,6 @@ pub(crate) async fn run(mut command: Command) -> Answer {
     Answer::of(&output.expect("the program starts"))
 }
 
-/// Pipes the output, which the test reads while the command runs.
 pub(crate) fn start(stage: &Stage, arguments: &[&str]) -> Child {
     start_with(&stage.set().uri(), stage, arguments)
 }
@@ -79,7 +77,6 @@ pub(crate) fn start_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Child 
     command.spawn().expect("the program starts")
 }
 
-/// Reads standard error until a line contains this text.
 pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
     let mut read = String::new();
     let found = async {
@@ -99,13 +96,11 @@ pub(crate) async fn ended(child: Child) -> Answer {
     Answer::of(&output.expect("the child can be waited for"))
 }
 
-/// Reads the lease's name from the stored document.
 pub(crate) async fn name(stage: &Stage) -> String {
     let document = stage.stored().get().await;
     document.get_str("_id").expect("a name").to_owned()
 }
 
-/// The command reports how long its request took.
 pub(crate) fn took(answer: &Answer) -> Duration {
     let milliseconds = answer.json()["took_ms"].as_f64().expect("a number");
     Duration::from_secs_f64(milliseconds / 1e3)

@@ -7,7 +7,6 @@ use crate::command::{leasehold, shared_stage};
 
 const LEASES: usize = 1_000;
 
-/// Reads the commands on this collection from the primary's profiler.
 async fn profiled(stage: &Stage) -> Vec<Document> {
     use futures_util::TryStreamExt;
     let database = stage.set().client().database(stage.database());

@@ -12,7 +12,6 @@ use tokio::process::Command;
 
 use crate::command::{Answer, LONG, run, shared_stage};
 
-/// Runs `leasehold replicas` with the addresses of these daemons.
 async fn replicas(daemons: &[&Daemon], more: &[&str]) -> Answer {
     let places = daemons
         .iter()

@@ -13,7 +13,7 @@ use crate::command::{
     wait_stderr,
 };
 
-/// Freezes a leader, so that it applies no request.
+/// A frozen leader applies no request.
 async fn frozen(stage: &Stage) -> Daemon {
     let a = stage.candidate("a").leading(LONG).await;
     a.stop();
@@ -147,7 +147,7 @@ async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
     let arguments = [
         "step-down",
         &lease,
-        // Longer than the lease duration of 6 s.
+        // The timeout is longer than the lease duration of 6 s.
         "--timeout",
         "9s",
         "--mongodb-operation-timeout",

@@ -8,10 +8,10 @@ use crate::tool::Tool::{self, Hook, Lock, Run};
 pub(crate) struct Deviation {
     /// An empty name matches every situation.
     pub(crate) situation: &'static str,
-    /// A final `*` matches any remaining text.
+    /// A final `*` stands for any text.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
-    /// A final `*` matches any remaining text.
+    /// A final `*` stands for any text.
     pub(crate) value: &'static str,
     /// The first cell of the row in docs/supervision.md that explains the difference.
     pub(crate) row: &'static str,

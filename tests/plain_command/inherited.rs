@@ -7,7 +7,7 @@ use crate::deviations::{ATTRIBUTES, INHERITED};
 use crate::table::{Row, judge};
 use crate::tool::{Place, Scene, Tool};
 
-/// Executes its arguments with all signals blocked.
+/// Runs the following command with all signals blocked.
 const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
@@ -83,7 +83,6 @@ const SITUATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Maps each property to its value.
 type Facts = BTreeMap<String, String>;
 
 fn facts(place: &Place, tool: Tool, script: &str) -> Facts {

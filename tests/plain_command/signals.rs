@@ -42,16 +42,17 @@ const SITUATIONS: &[(&str, &str, To)] = &[
 /// Signals that `run` handles itself, or that have no effect on it.
 const OF_RUN: [&str; 7] = ["HUP", "USR1", "USR2", "WINCH", "URG", "TTIN", "TTOU"];
 
-/// Creates the file `ready`, records the first signal and exits with 3.
+/// The command creates the file `ready`, records the first signal that it gets, and exits with 3.
 const NOTES: &str = "exec RUN bash -c 'for name in \
         TERM INT QUIT HUP USR1 USR2 ALRM PWR PROF IO XCPU RTMIN+3 RTMAX WINCH URG TTIN TTOU; do
         trap \"echo $name >> noted; exit 3\" $name
     done; echo $$ > pid; mv pid ready; while :; do sleep 0.02; done'";
 
-/// Creates the file `ready` and leaves all signals at their default.
+/// The command creates the file `ready` and keeps the default action of every signal.
 const SLEEPS: &str = "exec RUN bash -c 'echo $$ > pid; mv pid ready; exec sleep 60'";
 
-/// The command is in its own process group.
+/// Starts a command in its own process group, so that a signal to the group does not reach the
+/// test.
 fn started(scene: &Scene<'_>, script: &str) -> Child {
     let mut bash = scene.bash(script);
     bash.process_group(0);
@@ -127,7 +128,6 @@ const ENDING: [&str; 8] = [
     "ALRM", "VTALRM", "PROF", "PWR", "IO", "XCPU", "RTMIN+3", "RTMAX",
 ];
 
-/// Returns the exit code that a shell reports after a signal.
 fn exit_code(signal: &str) -> String {
     let kill = format!("kill -l {signal}");
     let number = Command::new("bash").args(["-c", &kill]).output().unwrap();

@@ -12,7 +12,7 @@ use crate::tool::{Place, Scene, Tool, eventually};
 
 const TOOLS: [Tool; 2] = [Tool::Run, Tool::Lock];
 
-/// Executes its arguments with all signals blocked.
+/// Runs the following command with all signals blocked.
 const BLOCKING: &str = "import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])";
@@ -74,7 +74,7 @@ fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     for (code, reported) in [(3, "exit code 3"), (0, "exit code 76")] {
         for tool in TOOLS {
             let scene = place.scene(tool);
-            // The linger is long enough for a busy machine.
+            // The command lingers long enough even on a busy machine.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__LINGER=2s
                  exec RUN sh -c 'sleep 60 & echo $! > stays; exit {code}'"

@@ -17,26 +17,22 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
-/// Records its start and sleeps.
 const SLEEPS: &str = "RUN sh -c 'echo runs >> noted; exec sleep 60'";
-/// Records its start and reads a line from the terminal.
 const READS: &str = "RUN sh -c 'echo runs >> noted; read line; echo read $line >> noted'";
-/// Records its start and each hangup.
+/// The command records each hangup.
 const HEARS: &str = "RUN bash -c 'trap \"echo hangup >> noted; exit 4\" HUP
      echo runs >> noted; while :; do sleep 0.02; done'";
 
 enum Step {
-    /// Waits until the file `noted` contains this line.
     Sees(&'static str),
     Presses(&'static str),
     HangsUp,
 }
 use Step::{HangsUp, Presses, Sees};
 
-/// A script that runs on a terminal, and the user's actions there.
 struct Situation {
     name: &'static str,
-    /// `bash -m` controls jobs, as an interactive shell does.
+    /// With `bash -m`, the shell controls jobs as an interactive shell does.
     shell: &'static str,
     script: String,
     steps: Vec<Step>,
@@ -182,7 +178,7 @@ fn situations() -> Vec<Situation> {
     ]
 }
 
-/// Dropping the terminal hangs it up.
+/// A terminal of script(1). Dropping it hangs the terminal up.
 struct Terminal {
     script: Child,
     keyboard: Option<ChildStdin>,

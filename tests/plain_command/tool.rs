@@ -12,7 +12,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Timeout of actions that take milliseconds on an idle machine.
 const LONG: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +30,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// All tools that are on this machine, except [`Hook`](Self::Hook).
+    /// Skips tini if it is not installed. [`Hook`](Self::Hook) is not in the list.
     pub(crate) fn installed() -> Vec<Self> {
         let all = [Self::Plain, Self::Flock, Self::Tini, Self::Run, Self::Lock];
         let mut all = all.to_vec();
@@ -58,14 +57,14 @@ impl Tool {
     }
 }
 
-/// All runs of a test share this database and directory.
+/// The database and the directory of all runs of a test.
 pub(crate) struct Place {
     set: Arc<ReplicaSet>,
     database: String,
     scratch: Scratch,
 }
 
-/// Each run of a tool has its own directory, lease and lock.
+/// One run of a tool, with its own directory, lease and lock.
 pub(crate) struct Scene<'a> {
     place: &'a Place,
     pub(crate) tool: Tool,
@@ -107,7 +106,6 @@ impl Scene<'_> {
         self.directory.join(name)
     }
 
-    /// A missing file counts as empty.
     pub(crate) fn read(&self, name: &str) -> String {
         let bytes = std::fs::read(self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -118,7 +116,6 @@ impl Scene<'_> {
         text.replace("RUN ", &self.prefix())
     }
 
-    /// The tool's command line up to the command, as shell text.
     fn prefix(&self) -> String {
         let Self { name, .. } = self;
         match self.tool {
@@ -173,7 +170,6 @@ impl Scene<'_> {
         self.placed(bash)
     }
 
-    /// Sets the scene's directory and the environment of all runs.
     pub(crate) fn placed(&self, mut command: Command) -> Command {
         command
             .current_dir(&self.directory)

@@ -61,7 +61,6 @@ pub(super) fn strings(source: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the paragraphs of a source's comments and their line numbers.
 pub(super) fn comments(source: &str) -> Vec<(usize, String)> {
     paragraphs(source, |line| {
         let comment = line.trim_start().strip_prefix("//")?;

@@ -10,7 +10,6 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Only for tests that do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Candidates on the stage reach the set only through the routers.
@@ -20,7 +19,6 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The routers are new, and the set is shared.
     pub(crate) async fn shared() -> Self {
         Self::on(SHARED.get().await)
     }
@@ -31,7 +29,7 @@ impl Cluster {
         Self { stage, routers }
     }
 
-    /// Starts the leader `a` and its follower `b`.
+    /// Starts `a`, which leads, and then its follower `b`.
     pub(crate) async fn pair(&self) -> (Daemon, Daemon) {
         let a = self.stage.candidate("a").leading(LONG).await;
         (a, self.stage.candidate("b").following("a", LONG).await)

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::page::{anchors, pages, prose, root, text};
 
-/// These pages are not in `docs`.
+/// Pages outside of `docs` whose links are checked too.
 const OTHERS: [&str; 4] = [
     "README.md",
     "CONTRIBUTING.md",

@@ -3,20 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Blocks in these languages contain commands.
 const SHELLS: [&str; 3] = ["console", "sh", "bash"];
 
 /// Begins the line before a block that no test runs. The reason follows, up to a full stop.
 const NOT_RUN: &str = "*Not run by the tests:";
 
-/// A fenced code block.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) language: String,
     pub(crate) text: String,
-    /// The line of the opening fence.
     pub(crate) line: usize,
-    /// The last line of text above the fence.
+    /// The last line of text above the block, which may say that no test runs the block.
     before: String,
 }
 
@@ -55,7 +52,7 @@ pub(crate) fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The paths are relative to the repository.
+/// Returns paths relative to the repository.
 pub(crate) fn pages() -> Vec<String> {
     fn collect(directory: &Path, into: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {

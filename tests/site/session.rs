@@ -56,7 +56,6 @@ struct Shown {
     output: String,
 }
 
-/// Splits a block into commands.
 fn commands(block: &Block) -> Vec<Shown> {
     if block.language != "console" {
         return vec![Shown {
@@ -126,7 +125,6 @@ impl Session {
         session
     }
 
-    /// Adds an environment variable for the commands.
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.environment.push((name, value.into()));
     }
@@ -176,7 +174,6 @@ impl Session {
         fs::write(path, text).unwrap();
     }
 
-    /// Runs the script and returns its output.
     fn output(&self) -> String {
         let mut outer = Command::new("setpriv");
         outer
@@ -204,7 +201,6 @@ impl Session {
         output
     }
 
-    /// Returns the last lines of the session's log files.
     fn logs(&self) -> String {
         let entries = fs::read_dir(self.directory()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());

@@ -62,7 +62,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// True for words such as `0.4s` and `3h12m`.
+/// Recognizes words such as `0.4s` and `3h12m`.
 fn is_duration(word: &str) -> bool {
     let word = word.trim_end_matches([',', ';', ')']);
     let starts = word.starts_with(|c: char| c.is_ascii_digit());
@@ -74,7 +74,7 @@ fn is_duration(word: &str) -> bool {
             .all(|c| c.is_ascii_digit() || "hmsd.".contains(c))
 }
 
-/// True for words such as `2026-01-15T08:01:30.000Z`.
+/// Recognizes words such as `2026-01-15T08:01:30.000Z`.
 fn is_date(word: &str) -> bool {
     let has_year = word.starts_with("20") && word.get(4..5) == Some("-");
     has_year && word.contains('T') && word.ends_with('Z')

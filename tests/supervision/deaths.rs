@@ -244,7 +244,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     }
     pid::signal(guards[0], Signal::STOP);
     assert_eq!(waits.term_and_exit(Duration::from_secs(10)).await, 0);
-    // The guard is not even a zombie.
+    // The guard's process has been reaped, so it is not even a zombie.
     assert!(!exists(guards[0]));
 }
 

@@ -9,7 +9,7 @@ use mongodb::bson::Bson;
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// The health check succeeds while the file exists.
+/// Adds a health check that succeeds while the file exists.
 fn checked(daemon: DaemonBuilder, file: &Path) -> DaemonBuilder {
     let file = file.display();
     patient(daemon.flag(&format!("--workload-health-command=test,-f,{file}")))

@@ -25,13 +25,13 @@ pub(crate) struct Line {
 
 /// Reaction of a command to SIGTERM. Every command also records its start and its end.
 pub(crate) enum Behaviour {
-    /// Ends at once.
+    /// The command ends as soon as it gets SIGTERM.
     Obedient,
-    /// Ends this many seconds later.
+    /// After SIGTERM, the command takes this many seconds to end.
     Slow(&'static str),
-    /// Does not end.
+    /// The command ignores SIGTERM.
     Stubborn,
-    /// Exits with this code without a signal.
+    /// The command exits on its own with this code.
     Exits(u8),
 }
 
@@ -44,7 +44,6 @@ impl Journal {
         self.0.path().join(name)
     }
 
-    /// Commands may run as any user.
     pub(crate) fn open_to_all_users(&self) {
         let journal = self.path("journal");
         std::fs::write(&journal, "").unwrap();
@@ -81,7 +80,6 @@ impl Journal {
         ["sh", "-c", &script].map(str::to_owned).to_vec()
     }
 
-    /// Makes a daemon run a command with this behavior.
     pub(crate) fn run_by(&self, daemon: DaemonBuilder, behaviour: &Behaviour) -> DaemonBuilder {
         daemon.workload(self.command(behaviour))
     }

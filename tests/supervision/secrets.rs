@@ -7,7 +7,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 use crate::contest::{Contest, PROGRAM, eventually};
 
-/// The wrapper drops root's capability to read every process.
+/// Writes a wrapper that drops root's capability to read every process and then runs leasehold.
 fn unprivileged(place: &Scratch) -> std::path::PathBuf {
     let wrapper = place.path().join("leasehold");
     let drop = match rustix::process::geteuid().is_root() {

@@ -43,7 +43,7 @@ fn powerless(journal: &Journal) -> PathBuf {
     path
 }
 
-/// The daemon may not signal its own command.
+/// Builds a daemon that may not signal its own command.
 fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder {
     let as_another = ["setpriv", "--reuid=65534", "--clear-groups"].map(str::to_owned);
     let command = journal.command(&Behaviour::Stubborn);

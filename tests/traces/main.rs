@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const LONG: Duration = Duration::from_secs(30);
-/// This many jobs run at once in each mode.
+/// Number of jobs that run at once in each mode.
 const JOBS: usize = 4;
 
 const SHORT: &str = "sleep 0.3";
@@ -146,7 +146,6 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     tampered_guards(&lines);
 }
 
-/// Each change affects one place of the trace.
 fn tampered(lines: &Lines) {
     let acquires = lines.position(|line| line["turn"]["effects"].to_string().contains("Acquire"));
     lines.refused("but the machine returns", |lines| {

@@ -235,7 +235,6 @@ fn every_change_of_a_document_is_explained_by_one_call() {
     locks_are_changed(&run);
 }
 
-/// Each change affects one place of the trace.
 fn calls_are_changed(run: &Run) {
     let asked = run.call(|line| renewal(line).is_some());
     run.refused("no recorded call explains this change of", |run| {
@@ -302,7 +301,6 @@ fn calls_are_changed(run: &Run) {
     run.refused("is missing", |run| drop(run.trace.remove(sent)));
 }
 
-/// Each change affects one place of the leases' recording.
 fn changes_are_changed(run: &Run) {
     let renewed = run.call(|line| renewal(line).is_some());
     let renewed = renewal(&run.trace[renewed]).and_then(Value::as_str);
@@ -372,7 +370,6 @@ fn changes_are_changed(run: &Run) {
     });
 }
 
-/// Each change affects one place of the locks' recording.
 fn locks_are_changed(run: &Run) {
     let tamper = |expected: &str, change: fn(&mut Value) -> bool| {
         run.refused(expected, |run| {

@@ -28,7 +28,7 @@ pub(crate) struct Browser {
     output: BufReader<ChildStdout>,
     session: Option<String>,
     calls: u64,
-    /// Script errors and violations of the content security policy.
+    /// Errors of the page's scripts, and violations of its content security policy.
     pub(crate) problems: Vec<String>,
     child: Child,
     _profile: TempDir,

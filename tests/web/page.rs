@@ -30,7 +30,6 @@ pub(crate) async fn shows(browser: &mut Browser, name: &str, column: &str, text:
     browser.until(&expression).await;
 }
 
-/// Clicks the button that shows a document's details.
 async fn open_details(browser: &mut Browser, name: &str) {
     let name = json!(name);
     let click = format!(

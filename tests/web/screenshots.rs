@@ -9,7 +9,6 @@ use crate::browser::Browser;
 use crate::page::many;
 use crate::server::{LONG, Server, action, shared_stage};
 
-/// Each lease has one candidate.
 const OTHERS: [(&str, &str); 4] = [
     ("billing", "billing-0"),
     ("nightly-export", "export-7f9c"),

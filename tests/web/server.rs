@@ -11,7 +11,6 @@ pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Only for tests that do not inject faults.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// The timings of the stage tolerate the load of a browser.
@@ -110,7 +109,6 @@ impl Server {
         rest.split_once('"').unwrap().0.to_owned()
     }
 
-    /// Sends an action with the page's secret and origin.
     pub(crate) async fn act(&self, action: Value) -> Answer {
         let (secret, origin) = (self.secret().await, self.origin());
         let headers = [
@@ -128,7 +126,6 @@ impl Server {
         events
     }
 
-    /// Waits until the server has read the collection.
     pub(crate) async fn wait_ready(&self) {
         eventually("the collection is read", async || {
             self.get("/readyz").await.code == 200
@@ -179,7 +176,6 @@ impl Events {
         }
     }
 
-    /// Returns `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();

@@ -138,7 +138,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// Returns once the server has refused a wrong token.
+    /// Starts the flood. Returns once the server has refused a wrong token.
     async fn of(server: &Server, from: Ipv4Addr) -> Self {
         let (answered, answers) = watch::channel(Vec::new());
         let mut connections = JoinSet::new();
@@ -160,7 +160,6 @@ impl Flood {
         flood
     }
 
-    /// Waits for an answer that begins with `start`.
     async fn answered(&mut self, start: &str) -> String {
         let is_it = |answer: &&String| answer.starts_with(start);
         let answered = self

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::stand_in::{Plan, StandIn, guard};
 
-/// A step that takes longer than this has failed.
+/// Timeout of a step that a working program completes much sooner.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// A guard and a shim start within this time, even on a busy machine.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
@@ -45,7 +45,6 @@ impl Fixture {
         self.directory.path().join(name)
     }
 
-    /// The script runs in the fixture's directory.
     pub(crate) fn script(&self, script: &str) -> Command {
         let script = format!(
             "cd {} || exit 99\n{script}",
@@ -74,7 +73,7 @@ impl Fixture {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Ignores an incomplete last line.
+    /// Waits for `count` complete lines.
     pub(crate) async fn wait_lines(&self, name: &str, count: usize) -> Vec<String> {
         let what = format!("{count} lines of {name}");
         eventually(&what, || {
@@ -102,7 +101,6 @@ pub(crate) fn guarded(program: &str) -> Command {
     Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
 }
 
-/// Polls a condition every millisecond.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = boot_now() + LONG;
     while !holds() {

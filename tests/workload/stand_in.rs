@@ -40,14 +40,13 @@ const ARGUMENTS: [&str; 4] = [
     "--test-threads=1",
 ];
 
-/// Killed on drop.
 pub(crate) struct StandIn<'a> {
     fixture: &'a Fixture,
     _starter: Process,
 }
 
 impl StandIn<'_> {
-    /// The stand-in must already have recorded its [`guard`].
+    /// Must not be called before the stand-in has recorded its [`guard`].
     pub(crate) fn signal(&self, signal: Signal) {
         pid::signal(self.pid(), signal);
     }
@@ -152,7 +151,7 @@ fn itself(directory: &Path) -> Launch {
         .stderr(directory.join("stderr"))
 }
 
-/// For a shell that has the stand-in's environment.
+/// Returns a command line for a shell that has the stand-in's environment.
 pub(crate) fn command_line() -> String {
     let binary = std::env::current_exe().unwrap();
     format!("{} {}", binary.display(), ARGUMENTS.join(" "))

@@ -78,7 +78,7 @@ const MANY: u32 = 40;
 /// In seconds of the server's CPU time per second and follower.
 const LIGHT: f64 = 0.010;
 const WRITERS: u32 = 10;
-/// Each writer writes once in this interval.
+/// Time between two writes of one writer.
 const INTERVAL: Duration = Duration::from_millis(10);
 const RATE: f64 = 1_000.0;
 /// If the writers reach less than this share of the intended rate, the machine is too slow or too
@@ -191,7 +191,6 @@ impl Window {
     }
 }
 
-/// Compares the server's CPU time with followers and without.
 async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
     let (set, foreign) = store(setup, series).await;
     let foreign = foreign.as_ref();

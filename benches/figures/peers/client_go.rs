@@ -30,13 +30,11 @@ const STATUS_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 /// After this many polls without an answer, the elector is signalled again.
 const ASK_AGAIN: u64 = 50;
-/// Handoffs are this far apart.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Each pause shifts by this time within the retry period of 2 s, so that handoffs and crashes are
 /// independent of the followers' polls.
 const PHASE: Duration = Duration::from_millis(311);
 const RETRY: Duration = Duration::from_secs(2);
-/// The program's lease duration.
 const LEASE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Electors {
@@ -170,7 +168,6 @@ impl Electors {
     }
 }
 
-/// Returns true once a process handles SIGUSR1.
 fn handles_usr1(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

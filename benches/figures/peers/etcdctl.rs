@@ -17,7 +17,6 @@ use crate::locks;
 use crate::report::{Row, Unit};
 
 const ELECTED_MAX: Duration = Duration::from_secs(120);
-/// Handoffs are this far apart.
 const SETTLE: Duration = Duration::from_millis(250);
 /// The TTL of an election's session. etcdctl has no option for it.
 const ELECT_LIFE: Duration = Duration::from_secs(60);
@@ -81,7 +80,6 @@ impl Etcdctl {
         }
     }
 
-    /// Waits until this many candidates contend in an election.
     async fn joined(&self, election: &str, count: usize) {
         let end = boottime_ns() + nanos(ELECTED_MAX);
         let arguments = ["get", election, "--prefix", "--keys-only"].map(str::to_owned);
@@ -100,7 +98,6 @@ impl Etcdctl {
         }
     }
 
-    /// Starts three candidates. The first one leads.
     async fn three(&self, election: &str) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for index in 0..3 {
@@ -117,7 +114,7 @@ impl Candidate {
         self.process.pid()
     }
 
-    /// Waits until this candidate is elected. Returns the time.
+    /// Returns the time at which etcd elected this candidate.
     async fn elected(&mut self) -> u64 {
         let printed = tokio::time::timeout(ELECTED_MAX, async {
             loop {

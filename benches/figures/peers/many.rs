@@ -19,7 +19,7 @@ const LEADS_MAX: Duration = Duration::from_secs(60);
 /// After this time, the daemons are at rest and a standby is registered.
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
-/// This many daemons start at once.
+/// Number of daemons that start at once.
 const BATCH: usize = 10;
 
 /// How followers learn of changes, and the names of the rows with ten and with a hundred leases.
@@ -86,7 +86,6 @@ fn counts(setup: &Setup) -> &'static [usize] {
     }
 }
 
-/// Measures one lease with an increasing number of followers.
 async fn followers(setup: &Setup) -> Vec<Row> {
     let set = setup.set().await;
     let first = setup.daemon("many", "leader", &set.uri()).start();
@@ -159,7 +158,7 @@ pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
     }
 }
 
-/// Returns sums since the members were started.
+/// Returns the totals since the members were started.
 async fn used(set: &ReplicaSet) -> Load {
     let mut network = 0.0;
     for index in 0..set.member_count() {

@@ -17,13 +17,11 @@ use crate::floor::{seen, write};
 use crate::launch::{Setup, nanos, seconds};
 
 pub(super) const REGIONS: usize = 3;
-/// This member should be the primary.
 const PREFERRED: usize = 0;
 /// A member with a higher priority becomes the primary within seconds after its return.
 const SETTLED_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Each region has one member of the set.
 pub(super) struct World {
     pub(super) set: ReplicaSet,
     /// Round-trip time between two regions.
@@ -95,7 +93,6 @@ impl World {
         daemon.host(&Node::Client(region).host())
     }
 
-    /// Connects to the preferred member from a region.
     async fn client(&self, region: usize) -> Collection<Document> {
         let route = self.network.route(Node::Client(region), PREFERRED);
         let uri = match route {

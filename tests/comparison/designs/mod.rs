@@ -36,7 +36,6 @@ pub(crate) enum Design {
     VersionCheck,
 }
 
-/// The database handle and parameters that every design needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) collection: Collection<Document>,
@@ -63,7 +62,7 @@ impl Terms {
 }
 
 pub(crate) trait HandMade {
-    /// Makes one attempt; returns true if the lock is ours now.
+    /// Makes one attempt. Returns true if the caller holds the lock now.
     async fn acquire(&mut self) -> Result<bool>;
     async fn extend(&self) -> Result<()>;
     /// Returns true if the lock was still ours, as far as the design can tell.
