@@ -1,4 +1,4 @@
-//! Faults by name. Each seed enables a subset of the faults, which finds more bugs than to enable
+//! Faults by name. Each seed enables a subset of the faults, which finds more bugs than enabling
 //! all of them. The plan of a run is drawn before the run starts, so that a failing run can be
 //! repeated with fewer faults.
 

@@ -1,5 +1,5 @@
 //! A violated invariant. Each simulation has a directory `invariants/`, in which each file checks
-//! one invariant by a pure function and tests the function on inputs written by hand.
+//! one invariant with a pure function and tests the function on inputs written by hand.
 
 use std::fmt::Debug;
 

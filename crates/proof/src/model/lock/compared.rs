@@ -1,7 +1,7 @@
 //! The part of a contender's state that can affect a later decision, for the exhaustive model.
 //!
 //! It omits settings, values that are only reported, and writes whose revision cannot be stored
-//! again. `canonical_form.rs` tests that the model misses no behavior for this reason.
+//! again. `canonical_form.rs` tests that these omissions hide no behavior.
 //! `crates/core/src/lock/contender.rs` includes this file, which uses its private items.
 
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The invariants that must hold after every step. Each file checks one invariant by a small pure
+//! The invariants that must hold after every step. Each file checks one invariant with a small pure
 //! function, and tests it on inputs written by hand. `docs/protocol.md` defines the numbers of the
 //! invariants.
 

@@ -1,5 +1,5 @@
 //! Goal: each write grants exactly the entries that it should, and a filter rejects every write
-//! that must not match. Method: apply single writes by the reference implementation.
+//! that must not match. Method: apply single writes with the reference implementation.
 
 use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};

@@ -1,4 +1,4 @@
-//! Invariants that must hold after every step. Each file checks one invariant by a small pure
+//! Invariants that must hold after every step. Each file checks one invariant with a small pure
 //! function, and tests it on inputs written by hand.
 
 pub(crate) mod authority_from_acknowledged_writes;

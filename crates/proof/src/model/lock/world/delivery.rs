@@ -215,8 +215,7 @@ impl World {
         self.token_held = self.token_held.max(token);
     }
 
-    /// A contender that does not wait must evict the entries that it knows to be expired before it
-    /// ends.
+    /// A contender that does not wait must first evict the entries that it knows to be expired.
     fn ended(&mut self, index: usize, end: &End) {
         if let End::Skipped { .. } = end {
             self.milestones.push(Milestone::Skipped);
