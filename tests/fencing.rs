@@ -105,13 +105,13 @@ async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     session.commit_transaction().await.unwrap();
 
     let mut old = begin(&set, &database, 33).await.unwrap();
-    // The new transaction conflicts with the old transaction, and gets a transient error …
+    // The new transaction gets a transient error, because it conflicts with the old transaction.
     let refused = begin(&set, &database, 34).await.err().unwrap();
     assert!(
         refused.contains_label("TransientTransactionError"),
         "{refused}"
     );
-    // … until the old transaction ends.
+    // Once the old transaction has ended, the new transaction can begin.
     old.abort_transaction().await.unwrap();
     let mut new = begin(&set, &database, 34).await.unwrap();
     // Conversely, the old holder cannot pass the fence while the new transaction is in flight.

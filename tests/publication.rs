@@ -297,7 +297,7 @@ fn a_hanging_disk_delays_no_caller_and_catches_up() {
     }
     let took = boot_now().since(started);
     assert!(took < Duration::from_secs(5), "calls took {took:?}");
-    // A request that does not fit into the queue fails immediately.
+    // The queue is full, so the last request fails immediately.
     assert_eq!(answers.pop().unwrap().blocking_recv(), Ok(Flushed::Failed));
     eventually("the writer reports that it hangs", || {
         progress

@@ -30,7 +30,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 struct Case {
     name: &'static str,
     directory: PathBuf,
-    /// For `leasehold status`. The programs of the page exit with 1 instead of 2.
+    /// Expected of `leasehold status`. The programs of the page exit with 1 instead of 2.
     exit_code: u8,
 }
 

@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use crate::launch::seconds;
 
-/// Contends for one lock again and again, with one client.
 pub(crate) struct Warm {
     options: Options,
     store: MongoLockStore,

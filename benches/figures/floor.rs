@@ -20,7 +20,7 @@ pub(crate) struct Floor {
     document: Collection<Document>,
     events: ChangeStream<ChangeStreamEvent<Document>>,
     number: i64,
-    /// In seconds.
+    /// Durations of the rounds, in seconds.
     pub(crate) rounds: Vec<f64>,
     /// Duration of each round's first write, in seconds.
     pub(crate) writes: Vec<f64>,
@@ -49,7 +49,7 @@ impl Floor {
         floor
     }
 
-    /// Panics if a write fails, or its event does not arrive within a minute.
+    /// Panics if a write fails or its event does not arrive within a minute.
     pub(crate) async fn round(&mut self) {
         self.number += 2;
         let (document, last) = (&self.document, self.number);

@@ -14,7 +14,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// The other daemons write their files within this time, so that rounds do not overlap.
+/// Time after which the other daemons have written their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
 /// A standby registers within two seconds of the acquisition, so this wait is long enough.
 const STANDBY_MAX: Duration = Duration::from_secs(4);
@@ -22,7 +22,7 @@ const STANDBY_MAX: Duration = Duration::from_secs(4);
 const FLOOR: &str = "the floor: two majority writes and a change event, in connected clients";
 
 pub(crate) struct Handoffs {
-    /// In seconds.
+    /// Durations of the handoffs, in seconds.
     pub(crate) durations: Vec<f64>,
     /// Number of acquisitions in each handoff that lost against another candidate.
     pub(crate) rejected: Vec<f64>,
@@ -137,7 +137,7 @@ pub(crate) async fn rounds_on(
             })
             .await;
         series.durations.push(seconds(sent_ns, seen.at_ns));
-        // Rejections after the handoff also count.
+        // Waits, because rejections that follow the handoff also count.
         tokio::time::sleep(SETTLE).await;
         let lost = rejected(others()).await - rejected_before;
         series.rejected.push(lost);

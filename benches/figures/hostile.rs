@@ -128,7 +128,7 @@ fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the process runs");
 }
 
-/// In bytes, since [`forget_peak`].
+/// Returns the peak resident memory since [`forget_peak`], in bytes.
 fn peak(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -23,10 +23,10 @@ const LEASE: &str = "orders";
 const LABEL: &str = "leasehold.dev/orders";
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Daemons and API server finish their work after a change of leader within this time.
+/// Time that the daemons and the API server need to finish their work after a change of leader.
 const SETTLE: Duration = Duration::from_millis(500);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
-/// Includes two rounds of the label's periodic repair.
+/// Long enough for two rounds of the label's periodic repair.
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
@@ -107,7 +107,7 @@ where
     tokio::spawn(async move {
         loop {
             let events = api.watch(&WatchParams::default(), "0").await;
-            // The stage has ended, and the API server with it.
+            // The API server has ended together with the stage.
             let Ok(events) = events else { return };
             let mut events = std::pin::pin!(events);
             while let Some(Ok(event)) = events.next().await {
@@ -152,7 +152,6 @@ async fn leader(daemons: &[Daemon], except: Option<usize>) -> (usize, u64) {
     }
 }
 
-/// Measures handoffs among three pods, and then their steady state.
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup, 3).await;
     let mut daemons = stage.start(&setup);
@@ -195,7 +194,7 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Measures a daemon with Kubernetes enabled some time after its start.
+/// Measures a daemon with Kubernetes enabled, some time after the daemon's start.
 pub(crate) async fn memory_of_one(setup: &Setup) -> Memory {
     let stage = Stage::new(setup, 1).await;
     let daemons = stage.start(setup);

@@ -17,7 +17,7 @@ use leasehold_testbed::{
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// If this is the first argument, the program acts as a stage.
+/// First argument of this program when it acts as a stage.
 pub(crate) const STAGE: &str = "--stage-of";
 
 /// Enough for fifty daemons that start at once on two cores.
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) binary: PathBuf,
-    /// If true, takes fewer samples.
+    /// Takes fewer samples.
     pub(crate) quick: bool,
     pub(crate) storage: Storage,
 }
@@ -169,7 +169,7 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Does not wait for the stage, so `at_ns` is the time at which the stage was started.
+    /// Does not wait for the stage, so `at_ns` is the time before the stage's start.
     pub(crate) fn non_blocking(line: &Line) -> Self {
         let at_ns = boottime_ns();
         let child = line.staged().spawn();
@@ -190,7 +190,7 @@ impl Executed {
         std::thread::Builder::new()
             .name("printed".to_owned())
             .spawn(move || {
-                // Ends when the program or the reader ends.
+                // The loop ends when the program closes its output or the receiver is dropped.
                 let _ = lines.try_for_each(|line| sender.send((boottime_ns(), line)));
             })
             .expect("a thread can be started");

@@ -25,7 +25,7 @@ use crate::peers::{BY_HAND, LEASEHOLD, LOCK};
 use crate::profile;
 use crate::report::{Bound, Row, Statistic, Unit};
 
-/// If this is the first argument, the program acts as the command under a lock.
+/// First argument of this program when it acts as the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
 /// etcdctl's default TTL, also for the hand-made lock. `leasehold lock` also runs with its own
@@ -33,9 +33,9 @@ pub(crate) const ACT: &str = "--act";
 const LIFE: Duration = Duration::from_secs(10);
 /// Long enough that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
-/// A contender joins the queue in less time than this.
+/// A contender needs less time than this to join the queue.
 const HOLD: Duration = Duration::from_millis(400);
-/// The store removes the sessions and cursors of the previous round within this time.
+/// Time that the store needs to remove the sessions and cursors of the previous round.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
 /// The locking programs have these application names in MongoDB's profile.
@@ -52,7 +52,7 @@ pub(crate) const SHARE: &str =
     "20 contenders: largest / smallest share when the first has all its own";
 pub(crate) const COMMANDS: &str = "commands an acquisition, no getMore";
 pub(crate) const COMMANDS_TO_WRITE: &str = "of which writes";
-/// In the order of a report.
+/// Names of the figures, in the order of the report.
 pub(crate) const FIGURES: [&str; 8] = [
     CONNECTED,
     EXEC,
@@ -270,7 +270,7 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         }
         let aggregations = profile::aggregations(&client).await;
         let counts = RefCell::new([0_usize; CONTENDERS]);
-        // The acquisitions of each contender at the time when the first contender finished its own.
+        // How often each contender had acquired the lock when the first contender finished.
         let at_first = Cell::new(None);
         let began_ns = boottime_ns();
         join_all((0..CONTENDERS).map(async |index| {
@@ -305,7 +305,7 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
         Row::new("lock_contended", what, Unit::Count, &[value], &[]).of(system)
     };
     let (most, fewest) = (shares.iter().max(), shares.iter().min());
-    // A contender without an acquisition counts as if it had one, so that there is a ratio.
+    // A contender without an acquisition counts as one acquisition, so that there is a ratio.
     let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f.max(&1)));
     vec![
         row(RATE, count(total) / took),
@@ -344,7 +344,7 @@ fn this() -> PathBuf {
     std::env::current_exe().expect("the path of this program can be read")
 }
 
-/// Returns the command line of a command that runs under a lock for this time.
+/// Returns a command line that holds the lock for this time.
 pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());

@@ -68,7 +68,6 @@ use results::Results;
 
 type Measured = Pin<Box<dyn Future<Output = Vec<Row>>>>;
 
-/// The names select rows of figures that are measured together.
 struct Figure {
     names: &'static [&'static str],
     measure: fn(Setup) -> Measured,

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::launch::seconds;
 
 const FILE: &str = "status.json";
-/// The thread notices within this time that it is no longer needed.
+/// The thread checks this often if it is still needed.
 const STOP_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,

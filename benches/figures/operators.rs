@@ -21,15 +21,15 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// The other daemons write their files within this time, so that rounds do not overlap.
+/// Time after which the other daemons have written their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
 /// The live view shows this many leases, each renewed at the default renew_interval.
 const LEASES: usize = 1_000;
 const RENEWAL: Duration = Duration::from_secs(3);
 const NAME_OF_WATCH: &str = "live-view";
-/// The server accepts more browsers than this.
+/// Number of browsers, fewer than the server accepts.
 const BROWSERS: usize = 50;
-/// A browser gets its first state within this time.
+/// Maximum time until a browser gets its first state.
 const LISTED_MAX: Duration = Duration::from_secs(60);
 
 /// Measures the time from a request to the next leader, as the command reports it, and compares it
@@ -257,7 +257,6 @@ async fn create(set: &ReplicaSet) {
     leases(set).insert_many(documents).await.expect("inserted");
 }
 
-/// Renews all leases every [`RENEWAL`], spread evenly, for this time.
 async fn renew(set: &ReplicaSet, time: Duration) {
     let collection = leases(set);
     let mut due = tokio::time::interval(RENEWAL / u32::try_from(LEASES).expect("few leases"));

@@ -74,7 +74,7 @@ struct Pair {
     token: i64,
 }
 
-/// Until when the old leader showed leadership, and from when the new leader led.
+/// The end of the old leadership and the begin of the new one, as shown to clients.
 #[derive(Debug, Default, Clone, Copy)]
 struct Said {
     old_until_ns: u64,
@@ -159,7 +159,8 @@ async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     last_ns
 }
 
-/// Reads from the files which leader led until when, up to `end_ns`.
+/// Observes the files until `end_ns`. Returns for each lease when the old leadership ended and the
+/// new one began.
 async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said> {
     let mut said = vec![Said::default(); tokens.len()];
     while let Some(left) = end_ns.checked_sub(boottime_ns()) {

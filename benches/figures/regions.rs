@@ -27,7 +27,7 @@ use crate::usage::Work;
 use crate::{profiles, takeover};
 use world::{Floors, REGIONS, World};
 
-/// If this is the first argument, the program measures one round-trip time.
+/// First argument of this program when it measures one round-trip time.
 pub(crate) const INSIDE: &str = "--regions-inside";
 
 const FIGURE: &str = "regions";
@@ -37,9 +37,9 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Time until the daemons have started and only renew.
 const SETTLE: Duration = Duration::from_secs(15);
-/// The other daemons write their files within this time, so that rounds do not overlap.
+/// Time after which the other daemons have written their files, so that rounds do not overlap.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// Two daemons start this far apart, so that their renewals do not coincide.
+/// Delay between the starts of two daemons, so that their renewals do not coincide.
 const STAGGER: Duration = Duration::from_millis(137);
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 

@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) what: String,
     /// `None` if the figure measures only leasehold.
     pub(crate) system: Option<&'static str>,
-    /// Set when the figure is complete.
+    /// Empty until the figure is complete.
     pub(crate) disk: &'static str,
     unit: Unit,
     pub(crate) values: Option<Values>,
@@ -39,7 +39,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Without bounds, the series has no target.
+    /// A series without bounds has no target.
     pub(crate) fn new(
         figure: &'static str,
         what: impl Into<String>,
@@ -260,7 +260,6 @@ fn values(series: &[f64]) -> Option<Values> {
     })
 }
 
-/// Rounds to five significant digits.
 fn significant(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

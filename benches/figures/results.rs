@@ -60,7 +60,7 @@ pub(crate) struct Results {
     pub(crate) schema: u32,
     pub(crate) machine: String,
     pub(crate) load: String,
-    /// `full` or `quick`.
+    /// Either `full` or `quick`.
     pub(crate) sizes: String,
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) disks: BTreeMap<String, String>,

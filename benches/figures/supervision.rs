@@ -20,12 +20,12 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, children_of, guard_of};
 
-/// If this is the first argument, the program acts as the supervised command.
+/// First argument of this program when it acts as the supervised command.
 pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// The other daemons write their files within this time, so that rounds do not overlap.
+/// Time after which the other daemons have written their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Time after which a new guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ struct Life {
     began_ns: u64,
     /// True if no other process held the file lock when the command began.
     alone: bool,
-    /// Read right before the exit.
+    /// CLOCK_BOOTTIME right before the command exits.
     ended_ns: Option<u64>,
 }
 

@@ -292,7 +292,7 @@ fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
     assert_eq!(one["title"], "leasehold: shop/orders");
     assert_ne!(one["title"], other["title"]);
     let uid = one["uid"].as_str().unwrap();
-    // Grafana's limit.
+    // Grafana accepts at most 40 characters.
     assert!(uid.starts_with("leasehold-") && uid.len() <= 40, "{uid}");
     (one["uid"], one["title"]) = (json!("leasehold"), json!("leasehold"));
     variable(&mut one, "lease").remove("current").unwrap();

@@ -111,7 +111,7 @@ fn the_documented_values_of_supervisor_mode_are_an_installation() {
     let objects = Objects::parse(&rendered.unwrap());
     let arguments = objects.daemon()["args"].as_array().unwrap();
     assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
-    // The page states this termination grace period.
+    // The documented values result in this period.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }
 

@@ -18,7 +18,7 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
         [
             "ConfigMap",
             "Deployment",
-            // Of `helm test`.
+            // The pod of `helm test`.
             "Pod",
             "PodDisruptionBudget",
             "Role",

@@ -17,9 +17,9 @@ const CHARTS: [&str; 2] = ["leasehold", "leasehold-sidecar"];
 
 /// Maps that are empty by default. Their keys are documented elsewhere.
 const OPEN: [&str; 4] = [
-    // A field of Kubernetes.
+    // Kubernetes documents this field.
     "workload.lifecycle",
-    // docs/configuration.md
+    // docs/configuration.md documents these keys.
     "config",
     "leasehold.config",
     // The map's comment describes both keys.

@@ -150,7 +150,7 @@ fn a_cron_job_follows_its_values() {
         assert_eq!(cron[field], value, "{field}");
     }
     assert_eq!(objects.pod()["restartPolicy"], "OnFailure");
-    // The job's `stop_grace`, plus time for the release.
+    // The period is the job's `stop_grace` and some time for the release.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
     let plain = [r#"workload.kind="CronJob""#, r#"cronJob.schedule="@daily""#];
     let plain = Objects::of("minimal", &plain);

@@ -35,7 +35,7 @@ async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_creat
     answer.keeps_secrets();
     answer.exits(0);
     answer.says("lease-document", "ok", "does not exist yet");
-    // Every check that the role permits has run.
+    // Every check that the role permits must have run.
     let unseen = [
         "election-timeout",
         "catch-up",

@@ -11,7 +11,7 @@ use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, User};
 use serde_json::Value;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// The role of docs/mongodb.md.
+/// The role that docs/mongodb.md documents.
 pub(crate) const ROLE: [&str; 4] = ["find", "insert", "update", "changeStream"];
 pub(crate) const COLLECTION: &str = "leases";
 pub(crate) const LEASE: &str = "orders";
@@ -31,7 +31,7 @@ pub(crate) struct Check {
     environment: Vec<(String, OsString)>,
 }
 
-/// Parsed from the output of `--output json`.
+/// The parsed output of `--output json`.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,

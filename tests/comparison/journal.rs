@@ -53,7 +53,7 @@ impl Journal {
         acts_after(&self.acts(), owner, next)
     }
 
-    /// Returns false after `limit`.
+    /// Returns false if `owner` has not acted `count` times before `limit`.
     pub(crate) async fn reaches(&self, owner: &str, count: usize, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while self.count(owner) < count {

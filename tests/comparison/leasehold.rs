@@ -44,7 +44,8 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // The longest timeout that the lease duration allows, because a busy machine is slow.
+            // A busy machine is slow, so this is the longest timeout that the lease duration
+            // allows.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)

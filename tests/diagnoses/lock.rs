@@ -98,7 +98,7 @@ fn entry(number: usize, mode: &str, token: Option<i64>) -> Document {
         }
     };
     let name = if token.is_some() { "holder" } else { "waiter" };
-    // Much longer than the test, so that the entries are not evicted.
+    // The lease is much longer than the test, so that the entries are not evicted.
     doc! {
         "claim": id(1), "identity": format!("{name}-{number}"), "session": id(2), "mode": mode,
         "revision": id(3), "lease_duration_ms": 3_600_000_i64, "token": token,

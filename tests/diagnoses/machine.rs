@@ -20,8 +20,7 @@ pub(crate) fn without_privileges() -> Vec<&'static str> {
     vec!["setpriv", without, "--"]
 }
 
-/// Runs a program in a mount namespace in which a full file system is mounted on the first
-/// argument.
+/// Runs a program in a mount namespace, with a full file system mounted on the first argument.
 const ON_A_FULL_DISK: &str = r#"
 directory="$1"; shift
 mount -t tmpfs -o size=4k,nr_inodes=1 full "$directory" && exec "$@"

@@ -35,7 +35,7 @@ async fn each_refusal_names_the_object_the_component_and_the_remedy() {
     table.extend(lock::situations(&parts).await);
     table.extend(api::situations(&parts).await);
     let mut wrong = tried(table).await;
-    // The situations of a frozen server use the deposed server.
+    // Freezes the deposed server for the remaining situations.
     parts.deposed.stop(0);
     wrong.extend(tried(servers::frozen(&parts)).await);
     parts.deposed.cont(0);

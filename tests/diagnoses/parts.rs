@@ -132,7 +132,6 @@ fn web() -> SocketAddr {
     address
 }
 
-/// Opens a port on 127.0.0.2 that forwards to a port on 127.0.0.1.
 fn forward(port: u16) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
     let address = listener.local_addr().unwrap();

@@ -145,7 +145,7 @@ impl Situation {
         self
     }
 
-    /// Runs the command. Returns how its result differs from the expected one, if it does.
+    /// Runs the command. Returns an error text if the result is not as expected.
     pub(crate) async fn verdict(self) -> Option<String> {
         let log = self.path("said");
         let mut child = self.start(&log);

@@ -50,7 +50,7 @@ fn event(token: i64) -> Vec<u8> {
     [b"id: s:1\n", &line(data.as_bytes())[..]].concat()
 }
 
-/// A program from the page and the test's server that it connects to.
+/// A program from the page, connected to a server of the test.
 struct Reader {
     listener: TcpListener,
     stream: Option<TcpStream>,
@@ -148,7 +148,6 @@ fn leader(token: i64) -> String {
     format!("leader, token {token}")
 }
 
-/// Encodes a line, and an empty line after it, as an HTTP chunk.
 fn chunk(line: &[u8]) -> Vec<u8> {
     let length = format!("{:x}\r\n", line.len() + 2);
     [length.as_bytes(), line, b"\n\n\r\n"].concat()

@@ -44,7 +44,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
     let mut descriptors_most = 0;
     within(3 * LONG, "the attack is at full strength", async || {
         descriptors_most = descriptors_most.max(descriptors(pid, server));
-        // The daemon answers other clients during the attack.
+        // The daemon must answer other clients during the attack.
         assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
         has_full_extent(&hostile)
     })
@@ -75,7 +75,8 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
 fn heads_that_come_byte_by_byte_take_bounded_places() {
     const CLIENTS: usize = 500;
     run(withstands(Attack::ByteByByte(CLIENTS), |hostile| {
-        // Far more connections than the server keeps, so that it must have evicted most of them.
+        // The attack opens far more connections than the server keeps, so the server must have
+        // evicted most of them.
         let connections = hostile.counts().connections.load(Ordering::Relaxed);
         connections >= 4 * CLIENTS as u64
     }));
@@ -96,7 +97,7 @@ fn bodies_of_a_gibibyte_are_not_kept() {
         let counts = hostile.counts();
         let most = counts.bytes_of_one.load(Ordering::Relaxed);
         assert!(most <= BODY_MAX, "{most} bytes of a body were taken");
-        // Wait until each client has sent a body in both encodings to all paths.
+        // Waits until each client has sent a body in both encodings to all paths.
         counts.connections.load(Ordering::Relaxed) >= 10 * CLIENTS as u64
     }));
 }

@@ -14,7 +14,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a database of the shared set. Daemons on it renew twice a second.
+/// Returns a database whose daemons renew twice a second.
 pub(crate) async fn stage() -> Stage {
     let set: Arc<ReplicaSet> = SET.get().await;
     Stage::new(PROGRAM, set).timings(DaemonTimings::DEMO)

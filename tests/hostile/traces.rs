@@ -30,7 +30,6 @@ const TOKENS: &[&[u8]] = &[
     b"\\ud800",
 ];
 
-/// Returns a value that is invalid or extreme for most fields.
 fn other_value(mutator: &mut Mutator) -> Value {
     let values = [
         json!(null),

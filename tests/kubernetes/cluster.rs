@@ -57,7 +57,6 @@ impl Cluster {
         self.kubernetes.grant(&self.namespace).await;
     }
 
-    /// Creates a Service that routes to the pod whose label is `leader`.
     pub(crate) async fn service(&self) {
         let route = self.kubernetes.route_to_leader(&self.namespace, APP, LABEL);
         route.await;
@@ -154,7 +153,6 @@ pub(crate) async fn wait_in_sync(daemon: &Daemon) {
     .await;
 }
 
-/// Waits until the daemon has failed to write its label at least `count` times.
 pub(crate) async fn wait_label_failures(daemon: &Daemon, count: f64) {
     let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
     eventually("the daemon failed to write the label", async || {

@@ -50,7 +50,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
             cluster.pods().get_opt("a").await.unwrap().is_none()
         })
         .await;
-        // While the pod is being deleted, a write may fail and the next write may succeed.
+        // While the pod is being deleted, a write may fail although the next write succeeds.
         eventually("a write said so", async || {
             !publisher.in_sync() && publisher.failures() > 0
         })

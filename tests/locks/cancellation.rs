@@ -186,7 +186,7 @@ fn a_guard_may_outlive_its_runtime() {
     assert!(status.authority_at(authority.valid_until).is_none());
     drop(guard);
     drop(lock);
-    // The entry stays until it expires.
+    // Nothing removes the entry before it expires.
     let held = outer.block_on(async { read(&store(&stage)).await.holders.len() });
     assert_eq!(held, 1);
 }

@@ -57,7 +57,6 @@ pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
     options
 }
 
-/// Returns a store of the lock `name`, and the events that the store sends.
 pub(crate) fn store_over(
     options: StoreOptions,
     name: &str,
@@ -79,7 +78,6 @@ pub(crate) fn stored(stage: &Stage) -> StoredLease {
     StoredLease::new(&client, stage.database(), stage.collection(), NAME)
 }
 
-/// Performs an operation and asserts that it was applied. Returns the document afterwards.
 pub(crate) async fn applied(store: &MongoLockStore, operation: LockOperation) -> LockDocument {
     let answer = store.perform(operation.clone()).await;
     match answer.outcome {
@@ -246,7 +244,6 @@ pub(crate) fn granted(number: i64, found: u16) -> Hint {
     }))
 }
 
-/// Encodes a lock as a client stores it.
 pub(crate) fn document(lock: &LockDocument) -> Document {
     let entries = |entries: &[Entry]| -> Vec<Document> {
         entries

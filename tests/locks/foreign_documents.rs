@@ -159,7 +159,6 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
     assert_eq!(stored.bytes().await, before, "{document}");
 }
 
-/// Joins, renews, evicts and leaves, which shows that the lock is usable.
 async fn used(store: &MongoLockStore, document: &Document) {
     let lock = applied(store, join(NEW, EntryMode::Exclusive)).await;
     let found = lock.holders.iter().chain(&lock.queue);

@@ -91,7 +91,7 @@ async fn fields_of_a_newer_version_survive_every_write() {
         let document = stored.get().await;
         let expected: Vec<_> = left
             .iter()
-            // Entry 5 has joined without a newer field.
+            // Entry 5 has joined without the newer version's field.
             .map(|number| (*number, (*number != 5).then(|| marked(*number))))
             .collect();
         assert_eq!(marks(&document), expected, "{operation:?}");

@@ -38,7 +38,6 @@ fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> Stri
     texts.join(" ")
 }
 
-/// The stored document has either all fields or only fields that are not empty.
 #[derive(Debug, Clone, Copy)]
 enum Written {
     InFull,

@@ -80,7 +80,7 @@ async fn an_action_is_not_written_over_another_and_changes_no_revision() {
     for (kind, again) in [
         (ActionKind::Pause, Acted::Rejected),
         (ActionKind::Resume, Acted::Rejected),
-        // A repeated request counts as one request.
+        // The second request repeats the first one, which counts as one request.
         (ActionKind::StepDown, Acted::Applied(())),
     ] {
         let acted = collection.act(&lease, &first, &action(kind.clone())).await;

@@ -182,7 +182,7 @@ async fn a_pause_waits_through_a_time_without_sight() {
     let mut waiting = start_with(&stage.set().proxied_uri(&proxy), &stage, &arguments);
     wait_stderr(&mut waiting, "already requested; waiting").await;
     proxy.stall();
-    // The leader renews the lease, which the command cannot read for three lease durations.
+    // The leader keeps renewing, but the command cannot read the lease for three lease durations.
     let blind = 3 * DaemonTimings::DEMO.lease_duration;
     throughout(blind, "the command waits", async || {
         waiting

@@ -195,7 +195,7 @@ pub(crate) const ENDS: &[Deviation] = &[
 const STOPS: &str =
     "SIGINT, SIGQUIT, SIGHUP, or another signal that ends a process by default, to `leasehold`";
 
-/// With these tools, the command receives SIGTERM instead of the signal.
+/// With these tools, the command receives SIGTERM in place of the signal that was sent.
 const fn stop(situation: &'static str, tools: &'static [Tool]) -> Deviation {
     deviation(situation, "received", tools, "TERM", STOPS)
 }

@@ -74,7 +74,7 @@ fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     for (code, reported) in [(3, "exit code 3"), (0, "exit code 76")] {
         for tool in TOOLS {
             let scene = place.scene(tool);
-            // The command lingers long enough even on a busy machine.
+            // The command is given enough time to linger, even on a busy machine.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__LINGER=2s
                  exec RUN sh -c 'sleep 60 & echo $! > stays; exit {code}'"

@@ -101,7 +101,7 @@ fn situations() -> Vec<Situation> {
         ),
         situation(
             "Ctrl-\\",
-            // Bash ignores SIGQUIT.
+            // Bash ignores SIGQUIT, so the script runs in sh.
             "sh",
             format!("ulimit -c 0\n{SLEEPS}\n{next}"),
             runs_and(CTRL_BACKSLASH),
@@ -306,7 +306,6 @@ fn ctrl_c_ends_the_script_around_an_operators_command() {
     is_interrupted(&place, &web, "", ("screen", "listening on"));
 }
 
-/// Starts a command that holds the scene's lock, and waits until it runs.
 fn holder(scene: &Scene<'_>) -> Child {
     let script = "exec RUN sh -c ': > holds; exec sleep 60'";
     let holder = scene.bash(script).spawn().unwrap();

@@ -111,7 +111,6 @@ impl Scene<'_> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Replaces each `RUN` of a script by the tool's command line.
     pub(crate) fn script(&self, text: &str) -> String {
         text.replace("RUN ", &self.prefix())
     }

@@ -30,7 +30,7 @@ pub(super) fn strings(source: &str) -> Vec<(usize, String)> {
         match c {
             '\n' => line += 1,
             '/' if chars.peek() == Some(&'/') => while chars.next_if(|c| *c != '\n').is_some() {},
-            // A quote as a character.
+            // This quote is a character literal, not the start of a string.
             '"' if before == '\'' && chars.peek() == Some(&'\'') => {}
             '"' => {
                 let (began, mut text) = (line, String::new());
@@ -90,7 +90,6 @@ pub(super) fn template(source: &str) -> Vec<(usize, String)> {
     })
 }
 
-/// Returns the names and texts of the files below these paths with one of these extensions.
 pub(super) fn texts(paths: &[&str], extensions: &[&str]) -> Vec<(String, String)> {
     fn collect(path: &Path, into: &mut Vec<PathBuf>) {
         if !path.is_dir() {

@@ -10,7 +10,7 @@ use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use crate::fixture::{Cluster, LONG};
 
 const LAG: Duration = Duration::from_secs(10);
-/// Round trips, the acquisition and a busy machine may add this much.
+/// Allowance for round trips, the acquisition, and a busy machine.
 const MARGIN: Duration = Duration::from_secs(4);
 
 async fn late_cluster(timings: DaemonTimings) -> Cluster {

@@ -16,7 +16,6 @@ const OTHERS: [&str; 4] = [
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Returns the destinations of the links and images in a page.
 fn links(text: &str) -> Vec<String> {
     let prose = prose(text);
     let rests = prose.split("](").skip(1);
@@ -36,7 +35,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Describes what is wrong with a link of a page, if anything.
+/// Returns an error text if the link leads nowhere.
 fn error(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") {
         return None;

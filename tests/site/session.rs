@@ -13,12 +13,13 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// The pages use these ports. A session replaces each by a free port.
+/// Ports on the pages. A session replaces each of them by a free port.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 const SECONDS_MAX: u32 = 240;
 
-/// Mark the beginning and the end of each command's output.
+/// The page's shell prints a line with one of these prefixes before and after the output of each
+/// command.
 const BEGINS: &str = "\u{1}begins ";
 const ENDS: &str = "\u{1}ends ";
 

@@ -13,7 +13,8 @@ use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// Leaves a shell on a busy machine enough time between SIGTERM and SIGKILL to write a line.
+/// These timings leave a shell on a busy machine enough time between SIGTERM and SIGKILL to write
+/// a line.
 const PATIENT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(6),
     loss_grace: Duration::from_secs(2),

@@ -10,10 +10,9 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// Within this time, a second stop signal counts as the first one repeated.
+/// A second stop signal within this time counts as a repetition of the first one.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Starts a leader and a follower with this flag and this command.
 async fn pair(lease: &str, behaviour: Behaviour, flag: &str) -> (Contest, Journal, [Daemon; 2]) {
     let (contest, journal) = (Contest::new(lease).await, Journal::new());
     let candidate = |identity| {
@@ -67,7 +66,7 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
 async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
     let (contest, journal, [old, _new]) =
         pair("stubborn", Behaviour::Stubborn, "--workload-stop-grace=2s").await;
-    // The time is taken here, because the command may record the signal late.
+    // Takes the time before the signal, because the command may record the signal late.
     let asked = boottime_ns();
     old.term();
     journal.wait("ignored", 1).await;

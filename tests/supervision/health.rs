@@ -46,7 +46,7 @@ async fn an_unhealthy_leader_hands_off_and_does_not_contend_until_it_is_healthy(
     std::fs::remove_file(&ill).unwrap();
     b.wait_leads(LONG).await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
-    // Only the unhealthy `a` remains.
+    // Only `a` remains, and it is unhealthy.
     b.term_and_exit(LONG).await;
     eventually("the lease is free", async || is_free(&contest).await).await;
     // `a` must see that the lease is free and still not acquire it.

@@ -52,7 +52,7 @@ impl Journal {
         }
     }
 
-    /// The shell command also writes a tick every 20 ms.
+    /// Returns a shell command that also writes a tick to the journal every 20 ms.
     pub(crate) fn command(&self, behaviour: &Behaviour) -> Vec<String> {
         let journal = self.path("journal");
         let (trap, after) = match behaviour {

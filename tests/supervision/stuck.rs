@@ -18,7 +18,7 @@ use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// A loaded machine may exceed the documented bound by this much.
+/// Tolerance on a loaded machine, in addition to the documented bound.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
 /// A command of another user, which its daemon may not signal. It is killed on drop.

@@ -125,7 +125,7 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
-/// The server keeps two connections more than this: one for a probe and one for a visitor.
+/// Two connections fewer than the server keeps: one remains for a probe and one for a visitor.
 const FLOOD: usize = 62;
 /// The source address of the flood. All of 127.0.0.0/8 is local.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -201,7 +201,7 @@ async fn wrong_tokens_of_one_address_delay_no_other() {
     let own = [("Origin", origin.as_str())];
     let entered = server.request("POST", "/login", &own, "token=s3cret");
     assert_eq!(entered.await.code, 303);
-    // Half of the time that a request may wait behind wrong tokens (GUESS_WAIT_MAX).
+    // The limit is half of the time that a request may wait behind wrong tokens (GUESS_WAIT_MAX).
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(2500), "{took:?}");
 }

@@ -10,11 +10,11 @@ use tempfile::TempDir;
 
 use crate::stand_in::{Plan, StandIn, guard};
 
-/// Timeout of a step that a working program completes much sooner.
+/// Timeout for steps that finish much sooner on a working machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// A guard and a shim start within this time, even on a busy machine.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
-/// On a busy machine, a test may notice the end of a process this long after the deadline.
+/// Maximum delay between a deadline and the observed end of a process, on a busy machine.
 pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
 
 /// The authority ends `valid` from now, and SIGKILL follows `grace` later.
@@ -84,7 +84,6 @@ impl Fixture {
         self.lines(name)
     }
 
-    /// Waits until a script has written its process id into a file.
     pub(crate) async fn wait_pid(&self, name: &str) -> u32 {
         let lines = self.wait_lines(name, 1).await;
         lines[0].trim().parse().unwrap()

@@ -75,16 +75,14 @@ const WINDOW: Duration = Duration::from_secs(30);
 const FEW: u32 = 5;
 /// The sum over this many followers is measurable even if each costs less than [`LIGHT`].
 const MANY: u32 = 40;
-/// In seconds of the server's CPU time per second and follower.
+/// Seconds of the server's CPU time per second and follower.
 const LIGHT: f64 = 0.010;
 const WRITERS: u32 = 10;
-/// Time between two writes of one writer.
 const INTERVAL: Duration = Duration::from_millis(10);
 const RATE: f64 = 1_000.0;
 /// If the writers reach less than this share of the intended rate, the machine is too slow or too
 /// busy for a result.
 const RATE_MIN: f64 = 0.9;
-/// Size of a written document in bytes.
 const SIZE: usize = 200;
 
 /// The writers run until this is dropped.

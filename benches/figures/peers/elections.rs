@@ -69,7 +69,8 @@ async fn takeovers_of_many(setup: &Setup) -> Result<Vec<Row>, String> {
     Ok(beyond(TAKEOVER_OF_50, &series))
 }
 
-/// Subtracts the lease duration from each takeover. The floor of the rest is one majority write.
+/// Reports by how much each takeover exceeds the lease duration. At least one majority write is
+/// needed.
 fn beyond(what: &'static str, series: &Takeovers) -> Vec<Row> {
     let duration = DaemonTimings::KUBERNETES.lease_duration.as_secs_f64();
     let beyond: Vec<_> = series

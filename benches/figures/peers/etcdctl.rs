@@ -23,7 +23,7 @@ const ELECT_LIFE: Duration = Duration::from_secs(60);
 /// The TTL of a lock's session in the comparison of takeovers, which equals the lease duration of
 /// the other systems.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// The command of a killed holder runs shorter than this.
+/// Longer than the command of a killed holder runs.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -53,7 +53,6 @@ impl Etcdctl {
         Ok(Self { etcd, program })
     }
 
-    /// Builds the command line that runs a command under a lock.
     pub(crate) fn lock(&self, lock: &str, life: Duration, command: Vec<String>) -> Line {
         let life = format!("--ttl={}", life.as_secs());
         let begin = ["lock", &life, lock, "--"].map(str::to_owned);

@@ -158,7 +158,7 @@ pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
     }
 }
 
-/// Returns the totals since the members were started.
+/// Returns the totals since the members' start.
 async fn used(set: &ReplicaSet) -> Load {
     let mut network = 0.0;
     for index in 0..set.member_count() {

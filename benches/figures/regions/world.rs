@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 pub(super) struct World {
     pub(super) set: ReplicaSet,
-    /// Round-trip time between two regions.
+    /// Round-trip time between any two regions.
     pub(super) round_trip: Duration,
     network: Network,
 }
