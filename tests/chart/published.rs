@@ -1,7 +1,6 @@
-//! Goal: the chart never renders an object that Kubernetes refuses, down to the last field.
-//! Method: kubeconform in strict mode, with the schemas of the real API server (including the
-//! Prometheus operator's definitions); and a dry run on that server, where server-side apply
-//! refuses unknown fields.
+//! Goal: the chart never renders an object or a field that Kubernetes refuses. Method: kubeconform
+//! in strict mode, with the schemas of the real API server (including the Prometheus operator's
+//! definitions); and a dry run on that server, where server-side apply refuses unknown fields.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
 //! Goal: if the driver cannot use a client certificate, a key or a CA file, the error names only
-//! that file, and the cause. Method: files with one mistake each, which other MongoDB clients
+//! that file, and the cause. Method: adds one mistake each to certificates that other clients
 //! accept.
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! Goal: in the scenarios that break hand-made locks, two commands under leasehold never act at
-//! once, and a killed holder never keeps a lock. Method: runs the scenarios with `leasehold run --
-//! CMD` and `leasehold lock NAME -- CMD`. As with the hand-made locks, the command does not check
-//! its lock; only a signal stops it.
+//! once, and the lock of a killed holder becomes free again. Method: runs the scenarios with
+//! `leasehold run -- CMD` and `leasehold lock NAME -- CMD`. As with the hand-made locks, the
+//! command does not check its lock; only a signal stops it.
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;

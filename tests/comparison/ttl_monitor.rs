@@ -41,8 +41,8 @@ async fn the_document_of_a_killed_holder_stays_until_the_ttl_monitor_runs() {
     assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
     let _b = fixture.start("b");
     fixture.acts_more("b", 1).await;
-    // The monitor's next pass frees the lock, not the expiry. The tolerance is needed because the
-    // test notices a pass slightly after its end.
+    // The lock becomes free in the monitor's next pass, not at its expiry. The tolerance is needed
+    // because the test notices a pass slightly after its end.
     let freed = passed.elapsed();
     assert!(
         freed > PAUSE - LIFE / 2,
