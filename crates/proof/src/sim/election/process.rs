@@ -70,7 +70,7 @@ pub(super) struct Process {
     pub(super) stall_next: Option<(Cut, u64)>,
     pub(super) cut: Option<Cut>,
     pub(super) inbox: VecDeque<(Class, Input)>,
-    /// The contents of the watch channel, from which HTTP and the metrics are computed.
+    /// The contents of the watch channel. HTTP and the metrics read it.
     pub(super) published: Status,
     /// With a planted bug, a surface stores this flag and not the deadline.
     pub(super) gauge: bool,
