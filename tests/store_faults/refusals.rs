@@ -243,7 +243,7 @@ async fn an_error_during_a_login_is_named_and_retried_and_does_not_blame_the_pas
             .await;
         let shown = format!("({name}, code {code}): ");
         // The operation timeout of a shorter lease can end a login on a busy machine.
-        let at_once = [&job[..], &["-n", "--lease-duration=12s", "--", "true"]].concat();
+        let at_once = [&job[..], &["-n", "--lease-duration=8s", "--", "true"]].concat();
         let answer = refused(&stage, &at_once, &[&shown]).await;
         assert!(!answer.error.contains("password"), "{}", answer.error);
         set.fail_commands_of(of_job, &sasl, doc! { "times": 1 }, error)
