@@ -201,7 +201,8 @@ async fn wrong_tokens_of_one_address_delay_no_other() {
     let own = [("Origin", origin.as_str())];
     let entered = server.request("POST", "/login", &own, "token=s3cret");
     assert_eq!(entered.await.code, 303);
-    // The limit is half of the time that a request may wait behind wrong tokens (GUESS_WAIT_MAX).
+    // The limit is half of GUESS_WAIT_MAX, the longest time that a request may queue behind
+    // requests with wrong tokens.
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(2500), "{took:?}");
 }

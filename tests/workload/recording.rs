@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, LONG, STARTS, eventually, millis, terms};
 
-/// A shim that is seen waiting this often in a row waits for the disk.
+/// A shim found in state D this many times in a row is taken to be waiting for the frozen disk.
 const SEEN_WAITING: u32 = 20;
 const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
 

@@ -309,7 +309,7 @@ impl Guard {
                     self.signal_leader(Signal::CONT);
                 }
             }
-            // `kill_round`, which follows, sends and repeats SIGKILL.
+            // Nothing to do here: `kill_round` runs next. It sends SIGKILL and repeats it.
             Action::Kill => {}
         }
     }

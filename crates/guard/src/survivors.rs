@@ -21,7 +21,8 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Identifies a process. The end of a process that is not in /proc can never be confirmed.
+    /// Identifies a process. If the process is not in /proc when it is identified, its end can
+    /// never be confirmed later.
     pub fn of(pid: i32) -> Self {
         let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
         Self {

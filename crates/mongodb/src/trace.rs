@@ -57,7 +57,7 @@ impl Trace {
     }
 }
 
-/// The trace of one state machine, if it has a file, and its source of random bits.
+/// The source of random bits of one state machine, and its trace, if a trace file is configured.
 #[derive(Debug)]
 pub struct MachineTrace {
     file: Option<Trace>,

@@ -88,7 +88,8 @@ impl StoreErrors {
             }
             None => self.write = None,
         }
-        // A candidate that cannot lead may never write again, so its failed write expires.
+        // A candidate that cannot lead might not write again, so no success would clear its failed
+        // write. The failed write is dropped after one lease duration.
         let patience = self.timings.borrow().lease_duration();
         let attempted = |write: &Failing| {
             let lasts = write.failure.retry == RetryPolicy::Reconfigure;

@@ -39,7 +39,7 @@ pub(crate) enum Part {
 pub(crate) struct Candidate {
     pub(crate) identity: String,
     pub(crate) kind: Kind,
-    /// The wall clock of this daemon alone, which a fault can move.
+    /// A wall clock that only this daemon sees, so that a fault can move it.
     pub(crate) clock: Option<JumpingClock>,
     pub(crate) disk: Mount,
     number: usize,

@@ -245,7 +245,7 @@ impl Recorder {
         }
     }
 
-    /// Records a change. Returns true if the change is the end marker's.
+    /// Records a change. Returns true if this change is to the end marker.
     fn event(&self, event: ChangeStreamEvent<Document>) -> Result<bool, Failure> {
         let operation = match event.operation_type {
             OperationType::Insert => "insert",

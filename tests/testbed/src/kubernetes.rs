@@ -300,7 +300,7 @@ impl Kubernetes {
     /// Grants the pods of a namespace every right that a sidecar may need.
     ///
     /// # Panics
-    /// If the API server refuses a document.
+    /// If the API server rejects a manifest.
     pub async fn grant(&self, namespace: &str) {
         self.apply(namespace, place::RIGHTS).await;
     }

@@ -69,7 +69,8 @@ impl LeaseView {
         self.marks.note_declared(declared.into_iter());
     }
 
-    /// Records the standby of a leader's lease, because a leader does not apply events to its view.
+    /// Records the lease's standby in this leader's view. A leader needs this call, because it does
+    /// not apply events to its view.
     pub(super) fn note_standby(&mut self, standby: Option<Standby>) {
         if let Document::Lease(lease) = &mut self.document {
             lease.standby = standby;

@@ -110,7 +110,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns false if the lock has slots and an older version granted without a slot.
+    /// Returns false if the lock has slots but the grant names none, as grants by older versions of
+    /// leasehold do.
     pub(super) fn is_served_by(&self, slot: Option<u32>) -> bool {
         self.mode.slots() == 0 || slot.is_some()
     }

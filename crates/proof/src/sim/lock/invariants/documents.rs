@@ -20,8 +20,8 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
 }
 
 /// Checks that no further grant is possible. If a grant were missed, the lock would stay free
-/// while its queue waits. After a manual edit has freed a place, only a write that adds and
-/// removes no entry may leave the place free.
+/// while its queue waits. After a manual edit has freed a place, only a write that neither adds nor
+/// removes an entry may leave the place free.
 fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
     let claims = |lock: &LockDocument| {

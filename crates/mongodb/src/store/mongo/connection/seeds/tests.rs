@@ -108,7 +108,7 @@ fn i1_candidates_with_one_string_use_one_deployment() {
     assert_eq!(compared, 168);
 }
 
-/// The client asks these servers for their ids before the first call.
+/// Before the first call, the client asks a server without an id for its id.
 #[test]
 fn i1_a_writable_server_without_an_id_is_never_taken_for_a_member() {
     for (x, y) in all()
