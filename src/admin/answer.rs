@@ -127,7 +127,7 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
         ReadyWhen::Leader if authority_at(status, clock::boot_now()).is_none() => {
             "this candidate does not lead, and http.ready_when is \"leader\""
         }
-        _ => return text(StatusCode::OK, "ok"),
+        ReadyWhen::Connected | ReadyWhen::Leader => return text(StatusCode::OK, "ok"),
     };
     let error = state.store_error.borrow();
     let error = error.as_ref().map(|error| format!(": {}", error.message));

@@ -80,7 +80,17 @@ impl PodEvent {
                 );
                 ("WorkloadStuck", "StepDown", note)
             }
-            _ => return None,
+            // Listed, so that a new notice is not left without an Event by mistake.
+            Notice::Succeeded { .. }
+            | Notice::Duplicate { .. }
+            | Notice::Foreign { .. }
+            | Notice::InvalidLeaseDuration { .. }
+            | Notice::BackingOff { .. }
+            | Notice::NotDemoted { .. }
+            | Notice::LeftToExpire
+            | Notice::RequestForAnotherToken { .. }
+            | Notice::TokensExhausted
+            | Notice::GivingWay { .. } => return None,
         };
         Some(Self {
             reason,
