@@ -96,8 +96,7 @@ async fn hold(mut lock: impl HandMade, order: &Order) -> u8 {
     }
     let mut command = Command::new(&order.command[0]);
     command.args(&order.command[1..]);
-    // A faked clock (libfaketime, preloaded) applies to the client, not to its command.
-    command.env_remove("LD_PRELOAD").env_remove(VARIABLE);
+    command.env_remove(VARIABLE);
     let mut child = command.spawn().expect("the command can be started");
     let mut extended = Instant::now();
     while child

@@ -26,7 +26,11 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// Writes acts to the journal until file $2 is removed or some minutes have passed. $0 is the
 /// journal and $1 the owner.
+///
+/// A faked clock (libfaketime, preloaded) applies to the client only. A process that starts when its
+/// client was just killed would create shared memory of its own, and leave it when it is killed too.
 const WORK: &str = r#"
+unset LD_PRELOAD
 i=0
 while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
     read -r now rest < /proc/uptime
