@@ -4,10 +4,11 @@
 pub(crate) mod arguments;
 mod describe;
 mod leases;
-mod observed;
+pub(crate) mod observed;
 pub(crate) mod render;
 mod repair;
 mod request;
+pub(crate) mod roll_call;
 mod web;
 
 use std::process::ExitCode;

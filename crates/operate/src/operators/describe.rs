@@ -1,40 +1,38 @@
 //! `leasehold describe`: one lease with its candidates, its history and its standing request.
 
 use std::fmt::Write;
-use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::Session;
 use super::arguments::DescribeArgs;
 use super::leases::await_renewals;
-use super::observed::{Followed, Liveness, ObservedDocument};
-use super::render::{self, ineffective, renewed, short};
-use super::{OperatorError, Session};
+use super::observed::{Evidence, Liveness, ObservedDocument};
+use super::render::{self, ineffective, short};
+use super::roll_call::{Roll, candidates, names};
 use crate::table::{color, text};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, ResourceName};
+use leasehold_core::election::BootTime;
 use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit};
-use leasehold_mongodb::randomness::KernelRandomness;
-use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, LeaseRecord, Present, Scope};
-use leasehold_mongodb::store::{Failure, StoreInfo};
+use leasehold_mongodb::store::StoreInfo;
+use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Scope};
 use leasehold_status::render::date;
-
-/// Time for candidates to answer. Candidates with a change stream take milliseconds; the others
-/// poll, by default each second.
-pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
     let (name, scope) = (&args.name, Scope::One(args.name.clone()));
     let mut followed = session.follow(scope.clone(), "read the lease").await?;
     let entry = followed.observed.one().map(|seen| &seen.entry);
     session.lease(name, entry).await?;
-    let present = match args.candidates {
+    let called = match args.candidates {
         true => Some(candidates(session, &mut followed, name, |_| false).await?),
         false => None,
     };
-    await_renewals(session, &mut followed, &scope, args.observe.observe).await;
+    let (observe, ask) = (args.observe.observe, called.is_none());
+    let mut rolls = await_renewals(session, &mut followed, &scope, observe, ask).await;
+    let roll = called.map(Roll::Answered);
+    let roll = roll.or_else(|| rolls.remove(name.as_str()));
     let Some((seen, lease)) = followed.observed.lease() else {
         // After the first read, the lease was deleted or replaced by another document.
         return Err(session.missing(name).await.into());
@@ -43,7 +41,7 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
         store: session.collection.info().unwrap_or_default(),
         seen,
         lease,
-        present,
+        roll,
         now: clock::boot_now(),
     };
     let described = match session.json {
@@ -54,77 +52,19 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     Ok(exit::DONE.into())
 }
 
-/// Calls the roll. Returns the candidates that have answered when `complete` is true of them, or
-/// after [`ANSWER_MAX`].
-pub(super) async fn candidates(
-    session: &Session,
-    followed: &mut Followed,
-    name: &ResourceName,
-    complete: impl Fn(&[Present]) -> bool,
-) -> Result<Vec<Present>, OperatorError> {
-    let call = ActionId::random(&mut KernelRandomness);
-    let called = session.collection.call_roll(name, call).await;
-    if called.outcome != Acted::Applied(()) {
-        let changed = || Failure::new("the document is no longer a lease", "");
-        return Err(OperatorError::Store {
-            doing: "call the roll of candidates",
-            failure: called.failure.unwrap_or_else(changed),
-        });
-    }
-    let until = (clock::boot_now() + ANSWER_MAX).min(session.deadline);
-    let mut present: Vec<Present> = Vec::new();
-    let mut called_now = false;
-    while !complete(&present) && followed.advance(until).await {
-        let lease = followed.observed.lease();
-        let Some(roll_call) = lease.and_then(|(_, lease)| lease.roll_call.as_ref()) else {
-            continue;
-        };
-        // Another operator's roll call may replace this one. Once this roll call was seen, answers
-        // to a later one count too.
-        called_now |= roll_call.id == call.bytes();
-        if called_now {
-            let is_new = |candidate: &&Present| !present.contains(candidate);
-            let new: Vec<_> = roll_call.present.iter().filter(is_new).cloned().collect();
-            present.extend(new);
-        }
-    }
-    // A roll call that is not removed is harmless, because the next one replaces it.
-    let _ = session.collection.end_roll_call(name, call).await;
-    present.sort_by(|a, b| a.identity.cmp(&b.identity));
-    Ok(present)
-}
-
-pub(super) fn names(present: &[Present]) -> String {
-    let names = present.iter().map(|candidate| match candidate.healthy {
-        Some(false) => format!("{} (unhealthy)", candidate.identity),
-        Some(true) | None => candidate.identity.to_string(),
-    });
-    match present {
-        [] => "none".to_owned(),
-        _ => names.collect::<Vec<_>>().join(", "),
-    }
-}
-
 struct LeaseDescription<'a> {
     store: StoreInfo,
     seen: &'a ObservedDocument,
     lease: &'a LeaseRecord,
-    /// The candidates, if they were asked.
-    present: Option<Vec<Present>>,
+    /// The candidates' answers, if a roll call was wanted.
+    roll: Option<Roll>,
     now: BootTime,
 }
 
 impl LeaseDescription<'_> {
     fn object(&self) -> Value {
-        let mut object = render::object(self.seen, self.now);
+        let mut object = render::object(self.seen, self.roll.as_ref(), self.now);
         object["store"] = render::store_object(&self.store);
-        if let Some(present) = &self.present {
-            let candidate = |it: &Present| {
-                let identity = it.identity.as_str();
-                json!({ "identity": identity, "version": it.version, "healthy": it.healthy })
-            };
-            object["candidates"] = present.iter().map(candidate).collect();
-        }
         render::add_past(&mut object, self.lease);
         object
     }
@@ -136,7 +76,7 @@ impl LeaseDescription<'_> {
         let mut fields = vec![("Lease", self.seen.entry.name.clone()), ("Store", place)];
         fields.extend(self.holder());
         fields.push(("Token", lease.lease.token.to_string()));
-        if let Some(present) = &self.present {
+        if let Some(Roll::Answered(present)) = &self.roll {
             fields.push(("Present", names(present)));
         }
         if lease.held_by().is_some() {
@@ -171,24 +111,37 @@ impl LeaseDescription<'_> {
         };
         let address = shown.address.as_ref();
         let address = address.map_or_else(String::new, |address| format!(" at {address}"));
-        let (silence, now) = (self.seen.silence, self.now);
-        let lasts = holder.lease_duration.duration();
-        let duration = short(lasts);
-        let renewal = match silence.liveness(lasts, now) {
-            Liveness::Expired => ": expired, another candidate may take over".to_owned(),
-            Liveness::Late => format!(": late; it expires {duration} after the last one"),
-            Liveness::Renews if silence.renewal_seen => String::new(),
-            Liveness::Renews => ", since this command started".to_owned(),
-        };
+        let duration = short(holder.lease_duration.duration());
         let (identity, since) = (&shown.identity, date(holder.acquired_at));
         let token = self.lease.holder_token().unwrap_or(self.lease.lease.token);
         let holder = format!("{identity}{address}, token {token}, since {since} (by its clock)");
+        let mut fields = vec![("Holder", holder)];
+        if let Some(evidence) = self.seen.evidence(self.now) {
+            fields.push(("State", self.state(&evidence)));
+            fields.push(("Renewed", self.renewed(&evidence)));
+        }
         let duration = format!("{duration} (lease duration that the holder declared)");
-        vec![
-            ("Holder", holder),
-            ("Renewed", renewed(silence, now) + &renewal),
-            ("Duration", duration),
-        ]
+        fields.push(("Duration", duration));
+        fields
+    }
+
+    fn state(&self, evidence: &Evidence) -> String {
+        if !evidence.is_silent() {
+            return evidence.liveness.as_str().to_owned();
+        }
+        evidence.words(self.roll.as_ref(), self.now)
+    }
+
+    fn renewed(&self, evidence: &Evidence) -> String {
+        let watched = short(evidence.silence.lasts(self.now));
+        match evidence.liveness {
+            _ if !evidence.silence.renewal_seen => format!(
+                "not since this command started, {watched} ago; {}",
+                evidence.last_write(self.now)
+            ),
+            Liveness::Late => format!("{watched} ago: late; {}", evidence.expiry()),
+            _ => format!("{watched} ago"),
+        }
     }
 }
 

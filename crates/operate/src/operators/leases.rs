@@ -14,16 +14,20 @@ use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
 use self::screen::{PressedKey, Screen};
-use super::observed::{Followed, Observed};
+use super::observed::{Evidence, Followed, Observed, ObservedDocument};
 use super::render::{self, short};
+use super::roll_call::{ANSWER_MAX, Call, Roll, Rolls};
 use super::{Session, say};
 use crate::table::{Row, Style, color, lines, text};
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
+use leasehold_core::election::ResourceName;
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
+/// Maximum number of leases whose candidates are asked.
+const CALLS_MAX: usize = 16;
 /// Minimum time between two frames, so that frequent changes do not flood the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, so that the column RENEWED advances.
@@ -32,35 +36,39 @@ const FRAME_MAX: Duration = Duration::from_secs(1);
 /// Lists the leases once each holder has renewed, after `observe` at the latest.
 pub(super) async fn run(session: &Session, observe: Duration) -> Result<Exit, CommandError> {
     let mut followed = session.follow(Scope::Leases, "list the leases").await?;
-    await_renewals(session, &mut followed, &Scope::Leases, observe).await;
+    let rolls = await_renewals(session, &mut followed, &Scope::Leases, observe, true).await;
     let (observed, now) = (followed.observed, clock::boot_now());
     if observed.documents().count() == LISTED_MAX {
         say(&format!("only the first {LISTED_MAX} leases are listed"));
     }
     let answered = if session.json {
         let leases = observed.documents();
-        let list: Value = leases.map(|seen| render::object(seen, now)).collect();
+        let list: Value = leases
+            .map(|seen| render::object(seen, rolls.get(&seen.entry.name), now))
+            .collect();
         format!("{list:#}\n")
     } else if observed.one().is_none() {
         "no leases\n".to_owned()
     } else {
-        text(&render::rows(&observed, now), color())
+        text(&render::rows(&observed, &rolls, now), color())
     };
     answer(answered.as_bytes())?;
     Ok(exit::DONE.into())
 }
 
 /// Waits until each holder has renewed, or for `observe`. Reads the documents before a holder is
-/// reported as expired, because the stream may be stale.
+/// reported as expired, because the stream may be stale. With `ask`, asks the candidates of silent
+/// holders meanwhile, and returns their answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
     scope: &Scope,
     observe: Duration,
-) {
-    let until = clock::boot_now() + observe;
+    ask: bool,
+) -> Rolls {
+    let begun = clock::boot_now();
     if followed.observed.is_complete() || observe.is_zero() {
-        return;
+        return Rolls::new();
     }
     if io::stderr().is_terminal() {
         say(&format!(
@@ -68,7 +76,23 @@ pub(super) async fn await_renewals(
             short(observe)
         ));
     }
-    while !followed.observed.is_complete() && followed.advance(until).await {}
+    let (mut calls, mut rolls) = match ask {
+        true => call_silent(session, &followed.observed).await,
+        false => <_>::default(),
+    };
+    let until = match calls.is_empty() {
+        true => begun + observe,
+        false => begun + observe.max(ANSWER_MAX),
+    };
+    while !followed.observed.is_complete() && followed.advance(until).await {
+        calls
+            .iter_mut()
+            .for_each(|call| call.collect(&followed.observed));
+    }
+    for call in calls {
+        let name = call.name().to_owned();
+        rolls.insert(name, Roll::Answered(call.end(session).await));
+    }
     let now = clock::boot_now();
     let observed = &mut followed.observed;
     if observed.documents().any(|seen| seen.has_expired(now)) {
@@ -79,6 +103,39 @@ pub(super) async fn await_renewals(
             Err(failure) => ViewEvent::Failed(failure),
         });
     }
+    rolls
+}
+
+/// Asks the candidates of the leases whose holders are silent by their last write.
+async fn call_silent(session: &Session, observed: &Observed) -> (Vec<Call>, Rolls) {
+    let now = clock::boot_now();
+    let is_silent = |seen: &&ObservedDocument| seen.evidence(now).is_some_and(|it| it.is_silent());
+    let (mut calls, mut rolls) = (Vec::new(), Rolls::new());
+    let mut why_not = None;
+    for seen in observed.documents().filter(is_silent) {
+        // A document whose name is not valid has no candidates.
+        let Ok(name) = ResourceName::new(seen.entry.name.as_str()) else {
+            continue;
+        };
+        if why_not.is_none() && calls.len() == CALLS_MAX {
+            why_not = Some(format!(
+                "more than {CALLS_MAX} leases; leasehold describe asks"
+            ));
+        }
+        if why_not.is_none() {
+            match Call::begin(session, &name).await {
+                Ok(call) => {
+                    calls.push(call);
+                    continue;
+                }
+                // A missing right is missing for the other leases too.
+                Err(failure) => why_not = Some(failure.to_string()),
+            }
+        }
+        let why = why_not.clone().unwrap_or_default();
+        rolls.insert(name.to_string(), Roll::NotCalled(why));
+    }
+    (calls, rolls)
 }
 
 /// Shows changes until the operator stops the command.
@@ -127,9 +184,9 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
 async fn changes(followed: Followed) -> io::Result<Exit> {
     let (mut view, mut observed) = (followed.view, followed.observed);
     for seen in observed.documents() {
-        line("present", render::object(seen, clock::boot_now()))?;
+        line("present", render::object(seen, None, clock::boot_now()))?;
     }
-    let mut expired = expired_leases(&observed);
+    let mut gone = silent_leases(&observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
     loop {
         let left = next_check.since(clock::boot_now());
@@ -147,28 +204,31 @@ async fn changes(followed: Followed) -> io::Result<Exit> {
             }
             Err(_) => {
                 next_check = clock::boot_now() + FRAME_MAX;
-                let before = std::mem::replace(&mut expired, expired_leases(&observed));
-                let changed = before.symmetric_difference(&expired);
+                let before = std::mem::replace(&mut gone, silent_leases(&observed));
+                let changed = before.symmetric_difference(&gone).map(|(name, _)| name);
                 // Deletions are printed already.
-                changed
-                    .filter(|name| observed.get(name).is_some())
-                    .cloned()
-                    .collect()
+                let changed = changed.filter(|name| observed.get(name).is_some());
+                let changed: BTreeSet<_> = changed.cloned().collect();
+                changed.into_iter().collect()
             }
         };
         for name in changed {
             match observed.get(&name) {
-                Some(seen) => line("changed", render::object(seen, clock::boot_now()))?,
+                Some(seen) => line("changed", render::object(seen, None, clock::boot_now()))?,
                 None => line("removed", json!({ "lease": name }))?,
             }
         }
     }
 }
 
-fn expired_leases(observed: &Observed) -> BTreeSet<String> {
+/// Returns the leases whose holders seem to be gone, with their states.
+fn silent_leases(observed: &Observed) -> BTreeSet<(String, &'static str)> {
     let now = clock::boot_now();
-    let expired = observed.documents().filter(|seen| seen.has_expired(now));
-    expired.map(|seen| seen.entry.name.clone()).collect()
+    let silent = observed.documents().filter_map(|seen| {
+        let evidence = seen.evidence(now).filter(Evidence::is_silent)?;
+        Some((seen.entry.name.clone(), evidence.liveness.as_str()))
+    });
+    silent.collect()
 }
 
 fn line(event: &str, mut object: Value) -> io::Result<()> {
@@ -229,7 +289,7 @@ fn draw(
 ) -> io::Result<()> {
     let (width, height) = screen::size();
     let info = session.collection.info().unwrap_or_default();
-    let rows = render::rows(observed, clock::boot_now());
+    let rows = render::rows(observed, &Rolls::new(), clock::boot_now());
     let (header, rows) = rows.split_at(1);
     let needs_attention = |row: &&Row| matches!(row.style, Style::Warning | Style::Bad);
     let troubled = rows.iter().filter(needs_attention).count();

@@ -1,9 +1,12 @@
-//! Time since each holder last renewed, on this command's own clock, because the dates in the
-//! documents come from the clocks of other machines. If a revision has not changed since this
-//! command started, it may have been written long before.
+//! Time since each holder last renewed, on this command's own clock, and the evidence of the dates
+//! in the documents.
+//!
+//! If a revision has not changed since this command started, it may have been written long before.
+//! The date of the last write is then the only evidence at the first look. It comes from the
+//! holder's wall clock, so it is shown and never decides anything.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim, Revision, WallMillis};
@@ -45,7 +48,7 @@ pub(super) struct Observed {
 }
 
 #[derive(Debug)]
-pub(super) struct ObservedDocument {
+pub(crate) struct ObservedDocument {
     pub(super) entry: CollectionEntry,
     /// Time since the last renewal of a lease, or the last change of a lock.
     pub(super) silence: Silence,
@@ -55,20 +58,85 @@ pub(super) struct ObservedDocument {
 
 /// Time since the last renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Silence {
+pub(crate) struct Silence {
     revision: Option<Revision>,
     since: BootTime,
     /// True if this command saw the last renewal; else the time is a lower bound.
     pub(super) renewal_seen: bool,
+    /// False while the document may have changed unseen.
+    in_sight: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Liveness {
+pub(crate) enum Liveness {
     Renews,
     /// No renewal for more than a quarter of the lease duration.
     Late,
+    /// No renewal seen, and the last write is older than the lease duration by the wall clocks of
+    /// the holder and of this machine.
+    Silent,
     /// No renewal for the lease duration, so another candidate may take over.
     Expired,
+}
+
+/// Returns this machine's wall clock.
+pub(super) fn wall() -> WallMillis {
+    let now = clock::wall_now().duration_since(UNIX_EPOCH).ok();
+    WallMillis(
+        now.and_then(|now| i64::try_from(now.as_millis()).ok())
+            .unwrap_or(0),
+    )
+}
+
+/// Evidence of whether a holder is alive, for display. It decides nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    pub(crate) liveness: Liveness,
+    /// Age of the last write in milliseconds, by the wall clocks of the holder and of this machine.
+    /// It is negative for a date in the future, and `None` if the document has no date or cannot be
+    /// read.
+    pub(crate) last_write_ago: Option<i64>,
+    /// Time until the lease has expired for a candidate that has watched for as long as this
+    /// command.
+    pub(crate) expires_in: Duration,
+    /// Time since the last renewal on this command's clock.
+    pub(crate) silence: Silence,
+}
+
+impl Evidence {
+    /// Returns the evidence at this time. `renewed_at` is the date of the holder's last write.
+    pub(crate) fn new(
+        silence: Silence,
+        renewed_at: WallMillis,
+        lease_duration: Duration,
+        now: BootTime,
+        wall: WallMillis,
+    ) -> Self {
+        let is_dated = silence.in_sight && renewed_at.0 > 0;
+        let last_write_ago = is_dated.then(|| wall.0.saturating_sub(renewed_at.0));
+        let is_old = |millis: i64| {
+            u64::try_from(millis).is_ok_and(|it| Duration::from_millis(it) >= lease_duration)
+        };
+        let liveness = match silence.liveness(lease_duration, now) {
+            Liveness::Renews | Liveness::Late
+                if !silence.renewal_seen && last_write_ago.is_some_and(is_old) =>
+            {
+                Liveness::Silent
+            }
+            liveness => liveness,
+        };
+        Self {
+            liveness,
+            last_write_ago,
+            expires_in: silence.expires(lease_duration).since(now),
+            silence,
+        }
+    }
+
+    /// Returns true if the holder seems to be gone.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.liveness, Liveness::Silent | Liveness::Expired)
+    }
 }
 
 impl Silence {
@@ -77,23 +145,27 @@ impl Silence {
             revision,
             since,
             renewal_seen: false,
+            in_sight: true,
         }
     }
 
     /// Records the revision of a document that was read at this time.
     pub(super) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
+        self.in_sight = true;
         if self.revision != revision {
             *self = Self {
-                revision,
-                since: at,
                 renewal_seen: true,
+                ..Self::new(revision, at)
             };
         }
     }
 
     /// Records that renewals before this time may not have been seen.
     pub(super) fn lose_sight(&mut self, now: BootTime) {
-        *self = Self::new(self.revision, now);
+        *self = Self {
+            in_sight: false,
+            ..Self::new(self.revision, now)
+        };
     }
 
     pub(super) fn lasts(self, now: BootTime) -> Duration {
@@ -115,6 +187,13 @@ impl Silence {
 }
 
 impl ObservedDocument {
+    /// Returns the evidence about the holder of a lease; `None` for a free lease or a lock.
+    pub(crate) fn evidence(&self, now: BootTime) -> Option<Evidence> {
+        let lease = lease(&self.entry)?;
+        let (renewed_at, lasts) = (lease.holder.as_ref()?.renewed_at, lease.lease_duration()?);
+        Some(Evidence::new(self.silence, renewed_at, lasts, now, wall()))
+    }
+
     /// Returns true if the holder of a lease has not renewed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
         let duration = lease(&self.entry).and_then(LeaseRecord::lease_duration);
@@ -167,9 +246,8 @@ impl Observed {
     ) -> bool {
         let after = |before: Option<Silence>, revision| {
             let mut silence = before.unwrap_or(Silence {
-                revision,
-                since: at,
                 renewal_seen: known.is_some(),
+                ..Silence::new(revision, at)
             });
             silence.observe(revision, at);
             silence
@@ -208,6 +286,11 @@ impl Observed {
     /// Returns the document in a view of one document.
     pub(super) fn one(&self) -> Option<&ObservedDocument> {
         self.documents().next()
+    }
+
+    /// Returns the lease of this name.
+    pub(super) fn lease_of(&self, name: &str) -> Option<&LeaseRecord> {
+        lease(&self.get(name)?.entry)
     }
 
     /// Returns the lease in a view of one document.
@@ -277,4 +360,62 @@ fn differs_by_renewal(before: &CollectionEntry, after: &CollectionEntry) -> bool
         entry
     };
     without_renewals(before) == without_renewals(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LASTS: Duration = Duration::from_secs(24);
+    const WALL: WallMillis = WallMillis(1_000_000_000);
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::from_nanos((100 + seconds) * 1_000_000_000)
+    }
+
+    fn seen(silence: Silence, ago: i64, now: BootTime) -> Evidence {
+        Evidence::new(silence, WallMillis(WALL.0 - ago), LASTS, now, WALL)
+    }
+
+    #[test]
+    fn a_last_write_before_the_lease_duration_is_silent_at_the_first_look() {
+        let first = Silence::new(None, at(0));
+        for (ago, liveness) in [
+            (372_000, Liveness::Silent),
+            (24_000, Liveness::Silent),
+            (23_999, Liveness::Renews),
+            (-60_000, Liveness::Renews),
+        ] {
+            let evidence = seen(first, ago, at(1));
+            assert_eq!(evidence.liveness, liveness, "{ago}");
+            assert_eq!(evidence.last_write_ago, Some(ago));
+            assert_eq!(evidence.expires_in, Duration::from_secs(23));
+        }
+        assert_eq!(seen(first, 0, at(7)).liveness, Liveness::Late);
+        let expired = seen(first, 0, at(24));
+        assert_eq!(expired.liveness, Liveness::Expired);
+        assert_eq!(expired.expires_in, Duration::ZERO);
+        let undated = Evidence::new(first, WallMillis(0), LASTS, at(1), WALL);
+        assert_eq!(undated.last_write_ago, None);
+        assert_eq!(undated.liveness, Liveness::Renews);
+    }
+
+    #[test]
+    fn a_renewal_counts_more_than_the_date_of_a_wrong_clock() {
+        let mut silence = Silence::new(None, at(0));
+        silence.observe(Some(Revision::from_bytes([1; 16])), at(2));
+        assert_eq!(seen(silence, 372_000, at(3)).liveness, Liveness::Renews);
+        assert_eq!(seen(silence, 0, at(26)).liveness, Liveness::Expired);
+    }
+
+    #[test]
+    fn a_document_that_cannot_be_read_is_not_silent_because_of_its_date() {
+        let mut silence = Silence::new(None, at(0));
+        silence.lose_sight(at(5));
+        let blind = seen(silence, 372_000, at(6));
+        assert_eq!(blind.liveness, Liveness::Renews);
+        assert_eq!(blind.last_write_ago, None);
+        silence.observe(None, at(7));
+        assert_eq!(seen(silence, 372_000, at(8)).liveness, Liveness::Silent);
+    }
 }

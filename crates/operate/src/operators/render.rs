@@ -1,12 +1,12 @@
 //! Leases as text and as JSON.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::observed::{Liveness, Observed, ObservedDocument, Silence};
+use super::observed::{Evidence, Liveness, Observed, ObservedDocument, wall};
+use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
-use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
 use leasehold_core::lock::Entry;
 use leasehold_host::log::millis;
@@ -21,24 +21,88 @@ const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
+/// Difference between two wall clocks that is not worth a word.
+const SKEW_MIN: i64 = 1_000;
+
 /// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown
 /// or in the future.
 fn since(at: WallMillis) -> Option<Duration> {
-    let at = Duration::from_millis(u64::try_from(at.0).ok().filter(|at| *at > 0)?);
-    let now = clock::wall_now().duration_since(UNIX_EPOCH).ok()?;
-    now.checked_sub(at)
+    let age = wall().0.checked_sub(at.0).filter(|_| at.0 > 0)?;
+    u64::try_from(age).ok().map(Duration::from_millis)
 }
 
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-fn state(lease: &LeaseRecord, silence: Silence, now: BootTime) -> &'static str {
-    match lease.lease_duration() {
-        Some(duration) if silence.liveness(duration, now) == Liveness::Expired => "expired",
-        Some(_) => "held",
+fn state(lease: &LeaseRecord, evidence: Option<Evidence>) -> &'static str {
+    match evidence.map(|evidence| evidence.liveness) {
+        Some(liveness) => liveness.as_str(),
         None if lease.lease.paused => "paused",
         None => "free",
+    }
+}
+
+impl Liveness {
+    /// Returns the state of a lease with such a holder.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Renews | Self::Late => "held",
+            Self::Silent => "silent",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl Evidence {
+    /// Returns the age of the last write by the wall clocks; `None` if the clocks contradict what
+    /// this command has seen.
+    fn age(&self, now: BootTime) -> Option<Duration> {
+        let millis = self.last_write_ago.filter(|ago| *ago > -SKEW_MIN)?;
+        let age = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        let watched = self.silence.lasts(now);
+        (age + Duration::from_secs(1) >= watched).then_some(age.max(watched))
+    }
+
+    /// Returns the time since the last renewal as a cell: `~` stands for the holder's clock, and
+    /// `>` for a renewal that this command has not seen.
+    pub(crate) fn renewed(&self, now: BootTime) -> String {
+        let watched = short(self.silence.lasts(now));
+        match self.age(now) {
+            _ if self.silence.renewal_seen => watched,
+            Some(age) => format!("~{}", short(age)),
+            None => format!("> {watched}"),
+        }
+    }
+
+    /// Describes the last write.
+    pub(crate) fn last_write(&self, now: BootTime) -> String {
+        let watched = short(self.silence.lasts(now));
+        match (self.age(now), self.last_write_ago) {
+            _ if self.silence.renewal_seen => format!("last renewal seen {watched} ago"),
+            (Some(age), _) => format!("last write {} ago by the holder's clock", short(age)),
+            (None, Some(ahead @ ..=-1)) => format!(
+                "no renewal in {watched}; last write dated {} in the future, so the clocks differ",
+                short(Duration::from_millis(ahead.unsigned_abs()))
+            ),
+            (None, _) => format!("no renewal in {watched}"),
+        }
+    }
+
+    /// Describes when another candidate may take over.
+    pub(crate) fn expiry(&self) -> String {
+        match self.liveness {
+            Liveness::Expired => "another candidate may take over".to_owned(),
+            _ => format!("expires for others in {}", short(self.expires_in)),
+        }
+    }
+
+    /// Describes a holder that seems to be gone, with the answers of the candidates if known.
+    pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
+        let state = self.liveness.as_str();
+        let parts = [state.to_owned(), self.last_write(now), self.expiry()];
+        let parts = parts.into_iter().chain(roll.map(Roll::words));
+        parts.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -50,11 +114,12 @@ pub(crate) fn table<const N: usize>(
     std::iter::once(header).chain(rows).collect()
 }
 
-pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
-    table(HEADER, observed.documents().map(|seen| row(seen, now)))
+pub(super) fn rows(observed: &Observed, rolls: &Rolls, now: BootTime) -> Vec<Row> {
+    let row = |seen| row(seen, rolls, now);
+    table(HEADER, observed.documents().map(row))
 }
 
-fn row(seen: &ObservedDocument, now: BootTime) -> Row {
+fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     let other = |state: &str, notes: String| {
         let first = [seen.entry.name.clone(), state.to_owned()];
         let dashes = (first.len()..HEADER.len() - 1).map(|_| "-".to_owned());
@@ -69,20 +134,20 @@ fn row(seen: &ObservedDocument, now: BootTime) -> Row {
     let held = lease.held_by();
     let token = lease.holder_token().unwrap_or(lease.lease.token);
     let duration = lease.lease_duration();
-    let liveness = duration.map(|duration| seen.silence.liveness(duration, now));
+    let evidence = seen.evidence(now);
     let cells = [
         seen.entry.name.clone(),
-        state(lease, seen.silence, now).to_owned(),
+        state(lease, evidence).to_owned(),
         or_dash(lease.holder.as_ref().map(|holder| &holder.identity)),
         token.to_string(),
         or_dash(held.and_then(|held| since(held.acquired_at)).map(short)),
-        or_dash(held.map(|_| renewed(seen.silence, now))),
+        or_dash(evidence.map(|evidence| evidence.renewed(now))),
         or_dash(duration.map(short)),
         or_dash(held.map(|_| standby(lease))),
-        notes(lease).join("; "),
+        notes(lease, evidence, rolls.get(&seen.entry.name)).join("; "),
     ];
-    Row::new(cells).styled(match liveness {
-        Some(Liveness::Expired) => Style::Bad,
+    Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
+        Some(Liveness::Expired | Liveness::Silent) => Style::Bad,
         Some(Liveness::Late) => Style::Warning,
         _ if lease.lease.paused => Style::Warning,
         _ => Style::Plain,
@@ -108,16 +173,18 @@ pub(super) fn reserved(lease: &LeaseRecord) -> Option<&Reservation> {
     reserved.filter(|reserved| !reserved.is_head_start())
 }
 
-pub(super) fn renewed(silence: Silence, now: BootTime) -> String {
-    let lasts = short(silence.lasts(now));
-    match silence.renewal_seen {
-        true => format!("{lasts} ago"),
-        false => format!("> {lasts}"),
-    }
-}
-
-fn notes(lease: &LeaseRecord) -> Vec<String> {
+fn notes(lease: &LeaseRecord, evidence: Option<Evidence>, roll: Option<&Roll>) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(evidence) = evidence {
+        if evidence.is_silent() {
+            notes.push(evidence.expiry());
+            notes.extend(roll.map(Roll::words));
+        }
+        if let Some(ahead) = evidence.last_write_ago.filter(|ago| *ago <= -SKEW_MIN) {
+            let ahead = short(Duration::from_millis(ahead.unsigned_abs()));
+            notes.push(format!("last write dated {ahead} in the future"));
+        }
+    }
     if lease.lease.paused {
         notes.push("paused".to_owned());
     }
@@ -188,7 +255,7 @@ pub(crate) fn short(duration: Duration) -> String {
 }
 
 /// Returns a document as JSON, without its history.
-pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
+pub(super) fn object(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime) -> Value {
     let name = &seen.entry.name;
     let lease = match &seen.entry.content {
         Content::Lease(lease) => lease,
@@ -197,6 +264,7 @@ pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
             return json!({ "lease": name, "state": "foreign", "foreign": why });
         }
     };
+    let evidence = seen.evidence(now);
     let holder = lease.held_by().zip(lease.holder.as_ref());
     let holder = holder.map(|(holder, shown)| {
         json!({
@@ -208,14 +276,16 @@ pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
             "lease_duration_ms": holder.lease_duration.millis,
             "silent_ms": millis(seen.silence.lasts(now)),
             "renewal_seen": seen.silence.renewal_seen,
+            "last_write_ago_ms": evidence.and_then(|evidence| evidence.last_write_ago),
+            "expires_for_others_in_ms": evidence.map(|evidence| millis(evidence.expires_in)),
         })
     });
     let reserved = reserved(lease).map(|reserved| {
         json!({ "identity": reserved.identity.as_str(), "for_ms": millis(reserved.duration) })
     });
-    json!({
+    let mut object = json!({
         "lease": name,
-        "state": state(lease, seen.silence, now),
+        "state": state(lease, evidence),
         "token": lease.lease.token.get(),
         "holder": holder,
         "paused": lease.lease.paused,
@@ -223,7 +293,11 @@ pub(super) fn object(seen: &ObservedDocument, now: BootTime) -> Value {
         "reserved_for": reserved,
         "standby": holder.as_ref().and(lease.standby.as_ref()).map(|standby| standby.as_str()),
         "standby_priority": holder.and(priority(lease)),
-    })
+    });
+    if let Some(roll) = roll {
+        roll.add_to(&mut object);
+    }
+    object
 }
 
 fn request_object(request: &RequestRecord, lease: &LeaseRecord) -> Value {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use self::progress::{Progress, RequestDecision, decide, is_holder, words};
-use super::describe::{ANSWER_MAX, candidates, names};
 use super::observed::{Followed, lease, shown};
 use super::render::short;
+use super::roll_call::{ANSWER_MAX, candidates, names};
 use super::{CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, say, system};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};

@@ -124,11 +124,11 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
         Content::Lease(lease) => {
-            let mut object = named(seen, "lease", render::object(seen, now));
+            let mut object = named(seen, "lease", render::object(seen, None, now));
             object["last"] = lease.history.last().map(render::ended_object).into();
             object
         }
-        Content::Foreign(_) => named(seen, "foreign", render::object(seen, now)),
+        Content::Foreign(_) => named(seen, "foreign", render::object(seen, None, now)),
     }
 }
 
