@@ -52,15 +52,15 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     }
 }
 
-/// Rejects `--output` for the subcommands of `locks`, which print no list.
+/// Rejects `--output` for `locks break`, which prints one line.
 fn without_effect(matches: &ArgMatches) -> Result<(), Error> {
     let Some(locks) = matches.subcommand_matches("locks") else {
         return Ok(());
     };
     match locks.subcommand_name() {
-        Some(name) if locks.value_source("output") == Some(ValueSource::CommandLine) => {
+        Some(name @ "break") if locks.value_source("output") == Some(ValueSource::CommandLine) => {
             let remedy = format!("leave it out with {name}");
-            let message = format!("--output applies to the list of locks: {remedy}");
+            let message = format!("--output applies to the list of locks and to prune: {remedy}");
             Err(wrong("locks", &message))
         }
         Some(_) | None => Ok(()),

@@ -24,6 +24,7 @@ mod once_per;
 mod operators;
 mod process_limit;
 mod process_one;
+mod prune;
 mod releases;
 mod skipped;
 mod standard_input;

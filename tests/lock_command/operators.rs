@@ -106,18 +106,6 @@ fn force_warns_and_asks_for_confirmation() {
 }
 
 #[test]
-fn pruned_locks_go_on_with_their_tokens() {
-    let place = Place::new();
-    assert_eq!(place.run(&["lock", "pruned", "--", "true"]).code, 0);
-    let young = place.run(&["locks", "prune", "--unused-for=1d"]);
-    assert!(!young.stdout.contains("pruned pruned"), "{young:?}");
-    let pruned = place.run(&["locks", "prune", "--unused-for=0s"]);
-    assert!(pruned.stdout.contains("pruned pruned\n"), "{pruned:?}");
-    let next = place.run(&["lock", "pruned", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
-    assert_eq!(next.stdout, "2\n");
-}
-
-#[test]
 fn holders_that_renew_at_different_times_are_all_alive() {
     let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));

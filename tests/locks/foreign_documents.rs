@@ -3,6 +3,7 @@
 //! entries, to many odd BSON values in turn, and attempts every write with values that match the
 //! document.
 
+use leasehold::election::Token;
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
@@ -154,7 +155,8 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
     for write in writes() {
         rejected(store, write).await;
     }
-    let pruned = store.prune().await;
+    let seen = document.get_i64("token").ok().and_then(Token::new);
+    let pruned = store.prune(seen.unwrap_or_default()).await;
     assert_eq!(pruned.outcome, LockOutcome::Rejected, "{document}");
     assert_eq!(stored.bytes().await, before, "{document}");
 }

@@ -17,14 +17,12 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
     let (store, stored) = (store(&stage), stored(&stage));
     applied(&store, LockOperation::Create { seen: token(41) }).await;
     applied(&store, join(1, EntryMode::Slot)).await;
-    assert_eq!(
-        store.prune().await.outcome,
-        LockOutcome::Rejected,
-        "it is held"
-    );
+    let pruned = async |seen| store.prune(token(seen)).await.outcome;
+    assert_eq!(pruned(42).await, LockOutcome::Rejected, "it is held");
     applied(&store, leave(1)).await;
     stored.set(doc! { "newer": true }).await;
-    let pruned = store.prune().await.outcome;
+    assert_eq!(pruned(41).await, LockOutcome::Rejected, "it was used since");
+    let pruned = pruned(42).await;
     assert!(
         matches!(pruned, LockOutcome::Applied(FoundLock::Lock(_))),
         "{pruned:?}"

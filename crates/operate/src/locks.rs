@@ -85,6 +85,8 @@ struct PruneArgs {
     /// Only locks whose last holder ended this long ago, such as 30d
     #[arg(long, value_name = "DURATION", value_parser = between(Duration::ZERO, UNUSED_MAX))]
     unused_for: Duration,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl LocksArgs {
@@ -139,7 +141,10 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
                 let round_trip = config.timings.operation_timeout();
                 breaking::run(&lock, args.force, args.yes, round_trip).await
             }
-            Some(LocksCommand::Prune(args)) => pruning::run(&calls, args.unused_for).await,
+            Some(LocksCommand::Prune(prune)) => {
+                let json = args.output.json() || prune.output.json();
+                pruning::run(&calls, prune.unused_for, json).await
+            }
         };
         locks.shut_down().await;
         answered.map(Into::into)

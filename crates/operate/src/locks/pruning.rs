@@ -1,79 +1,212 @@
-//! `leasehold locks prune`: shrinks the documents of unused locks.
+//! `leasehold locks prune`: shrinks the documents of unused locks, and says why it keeps the others.
 
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use super::calls::{Calls, LockCalls, Reread, WriteResult, version};
 use crate::operators::OperatorError;
 use crate::operators::render::short;
 use leasehold_cli::{answer, say};
-use leasehold_core::election::{BootTime, ResourceName};
+use leasehold_core::election::ResourceName;
 use leasehold_core::lock::{Ending, Entry, LockDocument, LockOperation};
+use leasehold_host::log::millis;
 use leasehold_host::{CommandError, exit};
-use leasehold_mongodb::store::mongo::operators::Content;
+use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
-/// Shrinks the documents of locks that have had no holder for this long.
-pub(super) async fn run(calls: &Calls<'_>, unused_for: Duration) -> Result<u8, CommandError> {
-    let at_least = i64::try_from(unused_for.as_millis()).unwrap_or(i64::MAX);
-    let mut exit = exit::NEGATIVE;
-    for listed in calls.list().await? {
-        if let (Content::Lock(record), Ok(name)) = (listed.content, ResourceName::new(listed.name))
-            && is_idle(&record.lock)
-        {
-            let lock = calls.of(name);
-            match prune(&lock, &record.lock, at_least).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    answer(format!("pruned {}\n", lock.name).as_bytes())?;
-                    exit = exit::DONE;
-                }
-                // The document was replaced after it was listed.
-                Err(error @ OperatorError::Foreign { .. }) => say(&format!("{error}; skipped")),
-                Err(error) => return Err(error.into()),
-            }
+/// What became of one lock.
+enum Pruning {
+    Pruned,
+    /// The document has only its token already.
+    Bare,
+    Kept(Kept),
+}
+
+/// Why a lock is kept.
+enum Kept {
+    Held(String),
+    WaitedFor(String),
+    MinHold(String, Duration),
+    Used(Duration),
+    /// The document changed after it was listed.
+    Changed,
+    NotALock(String),
+}
+
+impl Kept {
+    /// Returns the reason as a word for scripts.
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::Held(_) => "held",
+            Self::WaitedFor(_) => "waited_for",
+            Self::MinHold(..) => "kept",
+            Self::Used(_) => "used",
+            Self::Changed => "changed",
+            Self::NotALock(_) => "not_a_lock",
         }
     }
-    if exit == exit::NEGATIVE {
-        let unused_for = short(unused_for);
-        say(&format!("no lock has been unused for {unused_for}"));
+
+    fn words(&self) -> String {
+        match self {
+            Self::Held(by) => format!("held by {by}"),
+            Self::WaitedFor(by) => format!("{by} waits for it"),
+            Self::MinHold(by, rest) => {
+                let rest = short(*rest);
+                format!("the work of {by} has ended; its minimum hold lasts another {rest}")
+            }
+            Self::Used(ago) => format!("used {} ago", short(*ago)),
+            Self::Changed => "changed after it was listed".to_owned(),
+            Self::NotALock(why) => format!("not a lock: {why}"),
+        }
     }
-    Ok(exit)
+
+    fn object(&self, name: &str) -> Value {
+        let used = match self {
+            Self::Used(ago) => Some(millis(*ago)),
+            _ => None,
+        };
+        json!({ "lock": name, "reason": self.reason(), "why": self.words(), "used_ago_ms": used })
+    }
 }
 
-/// Returns true if no entry waits, and the work and the minimum hold of all holders have ended.
-fn is_idle(document: &LockDocument) -> bool {
-    let ended = |entry: &Entry| entry.work_done && entry.min_hold.is_zero();
-    document.holders.iter().all(ended) && document.queue.is_empty()
+/// Shrinks the documents of locks that have had no holder for this long, in the order of their
+/// names.
+pub(super) async fn run(
+    calls: &Calls<'_>,
+    unused_for: Duration,
+    json: bool,
+) -> Result<u8, CommandError> {
+    let (mut pruned, mut kept, mut bare) = (Vec::new(), Vec::new(), 0_usize);
+    let mut failed = None;
+    for listed in calls.list().await? {
+        let line = match one(calls, &listed, unused_for).await {
+            Ok(Pruning::Bare) => {
+                bare += 1;
+                continue;
+            }
+            Ok(Pruning::Pruned) => {
+                let line = format!("pruned {}\n", listed.name);
+                pruned.push(listed.name);
+                line
+            }
+            Ok(Pruning::Kept(why)) => {
+                kept.push(why.object(&listed.name));
+                format!("kept {}: {}\n", listed.name, why.words())
+            }
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
+        if !json {
+            answer(line.as_bytes())?;
+        }
+    }
+    let counts = format!("{} kept, {bare} pruned before", kept.len());
+    let summary = match pruned.len() {
+        0 => format!(
+            "no lock has been unused for {}: {counts}",
+            short(unused_for)
+        ),
+        pruned => format!("{pruned} pruned, {counts}"),
+    };
+    let exit = match pruned.is_empty() {
+        true => exit::NEGATIVE,
+        false => exit::DONE,
+    };
+    if json {
+        let object = json!({ "pruned": pruned, "kept": kept, "pruned_before": bare });
+        answer(format!("{object:#}\n").as_bytes())?;
+    } else if failed.is_none() {
+        say(&summary);
+    }
+    failed.map_or(Ok(exit), |error| Err(error.into()))
 }
 
-/// Prunes a lock that has been unused for `at_least` milliseconds; returns true if it was pruned.
+async fn one(
+    calls: &Calls<'_>,
+    listed: &CollectionEntry,
+    unused_for: Duration,
+) -> Result<Pruning, OperatorError> {
+    let record = match &listed.content {
+        Content::Lock(record) => record,
+        Content::Foreign(why) => return Ok(Pruning::Kept(Kept::NotALock(why.clone()))),
+        // Not in the scope.
+        Content::Lease(_) => return Ok(Pruning::Bare),
+    };
+    let Ok(name) = ResourceName::new(listed.name.as_str()) else {
+        let why = "its name is not a lock's".to_owned();
+        return Ok(Pruning::Kept(Kept::NotALock(why)));
+    };
+    if let Some(kept) = occupied(&record.lock) {
+        return Ok(Pruning::Kept(kept));
+    }
+    match prune(&calls.of(name), record, unused_for).await {
+        // The document was replaced after it was listed.
+        Err(OperatorError::Foreign { why, .. }) => Ok(Pruning::Kept(Kept::NotALock(why))),
+        pruned => pruned,
+    }
+}
+
+/// Returns why a lock with holders or waiters is kept; `None` if it has no waiter, and the work and
+/// the minimum hold of all holders have ended.
+fn occupied(lock: &LockDocument) -> Option<Kept> {
+    let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
+    if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {
+        return Some(Kept::Held(named(holder)));
+    }
+    if let Some(waiter) = lock.queue.first() {
+        return Some(Kept::WaitedFor(named(waiter)));
+    }
+    let last = lock.holders.iter().max_by_key(|entry| entry.min_hold)?;
+    let rest = last.min_hold;
+    (!rest.is_zero()).then(|| Kept::MinHold(named(last), rest))
+}
+
+/// Prunes a lock without entries that count, if it has been unused for this long.
 async fn prune(
     lock: &LockCalls<'_>,
-    document: &LockDocument,
-    at_least: i64,
-) -> Result<bool, OperatorError> {
+    record: &LockRecord,
+    unused_for: Duration,
+) -> Result<Pruning, OperatorError> {
+    let document = &record.lock;
+    let mut last_end = record.history.iter().map(|end| end.ended_at.0).max();
     if !document.holders.is_empty() {
         evict(lock, document).await?;
+        last_end = lock.last_end(lock.calls.deadline()).await?;
     }
-    let unused = unused_millis(lock, document, lock.calls.deadline()).await?;
-    if unused.is_none_or(|unused| unused < at_least) {
-        return Ok(false);
+    let Some(last_end) = last_end else {
+        return Ok(Pruning::Bare);
+    };
+    let successes = document.successes.iter().map(|success| success.at.0);
+    let unused = document
+        .store_now
+        .0
+        .saturating_sub(successes.fold(last_end, i64::max));
+    let unused = Duration::from_millis(u64::try_from(unused).unwrap_or(0));
+    if unused < unused_for {
+        return Ok(Pruning::Kept(Kept::Used(unused)));
     }
+    // Each use since then raises the token, so the write does not match.
+    let seen = document.token;
     let send = || {
         let store = lock.store.clone();
-        async move { store.prune().await }
+        async move { store.prune(seen).await }
     };
-    let written = lock.write("prune a lock", send, async |document, deadline| {
-        let Some(document) = document.filter(is_idle) else {
+    let written = lock.write("prune a lock", send, async |found, deadline| {
+        let unchanged = |found: &LockDocument| found.token == seen && occupied(found).is_none();
+        if !found.is_some_and(|found| unchanged(&found)) {
             return Ok(Reread::Changed);
-        };
-        Ok(match unused_millis(lock, &document, deadline).await? {
+        }
+        Ok(match lock.last_end(deadline).await? {
             None => Reread::Done,
-            Some(unused) if unused < at_least => Reread::Changed,
             Some(_) => Reread::Unchanged,
         })
     });
-    // The write is rejected if the lock was used again after it was listed.
-    Ok(written.await? != WriteResult::Rejected)
+    Ok(match written.await? {
+        WriteResult::Rejected => Pruning::Kept(Kept::Changed),
+        WriteResult::Applied | WriteResult::Shown => Pruning::Pruned,
+    })
 }
 
 /// Removes the entries of holders whose work and minimum hold have ended.
@@ -93,17 +226,4 @@ async fn evict(lock: &LockCalls<'_>, document: &LockDocument) -> Result<(), Oper
         }
     });
     written.await.map(drop)
-}
-
-/// Returns how long the lock has been unused, by the server's clock; `None` without a history, if
-/// the lock was pruned before or never held.
-async fn unused_millis(
-    lock: &LockCalls<'_>,
-    document: &LockDocument,
-    deadline: BootTime,
-) -> Result<Option<i64>, OperatorError> {
-    let successes = document.successes.iter().map(|success| success.at.0);
-    let last_end = lock.last_end(deadline).await?;
-    let last = last_end.map(|last_end| successes.fold(last_end, i64::max));
-    Ok(last.map(|last| document.store_now.0.saturating_sub(last)))
 }

@@ -2,7 +2,7 @@
 
 use mongodb::bson::{Bson, Document};
 
-use super::document::{date, token};
+use super::document::{date, number, token};
 use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, Token, WallMillis};
 
 /// A former holder of a lease or lock. Informational; a field that cannot be read is absent.
@@ -12,6 +12,8 @@ pub struct PastHolder {
     pub token: Option<Token>,
     /// The holder's identity.
     pub identity: Option<Identity>,
+    /// The holder's slot of a lock with slots.
+    pub slot: Option<u32>,
     /// Time at which the holder joined.
     pub acquired_at: WallMillis,
     /// Time at which the holder left or was removed.
@@ -28,6 +30,7 @@ pub(super) fn history(document: &Document) -> Vec<PastHolder> {
     ends.map(|end| PastHolder {
         token: token(end).ok(),
         identity: end.get_str("identity").ok().map(named),
+        slot: number(end, "slot"),
         acquired_at: date(end.get("acquired_at")),
         ended_at: date(end.get("ended_at")),
         reason: text(end, "reason"),

@@ -14,7 +14,7 @@ use mongodb::bson::{Document, Timestamp, doc};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub(super) use self::document::{projection, read};
+pub(super) use self::document::{kept_until, projection, read, with_server_now};
 pub(super) use self::update::contention;
 use self::wake::ClaimFollower;
 
@@ -24,7 +24,7 @@ use super::follow;
 use super::now;
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Claim, ResourceName};
+use leasehold_core::election::{Claim, ResourceName, Token};
 use leasehold_core::lock::{FoundLock, Hint, LockOperation, LockOutcome};
 
 /// A lock in a MongoDB collection.
@@ -100,9 +100,10 @@ impl MongoLockStore {
         follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
-    /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter.
-    pub async fn prune(&self) -> Answer<LockOutcome> {
-        let sent = self.write(update::prune(self.name())).await;
+    /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter, or if
+    /// its token is not the one that was `seen`, because it was used since.
+    pub async fn prune(&self, seen: Token) -> Answer<LockOutcome> {
+        let sent = self.write(update::prune(self.name(), seen)).await;
         self.shared.deployment.answer(sent).await
     }
 
@@ -246,7 +247,7 @@ impl LockClient {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_core::election::{Declared, Identity, Revision, Session, Token, WallMillis};
+    use leasehold_core::election::{Declared, Identity, Revision, Session, WallMillis};
     use leasehold_core::lock::{Entry, EntryMode, EntryOwner, LockDocument};
 
     #[test]

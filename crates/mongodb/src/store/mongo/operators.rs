@@ -32,7 +32,7 @@ use super::connection::{Deployment, Monitoring, SendError};
 use super::display::text;
 use super::document::LOCK_KIND;
 use super::hints;
-use super::lock::{MongoLockStore, projection as lock_projection};
+use super::lock::{MongoLockStore, with_server_now};
 use super::options::StoreOptions;
 use super::{now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
@@ -46,7 +46,7 @@ pub const LISTED_MAX: usize = 10_000;
 pub enum Scope {
     /// Leases, and documents that are neither leases nor locks.
     Leases,
-    /// Locks, without their history.
+    /// Locks, with the time by the clock of the store in listings.
     Locks,
     /// All documents.
     All,
@@ -75,7 +75,7 @@ impl Scope {
 
     fn projection(&self) -> Document {
         match self {
-            Self::Locks => lock_projection(),
+            Self::Locks => with_server_now(records::projection()),
             Self::Leases | Self::All | Self::One(_) => records::projection(),
         }
     }

@@ -4,6 +4,7 @@
 //! Reading any BSON does not panic. A document that is not a lock of this schema is foreign, and is
 //! never written to (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
@@ -36,6 +37,33 @@ pub(in super::super) fn projection() -> Document {
         "history": { "$slice": 0 }, "slots_before": 1, "slot_owners": 1,
         "successes": 1, SERVER_NOW: "$$NOW",
     }
+}
+
+/// Adds the time by the clock of the server to a projection.
+pub(in super::super) fn with_server_now(mut projection: Document) -> Document {
+    projection.insert(SERVER_NOW, "$$NOW");
+    projection
+}
+
+/// Returns the end of the minimum hold of each holder that has one: by the clock of the server if
+/// the work has ended, else by the owner's clock.
+pub(in super::super) fn kept_until(document: &Document) -> BTreeMap<Claim, WallMillis> {
+    let holders = document.get_array("holders").into_iter().flatten();
+    let kept = holders.filter_map(|holder| {
+        let fields = holder.as_document()?;
+        let millis: i64 = number(fields, MIN_HOLD).filter(|millis| *millis > 0)?;
+        let most = i64::try_from(MIN_HOLD_MAX.as_millis()).unwrap_or(i64::MAX);
+        let from = match fields.get(OVER_AT).filter(|_| work_done(fields)) {
+            Some(over_at) => date(Some(over_at)),
+            None => date(fields.get("renewed_at")),
+        };
+        let until = from.0.saturating_add(millis.min(most));
+        Some((
+            Claim::from_bytes(id(fields, "claim").ok()?),
+            WallMillis(until),
+        ))
+    });
+    kept.collect()
 }
 
 pub(in super::super) fn read(document: &Document) -> FoundLock {

@@ -248,12 +248,14 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     } }
 }
 
-pub(super) fn prune(name: &str) -> Write {
+pub(super) fn prune(name: &str, seen: Token) -> Write {
     let update = doc! { "$unset": [
         "slots", "slots_before", "slot_owners", "holders", "queue", "granted", "next", "history",
         "successes",
     ] };
-    (ours(name, is_empty(everybody())), vec![update])
+    let unused = doc! { "$eq": ["$token", seen.get()] };
+    let condition = all([is_empty(everybody()), unused.into()]);
+    (ours(name, condition), vec![update])
 }
 
 /// Returns a lock and writes, to test if a collection accepts them: one contender acquires the lock,

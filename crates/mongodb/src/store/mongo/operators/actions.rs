@@ -12,6 +12,8 @@ use super::LeaseRecord;
 use leasehold_core::election::{Identity, Outcome, Randomness, Revision, Token};
 
 const ACTIONS_MAX: i32 = 20;
+/// Name of [`ActionKind::Retire`] in the document.
+pub(super) const RETIRE: &str = "retire";
 
 /// The random id of an action. Its author searches for the id after an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,9 @@ pub enum ActionKind {
         /// Minimum of the lease's token afterwards.
         at_least: Token,
     },
+    /// Hides a lease from listings until the next write of a candidate. The document keeps its
+    /// token. The operator has seen that nobody renews the lease.
+    Retire,
     /// Creates a free lease with this token.
     Create {
         /// The token of the lease.
@@ -82,6 +87,7 @@ impl ActionKind {
             Self::Resume => "resume",
             Self::Cancel => "cancel",
             Self::RaiseToken { .. } => "raise_token",
+            Self::Retire => RETIRE,
             Self::Create { .. } => "create",
         }
     }
@@ -137,10 +143,23 @@ pub(super) fn write(
             record.insert("token", at_least.get());
             update.insert("$max", doc! { "token": at_least.get() });
         }
+        ActionKind::Retire => {
+            // Each write of a candidate changes the revision. The revision in the record ends the
+            // retirement with the next write. The token stays in the document.
+            let revision = uuid(seen.lease.revision.bytes());
+            filter.insert("revision", revision.clone());
+            filter.insert("request", Bson::Null);
+            filter.insert("paused", doc! { "$ne": true });
+            record.insert("revision", revision);
+            record.insert("token", seen.lease.token.get());
+        }
         // Inserts a document.
         ActionKind::Create { .. } => return None,
     }
-    let push = doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } };
+    let mut push = doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } };
+    if action.kind == ActionKind::Retire {
+        push.insert("history", doc! { "$each": [], "$slice": -1 });
+    }
     update.insert("$push", push);
     Some((filter, update))
 }

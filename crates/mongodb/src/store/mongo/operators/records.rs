@@ -1,15 +1,19 @@
 //! Documents as operators see them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 
 use super::super::display::{PastHolder, history, list, named, shown, text};
 use super::super::document::{self, LOCK_KIND, date};
-use super::super::lock::read as read_lock;
+use super::super::lock::{kept_until, read as read_lock};
 use super::super::roll_call::{self, RollCall};
+use super::actions::RETIRE;
 use super::name_of;
-use leasehold_core::election::{Found, Holder, Identity, Lease, Request, Token, WallMillis};
+use leasehold_core::election::{
+    Claim, Found, Holder, Identity, Lease, Request, Revision, Token, WallMillis,
+};
 use leasehold_core::lock::{FoundLock, LockDocument};
 
 /// Returns the projection of all reads: the shown fields. Documents of other programs may be large.
@@ -17,7 +21,7 @@ pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
         "request": 1, "reserved_for": 1, "standby": 1, "history": 1, "actions": 1, "roll_call": 1,
-        "slots": 1, "holders": 1, "queue": 1,
+        "slots": 1, "holders": 1, "queue": 1, "successes": 1,
     }
 }
 
@@ -37,6 +41,7 @@ impl CollectionEntry {
         let content = if document.get_str("kind").ok() == Some(LOCK_KIND) {
             match read_lock(document) {
                 FoundLock::Lock(lock) => Content::Lock(Box::new(LockRecord {
+                    kept_until: kept_until(document),
                     lock,
                     history: history(document),
                 })),
@@ -121,6 +126,8 @@ pub struct ActionRecord {
     pub id: Option<[u8; 16]>,
     /// The name of an [`ActionKind`](super::ActionKind).
     pub action: String,
+    /// The revision of the lease when it was retired.
+    pub revision: Option<Revision>,
     /// The token that the action was meant for.
     pub token: Option<Token>,
     /// The candidate of a transfer.
@@ -138,6 +145,9 @@ pub struct ActionRecord {
 pub struct LockRecord {
     /// The fields that contenders read.
     pub lock: LockDocument,
+    /// End of the minimum hold of each holder that has one: by the clock of the store if the work
+    /// has ended, else by the holder's wall clock. Informational.
+    pub kept_until: BTreeMap<Claim, WallMillis>,
     /// Former holders, oldest first.
     pub history: Vec<PastHolder>,
 }
@@ -165,6 +175,15 @@ impl LeaseRecord {
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
+    }
+
+    /// Returns true if an operator has retired the lease and no candidate has written to it since.
+    /// Each write of a candidate changes the revision, so no clock is compared.
+    pub fn is_retired(&self) -> bool {
+        let newest = self.actions.last();
+        newest.is_some_and(|newest| {
+            newest.action == RETIRE && newest.revision == Some(self.lease.revision)
+        })
     }
 
     /// Returns the current holder.
@@ -233,6 +252,9 @@ fn actions(document: &Document) -> Vec<ActionRecord> {
     let record = |action: &Document| ActionRecord {
         id: document::id(action, "id").ok(),
         action: text(action, "action").unwrap_or_default(),
+        revision: document::id(action, "revision")
+            .ok()
+            .map(Revision::from_bytes),
         token: document::token(action).ok(),
         to: text(action, "to"),
         by: text(action, "by"),

@@ -1,0 +1,139 @@
+//! Goal: `locks prune` shrinks only the documents of unused locks, keeps their tokens, says why it
+//! keeps the others, and ends in time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{ReplicaSet, run};
+use mongodb::bson::doc;
+
+use crate::job::{Place, eventually};
+
+const PRUNE: [&str; 3] = ["locks", "prune", "--unused-for=0s"];
+
+#[test]
+fn pruned_locks_go_on_with_their_tokens() {
+    let place = Place::new();
+    assert_eq!(place.run(&["lock", "pruned", "--", "true"]).code, 0);
+    let young = place.run(&["locks", "prune", "--unused-for=1d"]);
+    assert!(!young.stdout.contains("pruned pruned"), "{young:?}");
+    let pruned = place.run(&["locks", "prune", "--unused-for=0s"]);
+    assert!(pruned.stdout.contains("pruned pruned\n"), "{pruned:?}");
+    let next = place.run(&["lock", "pruned", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
+    assert_eq!(next.stdout, "2\n");
+}
+
+#[test]
+fn every_lock_is_reported_in_order_with_the_reason() {
+    let place = Place::new();
+    let foreign = doc! { "schema": 2, "kind": "lock", "token": 1_i64 };
+    place.store_document("e-newer", foreign);
+    let kept = place.run_empty("d-kept", &["--at-least=1h", "--identity=quick"]);
+    assert_eq!(kept.code, 0, "{kept:?}");
+    let holder = place.holder("c-held", &["--identity=someone"]);
+    for lock in ["a-unused", "b-unused"] {
+        assert_eq!(place.run_empty(lock, &[]).code, 0);
+    }
+    let young = place.run(&["locks", "prune", "--unused-for=1h"]);
+    assert_eq!(young.code, 1, "{young:?}");
+    assert!(young.stdout.contains("kept a-unused: used 0."), "{young:?}");
+    let none = "no lock has been unused for 1h: 5 kept, 0 pruned before";
+    assert!(young.stderr.contains(none), "{young:?}");
+
+    let pruned = place.run(&PRUNE);
+    assert_eq!(pruned.code, 0, "{pruned:?}");
+    let lines: Vec<_> = pruned.stdout.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "pruned a-unused",
+            "pruned b-unused",
+            "kept c-held: held by someone (exclusive)"
+        ]
+    );
+    let rest =
+        "kept d-kept: the work of quick (exclusive) has ended; its minimum hold lasts another 59m";
+    assert!(lines[3].starts_with(rest), "{pruned:?}");
+    assert_eq!(
+        lines[4..],
+        ["kept e-newer: not a lock: its schema 2 is newer than 1"]
+    );
+    assert!(
+        pruned.stderr.contains("2 pruned, 3 kept, 0 pruned before"),
+        "{pruned:?}"
+    );
+
+    let again = place.run(&[&PRUNE[..], &["--output=json"]].concat());
+    assert_eq!(again.code, 1, "{again:?}");
+    let json: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(json["pruned"], serde_json::json!([]));
+    assert_eq!(json["pruned_before"], 2);
+    let reasons = json["kept"].as_array().unwrap().iter();
+    let reasons: Vec<_> = reasons
+        .map(|kept| (kept["lock"].as_str(), kept["reason"].as_str()))
+        .collect();
+    let expected = [
+        ("c-held", "held"),
+        ("d-kept", "kept"),
+        ("e-newer", "not_a_lock"),
+    ];
+    assert_eq!(
+        reasons,
+        expected.map(|(lock, reason)| (Some(lock), Some(reason)))
+    );
+    drop(holder);
+}
+
+#[test]
+fn a_lock_that_was_used_after_it_was_listed_is_skipped() {
+    let place = Place::new();
+    let once = ["--once-per=1h"];
+    for lock in ["first", "second"] {
+        assert_eq!(place.run_empty(lock, &once).code, 0);
+    }
+    let direct = place.set.uri();
+    let proxy = place.set.proxy();
+    let proxied = place.set.proxied_uri(&proxy);
+    let place = place.reached_by(proxied);
+    // The requests that write to the first lock contain its name; the request of the list does not.
+    proxy.hold_requests_containing("first");
+    let pruning = place.start(&PRUNE);
+    eventually("the first lock is being pruned", || {
+        proxy.held_requests() > 0
+    });
+    let place = place.reached_by(direct);
+    assert_eq!(place.run_empty("second", &[]).code, 0);
+    proxy.resume();
+    let pruned = pruning.output();
+    assert_eq!(
+        pruned.stdout, "pruned first\nkept second: changed after it was listed\n",
+        "{pruned:?}"
+    );
+    // The success of the skipped lock is still recorded.
+    assert_eq!(place.run_empty("second", &once).code, 77);
+}
+
+#[test]
+fn a_prune_ends_in_time_although_the_read_after_an_unknown_write_hangs() {
+    let place = Place::on(Arc::new(run(ReplicaSet::builder().members(1).start())));
+    assert_eq!(place.run_empty("hangs", &[]).code, 0);
+    let proxy = place.set.proxy();
+    let proxied = place.set.proxied_uri(&proxy);
+    let place = place.reached_by(proxied);
+    // Only the read after a write with an unknown outcome is linearizable.
+    proxy.hold_requests_containing("linearizable");
+    run(place.set.fail_commands_of(
+        (0, "leasehold/operator"),
+        &["findAndModify"],
+        doc! { "times": 1 },
+        doc! { "closeConnection": true },
+    ));
+    let began = Instant::now();
+    let flags = ["--timeout=4s", "--identity=operator"];
+    let pruned = place.run(&[&PRUNE[..], &flags].concat());
+    pruned.says(69, "lock hangs: the outcome is not known");
+    assert!(proxy.held_requests() > 0, "{pruned:?}");
+    // A new deadline for the read would double the time.
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(7_500), "{took:?}");
+}
