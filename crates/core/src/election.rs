@@ -12,26 +12,18 @@ pub(crate) mod mutation;
 mod candidate;
 mod claims;
 mod contend;
-mod decide;
 mod effect;
 mod input;
-mod leadership;
 mod lease;
-mod phase;
-mod prefer;
 mod publication;
-mod reading;
-mod shutdown;
-mod standby;
+mod state;
 mod status;
 mod stopping;
-mod supervise;
 mod tenure;
 mod time;
 mod timings;
 mod view;
 mod waits;
-mod write;
 
 #[cfg(all(test, not(proof)))]
 mod tests;
@@ -45,11 +37,9 @@ pub use time::BootTime;
 pub use timings::*;
 
 use crate::claim::{Outbox, Turn, earliest};
-use contend::Contender;
-use leadership::{AfterWrite, CandidateState, CauseOfLoss, LostClaim};
-use prefer::GiveWay;
+use contend::{AfterWrite, Contender, GiveWay, LastStep};
 use publication::Publication;
-use shutdown::LastStep;
+use state::{CandidateState, CauseOfLoss, LostClaim};
 use stopping::Stopping;
 use tenure::{RenewalReply, Tenure};
 
@@ -312,7 +302,7 @@ impl Election {
         }
         let decision = contender.decide(turn);
         #[cfg(proof)]
-        if let (true, Some(decide::Decision::Adopt(attempt))) =
+        if let (true, Some(contend::Decision::Adopt(attempt))) =
             (planted!(AdoptedWithoutRenewal), &decision)
         {
             self.lead_unrenewed(attempt.clone(), turn);

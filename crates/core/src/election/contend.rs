@@ -2,20 +2,37 @@
 //! only if the lease is free, expired by its own observation, or held by its own ended claim or an
 //! exited process (I8). Each write is a compare-and-set on the revision seen.
 
+mod decide;
+mod leadership;
+mod phase;
+mod prefer;
+mod reading;
+mod shutdown;
+mod standby;
+mod supervise;
+mod write;
+
 use super::candidate::{Candidate, Participant};
 use super::claims::{OpenClaims, RejectedClaim};
-use super::decide::Decision;
-use super::prefer::Preference;
 use super::publication::DirectoryRecord;
-use super::reading::LeaseReads;
-use super::shutdown::Shutdown;
-use super::standby::Registration;
-use super::supervise::WorkloadState;
 use super::view::LeaseView;
 use super::waits::Waits;
-use super::write::WriteInFlight;
 use super::{BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Session, Token};
 use crate::claim::{Rollback, Turn, earliest};
+pub(super) use decide::Decision;
+#[cfg(proof)]
+pub(super) use decide::Predecessor;
+pub(super) use leadership::AfterWrite;
+pub(super) use prefer::GiveWay;
+use prefer::Preference;
+use reading::LeaseReads;
+pub(super) use shutdown::LastStep;
+use shutdown::Shutdown;
+use standby::Registration;
+use supervise::WorkloadState;
+#[cfg(proof)]
+pub(super) use write::Acquired;
+use write::WriteInFlight;
 
 /// A candidate's knowledge of the store, and its workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

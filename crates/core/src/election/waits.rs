@@ -1,5 +1,5 @@
 //! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload. The
-//! waits for another candidate's claim or reservation are in `decide.rs`.
+//! waits for another candidate's claim or reservation are in `contend/decide.rs`.
 
 use std::time::Duration;
 

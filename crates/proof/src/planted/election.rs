@@ -262,8 +262,7 @@ macro_rules! planted {
 pub(crate) use planted;
 
 use super::claims::{Attempt, EndedClaim};
-use super::decide::Predecessor;
-use super::write::Acquired;
+use super::contend::{Acquired, Predecessor};
 use super::{BootTime, CallId, Claim, Holder, Lease, Revision, Timings, Token};
 
 /// Returns an ended claim as if it had never ended.

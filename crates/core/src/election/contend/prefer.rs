@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use super::candidate::Participant;
-use super::view::LeaseView;
-use super::{
-    BootTime, CallId, Contender, Notice, Operation, Outcome, RESERVATION_DEFAULT, Reservation,
-    Session, Standby, Tenure,
-};
+use super::Contender;
 use crate::claim::Turn;
+use crate::election::candidate::Participant;
+use crate::election::view::LeaseView;
+use crate::election::{
+    BootTime, CallId, Notice, Operation, Outcome, RESERVATION_DEFAULT, Reservation, Session,
+    Standby, Tenure,
+};
 
 /// Minimum time that a standby has to register again. It covers two polls and two random delays,
 /// because a follower with a lower priority may register first. It also covers two renewals,
@@ -18,14 +19,14 @@ use crate::claim::Turn;
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Preference {
+pub(in crate::election) struct Preference {
     /// Start of the interval: this leader's acquisition, or the reload that set the preference.
     since: Option<BootTime>,
     /// The preferred standby, and since when it has been registered.
     seen: Option<(Session, BootTime)>,
     step: Step,
     /// True from the handover until the next claim.
-    pub(super) gave_way: bool,
+    pub(in crate::election) gave_way: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,14 +41,18 @@ enum Step {
     Waiting { until: BootTime },
 }
 
-pub(super) enum GiveWay {
+pub(in crate::election) enum GiveWay {
     Wait(Option<BootTime>),
     HandOver(Reservation),
 }
 
 impl Contender {
     /// Hands over, or withdraws the registration of the preferred standby, if this is due.
-    pub(super) fn give_way(&mut self, tenure: &Tenure, turn: &mut Turn<'_>) -> GiveWay {
+    pub(in crate::election) fn give_way(
+        &mut self,
+        tenure: &Tenure,
+        turn: &mut Turn<'_>,
+    ) -> GiveWay {
         let preferred = preferred(&self.view, &self.me);
         let preference = &mut self.preference;
         let Some(interval) = self.me.tunables.prefer_interval else {
@@ -95,7 +100,7 @@ impl Contender {
     }
 
     /// Handles the reply to the withdrawal; returns false for any other reply.
-    pub(super) fn preference_reply(
+    pub(in crate::election) fn preference_reply(
         &mut self,
         call: CallId,
         outcome: &Outcome,

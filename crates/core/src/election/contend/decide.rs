@@ -2,12 +2,13 @@
 //! follower begins with one of these decisions, which enforces I8. This module does not change the
 //! state.
 
-use super::claims::{Attempt, EndedClaim};
-use super::view::Document;
-use super::{BootTime, Contender, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
+use super::Contender;
+use crate::election::claims::{Attempt, EndedClaim};
+use crate::election::view::Document;
+use crate::election::{BootTime, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Predecessor {
+pub(in crate::election) enum Predecessor {
     Nobody,
     Myself,
     Dead {
@@ -21,7 +22,7 @@ pub(super) enum Predecessor {
 }
 
 impl Predecessor {
-    pub(super) fn succeeded(self, now: BootTime) -> (Reason, Option<Notice>) {
+    pub(in crate::election) fn succeeded(self, now: BootTime) -> (Reason, Option<Notice>) {
         let notice = match self {
             Self::Nobody => return (Reason::Acquired, None),
             Self::Myself => None,
@@ -40,7 +41,7 @@ impl Predecessor {
     }
 }
 
-pub(super) enum Decision {
+pub(in crate::election) enum Decision {
     Wait(Option<BootTime>),
     Create,
     /// Acquire the lease. The history entry, if any, is for the claim that the lease still names.
@@ -57,7 +58,7 @@ impl Contender {
         closed.unwrap_or_default()
     }
 
-    pub(super) fn decision(&self, now: BootTime) -> Decision {
+    pub(in crate::election) fn decision(&self, now: BootTime) -> Decision {
         if self.workload.runs() {
             return Decision::Wait(None);
         }
@@ -118,7 +119,11 @@ impl Contender {
         if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
             #[cfg(proof)]
             if planted!(RenewedAfterRelease) {
-                return Decision::Adopt(super::mutation::revived(ended, self.me.timings(), now));
+                return Decision::Adopt(crate::election::mutation::revived(
+                    ended,
+                    self.me.timings(),
+                    now,
+                ));
             }
             // If the lease was released to a preferred standby and the release was lost, this
             // candidate does not acquire the lease again.
@@ -131,7 +136,8 @@ impl Contender {
         }
         #[cfg(proof)]
         if planted!(SessionAdopted) && holder.session == self.me.session {
-            let stranger = super::mutation::stranger(lease, holder, self.me.timings(), now);
+            let stranger =
+                crate::election::mutation::stranger(lease, holder, self.me.timings(), now);
             return Decision::Adopt(stranger);
         }
         if barred {
@@ -181,7 +187,7 @@ impl Contender {
     /// Returns the earliest instant at which a claim may be released without a confirmation of the
     /// workload. After a rollback of the store, another candidate may still lead. Candidates that
     /// have not noticed the rollback would acquire a released lease at once.
-    pub(super) fn release_from(&self) -> BootTime {
+    pub(in crate::election) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()
     }

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use super::view::LeaseView;
-use super::waits::SPREAD_MAX;
-use super::{
-    BootTime, CallId, Claim, Contender, HEAD_START, HEAD_STARTS_MAX, Lease, Operation, Outcome,
+use super::Contender;
+use crate::claim::Turn;
+use crate::election::view::LeaseView;
+use crate::election::waits::SPREAD_MAX;
+use crate::election::{
+    BootTime, CallId, Claim, HEAD_START, HEAD_STARTS_MAX, Lease, Operation, Outcome,
     RESERVATION_MAX, Reservation, Session, Standby,
 };
-use crate::claim::Turn;
 
 /// Maximum random delay of a registration, in units of [`SPREAD_MAX`]: 2 s.
 const DELAY_MAX: u32 = 50;
@@ -20,14 +21,14 @@ const DELAY_MAX: u32 = 50;
 const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Registration {
+pub(in crate::election) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
     /// The vacancy to fill, and when to register. After a rejection, there is no instant until the
     /// view shows another standby or another holder.
-    pub(super) vacancy: Option<(Vacancy, Option<BootTime>)>,
+    pub(in crate::election) vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
-    pub(super) call: Option<(CallId, Option<Vacancy>)>,
+    pub(in crate::election) call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, in case the standby has exited.
     jitter: Duration,
@@ -35,20 +36,20 @@ pub(super) struct Registration {
 
 /// A holder without a standby, or with a standby that may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Vacancy {
+pub(in crate::election) struct Vacancy {
     holder: Claim,
     replaces: Option<Session>,
 }
 
 impl Registration {
-    pub(super) fn new(wanted: bool) -> Self {
+    pub(in crate::election) fn new(wanted: bool) -> Self {
         Self {
             wanted,
             ..Self::default()
         }
     }
 
-    pub(super) fn draw(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn draw(&mut self, turn: &mut Turn<'_>) {
         if self.wanted {
             self.jitter = turn.up_to(SPREAD_MAX);
         }
@@ -58,7 +59,7 @@ impl Registration {
 impl Contender {
     /// Returns how long this candidate waits for the standby after the holder expired. A candidate
     /// of lower priority waits longer, so that others go first if the standby has exited.
-    pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
+    pub(in crate::election) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
             Some(standby) => {
@@ -71,7 +72,11 @@ impl Contender {
     }
 
     /// Returns how long this candidate leaves a released lease to the reservation's candidate.
-    pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
+    pub(in crate::election) fn reserved_for(
+        &self,
+        reservation: &Reservation,
+        lease: &Lease,
+    ) -> Duration {
         let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.jitter;
         match reservation.is_head_start() {
             true => reserved.max(self.head_start_of_others(lease)),
@@ -96,7 +101,7 @@ impl Contender {
 
     /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
     /// and withdraws its registration if it cannot lead. Returns when to call it again.
-    pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+    pub(in crate::election) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;
         }
@@ -140,7 +145,7 @@ impl Contender {
 
     /// Withdraws the registration of a process that exits, so that another follower registers.
     /// Returns the latest instant to wait for the answer.
-    pub(super) fn withdraw_before_exit(
+    pub(in crate::election) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
         turn: &mut Turn<'_>,
@@ -159,7 +164,11 @@ impl Contender {
     }
 
     /// Handles the reply to the last registration or withdrawal; returns false for any other reply.
-    pub(super) fn registration_reply(&mut self, call: CallId, outcome: &Outcome) -> bool {
+    pub(in crate::election) fn registration_reply(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+    ) -> bool {
         let registration = &mut self.registration;
         let Some((_, vacancy)) = registration.call.take_if(|(id, _)| *id == call) else {
             return false;
@@ -181,7 +190,7 @@ impl Contender {
     }
 }
 
-pub(super) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {
+pub(in crate::election) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {
     let standby = view.lease()?.standby.as_ref()?;
     Some(Reservation {
         identity: standby.identity.clone(),

@@ -1,20 +1,21 @@
 //! Reads of the document: when to read, and whether to trust a reply. A reply that shows a
 //! rolled-back store is not trusted before a linearizable read confirms it.
 
+use super::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
-use super::view::{Document, LeaseView};
-use super::{BootTime, Contender, Effect, Found, Lease, Operation, Outcome, Watch};
 use crate::claim::{ReadSchedule, Rollback, Turn, earliest};
+use crate::election::view::{Document, LeaseView};
+use crate::election::{BootTime, Effect, Found, Lease, Operation, Outcome, Watch};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct LeaseReads {
+pub(in crate::election) struct LeaseReads {
     following: Following,
-    pub(super) schedule: ReadSchedule<StreamCheck>,
+    pub(in crate::election) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
-    pub(super) looked_at: BootTime,
+    pub(in crate::election) looked_at: BootTime,
     /// Until when the store counts as reachable; `None` before its first answer. A reload does not
     /// shorten this time, because the stream still reports at the pace of the old durations.
-    pub(super) answers_until: Option<BootTime>,
+    pub(in crate::election) answers_until: Option<BootTime>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,7 +45,7 @@ impl Following {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct StreamCheck {
+pub(in crate::election) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
     /// True if an event was applied after the read was sent, so the reply may be older.
@@ -52,14 +53,14 @@ pub(super) struct StreamCheck {
 }
 
 /// A trusted reply to a read.
-pub(super) struct ReadDocument {
-    pub(super) found: Found,
-    pub(super) rollback: Option<Rollback>,
+pub(in crate::election) struct ReadDocument {
+    pub(in crate::election) found: Found,
+    pub(in crate::election) rollback: Option<Rollback>,
     note: StreamCheck,
 }
 
 impl LeaseReads {
-    pub(super) fn new(now: BootTime) -> Self {
+    pub(in crate::election) fn new(now: BootTime) -> Self {
         Self {
             following: Following::Nothing,
             schedule: ReadSchedule {
@@ -73,39 +74,39 @@ impl LeaseReads {
     }
 
     /// Returns true if the view may differ from the stored document.
-    pub(super) fn is_blind(&self) -> bool {
+    pub(in crate::election) fn is_blind(&self) -> bool {
         self.schedule.behind || self.schedule.suspicious
     }
 
-    pub(super) fn is_late(&self) -> bool {
+    pub(in crate::election) fn is_late(&self) -> bool {
         matches!(self.following, Following::LateStream(_))
     }
 
     /// Schedules a read at `at`, which must precede the next write.
-    pub(super) fn read_before_write(&mut self, at: BootTime) {
+    pub(in crate::election) fn read_before_write(&mut self, at: BootTime) {
         self.schedule.behind = true;
         self.schedule.read_at(at);
     }
 
     /// Requires a read before the next write. A read in flight may have been sent too early.
-    pub(super) fn fall_behind(&mut self, now: BootTime) {
+    pub(in crate::election) fn fall_behind(&mut self, now: BootTime) {
         self.schedule.in_flight = None;
         self.read_before_write(now);
     }
 
-    pub(super) fn suspect(&mut self, now: BootTime) {
+    pub(in crate::election) fn suspect(&mut self, now: BootTime) {
         self.schedule.suspicious = true;
         self.schedule.read_at(now);
     }
 
-    pub(super) fn late_reply(&mut self, now: BootTime) {
+    pub(in crate::election) fn late_reply(&mut self, now: BootTime) {
         self.schedule.behind = true;
         if self.schedule.in_flight.is_none() {
             self.schedule.read_at(now);
         }
     }
 
-    pub(super) fn overtake(&mut self) {
+    pub(in crate::election) fn overtake(&mut self) {
         if let Some(reading) = &mut self.schedule.in_flight {
             reading.note.overtaken = true;
         }
@@ -142,18 +143,18 @@ impl LeaseReads {
     }
 
     /// Replaces an open stream or cursor, which can no longer be trusted.
-    pub(super) fn reopen(&mut self) -> Option<Effect> {
+    pub(in crate::election) fn reopen(&mut self) -> Option<Effect> {
         let open = std::mem::replace(&mut self.following, Following::Nothing).is_open();
         open.then_some(Effect::ReopenStream)
     }
 
-    pub(super) fn hurry(&mut self, now: BootTime) {
+    pub(in crate::election) fn hurry(&mut self, now: BootTime) {
         if self.schedule.due.is_some() {
             self.schedule.read_at(now);
         }
     }
 
-    pub(super) fn check_invariants(&self, idle: bool) {
+    pub(in crate::election) fn check_invariants(&self, idle: bool) {
         let looks = !(idle && self.is_blind()) || self.schedule.is_active();
         assert!(looks, "behind the store, and no read is due");
     }
@@ -161,11 +162,11 @@ impl LeaseReads {
 
 impl Contender {
     /// Records that the store answered.
-    pub(super) fn contact(&mut self, now: BootTime) {
+    pub(in crate::election) fn contact(&mut self, now: BootTime) {
         self.reads.answers_until = Some(now + self.me.timings().lease_duration());
     }
 
-    pub(super) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
         if self
             .reads
             .schedule
@@ -190,7 +191,7 @@ impl Contender {
 
     /// Reads in addition to an open stream, because the stream may be stale: once per lease
     /// duration, and more often if no renewal is seen. Returns the next instant.
-    pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+    pub(in crate::election) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
         }
@@ -222,7 +223,7 @@ impl Contender {
 
     /// Schedules a poll if there is no change stream or the view is behind. Without this poll, a
     /// candidate that released would see its successor only after its own cooldown.
-    pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
             let poll = self.me.retry_at(turn);
@@ -234,7 +235,7 @@ impl Contender {
     }
 
     /// Handles the reply to the read in flight; returns the document if it is trusted.
-    pub(super) fn read_reply(
+    pub(in crate::election) fn read_reply(
         &mut self,
         outcome: Outcome,
         turn: &mut Turn<'_>,
@@ -266,7 +267,7 @@ impl Contender {
     /// Schedules the steps after the reply to a read. Returns false if an event was applied while
     /// the read was in flight and the reply differs. The reply may be older or newer, so another
     /// read must precede any write.
-    pub(super) fn accept(
+    pub(in crate::election) fn accept(
         &mut self,
         read: &ReadDocument,
         contends: bool,
@@ -294,7 +295,12 @@ impl Contender {
     }
 
     /// Handles an event of the change stream or of hints; returns the event's document, if any.
-    pub(super) fn watch(&mut self, watch: Watch, leads: bool, now: BootTime) -> Option<Lease> {
+    pub(in crate::election) fn watch(
+        &mut self,
+        watch: Watch,
+        leads: bool,
+        now: BootTime,
+    ) -> Option<Lease> {
         let reads = &mut self.reads;
         match watch {
             Watch::Lost => {
@@ -327,7 +333,7 @@ impl Contender {
 #[cfg(all(test, not(proof)))]
 impl LeaseReads {
     /// Drops all reads, to build a state that no input leads to.
-    pub(super) fn never(&mut self) {
+    pub(in crate::election) fn never(&mut self) {
         (self.schedule.in_flight, self.schedule.due) = (None, None);
     }
 }

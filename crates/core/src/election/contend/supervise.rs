@@ -4,23 +4,18 @@
 
 use std::time::Duration;
 
-use super::leadership::{CandidateState, LostClaim};
-use super::{BootTime, Contender, Effect, Order, OrderKind, Tenure, Timings, Token};
 use crate::deadline_policy::Terms;
-
-/// Maximum wait at a shutdown with `workload.ends_first`. The wait is never zero, because a
-/// workload does not end first when a kubelet restarts only the sidecar. The wait, the label and
-/// the release fit into the two seconds that a terminating pod may leave the sidecar.
-const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
+use crate::election::state::{CandidateState, LostClaim};
+use crate::election::{BootTime, Effect, Order, OrderKind, Tenure, Timings, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct WorkloadState {
+pub(in crate::election) struct WorkloadState {
     supervises: bool,
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
     /// The last lost leadership, until an unsupervised workload has had time to notice the loss.
-    pub(super) drain: Option<DrainAfterLoss>,
+    pub(in crate::election) drain: Option<DrainAfterLoss>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +27,7 @@ struct Running {
 }
 
 impl WorkloadState {
-    pub(super) fn new(supervises: bool) -> Self {
+    pub(in crate::election) fn new(supervises: bool) -> Self {
         Self {
             supervises,
             ..Self::default()
@@ -40,19 +35,19 @@ impl WorkloadState {
     }
 
     /// Returns true if a workload may still be running, under any claim.
-    pub(super) fn runs(&self) -> bool {
+    pub(in crate::election) fn runs(&self) -> bool {
         self.running.is_some()
     }
 
-    pub(super) fn runs_under(&self, token: Token) -> bool {
+    pub(in crate::election) fn runs_under(&self, token: Token) -> bool {
         self.running.is_some_and(|running| running.token == token)
     }
 
-    pub(super) fn is_stuck(&self) -> bool {
+    pub(in crate::election) fn is_stuck(&self) -> bool {
         self.running.is_some_and(|running| running.stuck)
     }
 
-    pub(super) fn start(&mut self, tenure: &Tenure, now: BootTime) -> Option<Effect> {
+    pub(in crate::election) fn start(&mut self, tenure: &Tenure, now: BootTime) -> Option<Effect> {
         self.drain = None;
         if !self.supervises {
             return None;
@@ -65,18 +60,18 @@ impl WorkloadState {
         self.order(OrderKind::Start(terms(tenure)))
     }
 
-    pub(super) fn extend(&self, tenure: &Tenure) -> Option<Effect> {
+    pub(in crate::election) fn extend(&self, tenure: &Tenure) -> Option<Effect> {
         self.order(OrderKind::Extend(terms(tenure)))
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    pub(super) fn stop(&self) -> Option<Effect> {
+    pub(in crate::election) fn stop(&self) -> Option<Effect> {
         self.order(OrderKind::Stop)
     }
 
     /// Stops the workload immediately, with a deadline for the kill. An unsupervised workload has
     /// `delay` to notice the loss; during a step-down it has the rest of that delay.
-    pub(super) fn lose(
+    pub(in crate::election) fn lose(
         &mut self,
         lost: &LostClaim,
         delay: Duration,
@@ -102,14 +97,14 @@ impl WorkloadState {
     }
 
     /// Handles the confirmation that the workload stopped all work under the lost claim.
-    pub(super) fn done(&mut self, token: Token) {
+    pub(in crate::election) fn done(&mut self, token: Token) {
         if let Some(lost) = self.drain.as_mut().filter(|lost| lost.token == token) {
             lost.shorten(BootTime::default());
         }
     }
 
     /// Ends the time of an unsupervised workload to notice a loss at `until` at the latest.
-    pub(super) fn shorten_drain(&mut self, until: BootTime) {
+    pub(in crate::election) fn shorten_drain(&mut self, until: BootTime) {
         if let Some(lost) = &mut self.drain {
             lost.shorten(until);
         }
@@ -117,7 +112,7 @@ impl WorkloadState {
 
     /// Handles an unrequested exit of the leader's workload. Returns this candidate's back-off.
     /// Other candidates contend immediately, because the release wakes them.
-    pub(super) fn ended(
+    pub(in crate::election) fn ended(
         &mut self,
         token: Token,
         timings: &Timings,
@@ -134,13 +129,13 @@ impl WorkloadState {
     }
 
     /// Handles a workload that survived its kill; returns false if it was known to be stuck.
-    pub(super) fn stuck(&mut self, token: Token) -> bool {
+    pub(in crate::election) fn stuck(&mut self, token: Token) -> bool {
         let running = self.running.as_mut();
         let running = running.filter(|running| running.token == token && !running.stuck);
         running.map(|running| running.stuck = true).is_some()
     }
 
-    pub(super) fn check_invariants(&self, state: &CandidateState) {
+    pub(in crate::election) fn check_invariants(&self, state: &CandidateState) {
         if let (true, Some(tenure)) = (self.supervises, state.leading()) {
             let runs = self.runs_under(tenure.token);
             assert!(runs, "a leader whose workload is gone");
@@ -148,37 +143,26 @@ impl WorkloadState {
     }
 
     /// Handles the exit of the last process; returns false if no workload runs under this token.
-    pub(super) fn gone(&mut self, token: Token) -> bool {
+    pub(in crate::election) fn gone(&mut self, token: Token) -> bool {
         let gone = self.running.take_if(|running| running.token == token);
         gone.is_some()
     }
 }
 
-impl Contender {
-    /// Returns the time that a workload has to notice the end of leadership.
-    pub(super) fn drain_time(&self) -> Duration {
-        let tunables = &self.me.tunables;
-        match self.shutdown.requested && tunables.workload_ends_first {
-            true => tunables.handoff_delay.min(ENDS_FIRST_WAIT_MAX),
-            false => tunables.handoff_delay,
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct DrainAfterLoss {
-    pub(super) token: Token,
+pub(in crate::election) struct DrainAfterLoss {
+    pub(in crate::election) token: Token,
     /// End of the time that the workload has to notice.
-    pub(super) until: BootTime,
+    pub(in crate::election) until: BootTime,
     /// Deadline in a stuck status file, before which this process must not lead (I1).
-    pub(super) shown_until: BootTime,
+    pub(in crate::election) shown_until: BootTime,
     /// Instant at which other candidates consider the claim expired, so that they need no release.
     expired_at: BootTime,
 }
 
 impl DrainAfterLoss {
     /// Returns until when an exiting process delays its release.
-    pub(super) fn worth_waiting_until(self) -> BootTime {
+    pub(in crate::election) fn worth_waiting_until(self) -> BootTime {
         self.until.min(self.expired_at)
     }
 

@@ -1,17 +1,18 @@
 //! The writes of a candidate that does not lead (create, acquire, adopt, release), and their
 //! replies.
 
-use super::claims::{Attempt, EndedClaim};
 use super::decide::Predecessor;
-use super::{
-    Acquisition, AfterWrite, BootTime, CallId, Claim, Contender, Declared, Found, HistoryEntry,
-    Lease, Operation, Outcome, Revision, Token,
-};
+use super::{AfterWrite, Contender};
 use crate::claim::{Rollback, Turn};
+use crate::election::claims::{Attempt, EndedClaim};
+use crate::election::{
+    Acquisition, BootTime, CallId, Claim, Declared, Found, HistoryEntry, Lease, Operation, Outcome,
+    Revision, Token,
+};
 
 /// The write in flight, at most one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum WriteInFlight {
+pub(in crate::election) enum WriteInFlight {
     Creating {
         call: CallId,
         revision: Revision,
@@ -35,16 +36,16 @@ pub(super) enum WriteInFlight {
     },
 }
 
-pub(super) struct Acquired {
-    pub(super) attempt: Attempt,
-    pub(super) revision: Revision,
-    pub(super) sent: BootTime,
-    pub(super) lease: Lease,
-    pub(super) from: Predecessor,
+pub(in crate::election) struct Acquired {
+    pub(in crate::election) attempt: Attempt,
+    pub(in crate::election) revision: Revision,
+    pub(in crate::election) sent: BootTime,
+    pub(in crate::election) lease: Lease,
+    pub(in crate::election) from: Predecessor,
 }
 
 impl WriteInFlight {
-    pub(super) fn call(&self) -> CallId {
+    pub(in crate::election) fn call(&self) -> CallId {
         match self {
             Self::Acquiring { attempt, .. } => attempt.call,
             Self::Creating { call, .. }
@@ -54,7 +55,7 @@ impl WriteInFlight {
     }
 
     /// Records that a reply or event, trusted or not, showed this document.
-    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
+    pub(in crate::election) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         match self {
             Self::Creating {
                 revision,
@@ -69,7 +70,7 @@ impl WriteInFlight {
     }
 
     /// Marks an acquisition as cancelled; returns false for any other write.
-    pub(super) fn cancel(&mut self) -> bool {
+    pub(in crate::election) fn cancel(&mut self) -> bool {
         let (Self::Acquiring { attempt, .. } | Self::Adopting { attempt, .. }) = self else {
             return false;
         };
@@ -79,7 +80,7 @@ impl WriteInFlight {
 }
 
 impl Contender {
-    pub(super) fn create(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn create(&mut self, turn: &mut Turn<'_>) {
         let (revision, token) = (
             Revision::random(turn.random),
             self.view.marks.token_highest(),
@@ -92,7 +93,7 @@ impl Contender {
         });
     }
 
-    pub(super) fn acquire(
+    pub(in crate::election) fn acquire(
         &mut self,
         token: Token,
         (lease, ended): (&Lease, Option<HistoryEntry>),
@@ -138,7 +139,7 @@ impl Contender {
         self.write = Some(WriteInFlight::Acquiring { attempt, from });
     }
 
-    pub(super) fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
         let revision = Revision::random(turn.random);
         let call = turn.effects.send(Operation::Renew {
             claim: attempt.claim,
@@ -153,7 +154,7 @@ impl Contender {
         });
     }
 
-    pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
         // The reply to a read in flight may predate the release.
         self.reads.schedule.in_flight = None;
@@ -169,7 +170,7 @@ impl Contender {
     }
 
     /// Handles the reply to the write in flight, or a late reply to an earlier call.
-    pub(super) fn write_reply(
+    pub(in crate::election) fn write_reply(
         &mut self,
         call: CallId,
         outcome: Outcome,

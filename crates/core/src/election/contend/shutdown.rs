@@ -1,28 +1,36 @@
 //! The last phase of a candidate that was asked to shut down and no longer leads.
 
+use std::time::Duration;
+
+use super::Contender;
 use super::supervise::DrainAfterLoss;
-use super::{BootTime, Contender, Notice};
 use crate::claim::{Turn, earliest};
+use crate::election::{BootTime, Notice};
+
+/// Maximum wait at a shutdown with `workload.ends_first`. The wait is never zero, because a
+/// workload does not end first when a kubelet restarts only the sidecar. The wait, the label and
+/// the release fit into the two seconds that a terminating pod may leave the sidecar.
+const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Shutdown {
-    pub(super) requested: bool,
+pub(in crate::election) struct Shutdown {
+    pub(in crate::election) requested: bool,
     /// Latest instant to exit; set once the candidate waits only for its release.
     by: Option<BootTime>,
     /// True if a status file still names a future deadline, so that the lease must expire.
-    pub(super) keep: bool,
+    pub(in crate::election) keep: bool,
     /// True if a claim may be stored after the exit.
-    pub(super) left_to_expire: bool,
+    pub(in crate::election) left_to_expire: bool,
 }
 
-pub(super) enum LastStep {
+pub(in crate::election) enum LastStep {
     Wait(Option<BootTime>),
     Exit,
 }
 
 impl Contender {
     /// Releases the stored claims, for at most one operation timeout, and then exits.
-    pub(super) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
+    pub(in crate::election) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
         let now = turn.now;
         let busy = self.is_busy();
         // A release does not wait for a read, even if the view is behind.
@@ -68,6 +76,15 @@ impl Contender {
         self.shutdown.left_to_expire = self.may_be_stored();
         (self.write, self.checking) = (None, None);
         LastStep::Exit
+    }
+
+    /// Returns the time that a workload has to notice the end of leadership.
+    pub(in crate::election) fn drain_time(&self) -> Duration {
+        let tunables = &self.me.tunables;
+        match self.shutdown.requested && tunables.workload_ends_first {
+            true => tunables.handoff_delay.min(ENDS_FIRST_WAIT_MAX),
+            false => tunables.handoff_delay,
+        }
     }
 
     fn wait(&mut self, until: Option<BootTime>, turn: &mut Turn<'_>) -> LastStep {

@@ -1,120 +1,18 @@
-//! The states of a candidate, and how a leadership begins and ends. A claim that is lost, or whose
-//! release is sent, never leads again.
+//! How a leadership begins and ends. A claim that is lost, or whose release is sent, never leads
+//! again.
 
-use super::claims::{EndedClaim, Overtaken, RejectedClaim};
+use super::Contender;
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
 use super::write::Acquired;
-use super::{
-    BootTime, Contender, Effect, Found, HistoryEntry, Identity, Lease, Notice, Reason, RequestKind,
-    Reservation, Stopping, Tenure,
-};
 use crate::claim::{ReadSchedule, Rollback, Turn};
+use crate::election::claims::{EndedClaim, Overtaken, RejectedClaim};
+use crate::election::state::{CauseOfLoss, LostClaim};
+use crate::election::{
+    BootTime, Effect, Found, HistoryEntry, Notice, Reason, Reservation, Stopping, Tenure,
+};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum CandidateState {
-    Contending,
-    Leading(Tenure),
-    Stopping(Stopping),
-    Exited,
-}
-
-pub(super) enum LostClaim {
-    Leading(Tenure),
-    Stopping(Stopping),
-}
-
-impl CandidateState {
-    pub(super) fn contends(&self) -> bool {
-        *self == Self::Contending
-    }
-
-    pub(super) fn leading(&self) -> Option<&Tenure> {
-        match self {
-            Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(_) | Self::Contending | Self::Exited => None,
-        }
-    }
-
-    pub(super) fn tenure(&self) -> Option<&Tenure> {
-        match self {
-            Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(stopping) => Some(&stopping.tenure),
-            Self::Contending | Self::Exited => None,
-        }
-    }
-
-    pub(super) fn tenure_mut(&mut self) -> Option<&mut Tenure> {
-        match self {
-            Self::Leading(tenure) => Some(tenure),
-            Self::Stopping(stopping) => Some(&mut stopping.tenure),
-            Self::Contending | Self::Exited => None,
-        }
-    }
-
-    /// If the document asks the leader to step down, returns the reason and the reservation.
-    pub(super) fn demand(
-        &self,
-        lease: &Lease,
-        identity: &Identity,
-    ) -> Option<(Reason, Option<Reservation>)> {
-        let tenure = self.leading()?;
-        if lease.paused {
-            return Some((Reason::Paused, None));
-        }
-        let request = lease.request.as_ref();
-        let request = request.filter(|r| r.token == tenure.token)?;
-        match &request.kind {
-            RequestKind::StepDown => Some((Reason::Requested, None)),
-            RequestKind::Transfer(to) if to.identity == *identity => None,
-            RequestKind::Transfer(to) => Some((Reason::Transferred, Some(to.clone()))),
-        }
-    }
-
-    /// Makes the leader renew as soon as possible, unless a read shows its claim with a revision
-    /// that it sent. The read alone does not end the claim, because a majority read may show an
-    /// older document. Only a rejected renewal ends the claim.
-    pub(super) fn verify(&mut self, found: &Found) {
-        if let Some(tenure) = self.tenure_mut()
-            && !matches!(found, Found::Lease(it) if tenure.holds(it) && tenure.sent(it.revision))
-        {
-            tenure.hurry();
-        }
-    }
-
-    /// Takes the current claim, if any, and contends from now on.
-    pub(super) fn lose(&mut self) -> Option<LostClaim> {
-        match std::mem::replace(self, Self::Contending) {
-            Self::Leading(tenure) => Some(LostClaim::Leading(tenure)),
-            Self::Stopping(stopping) => Some(LostClaim::Stopping(stopping)),
-            other @ (Self::Contending | Self::Exited) => {
-                *self = other;
-                None
-            }
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CauseOfLoss {
-    Deadline,
-    Rejected,
-    StoreRolledBack,
-    WorkloadStuck,
-}
-
-impl CauseOfLoss {
-    pub(super) fn reason(self) -> Reason {
-        match self {
-            Self::Deadline => Reason::Deadline,
-            Self::Rejected => Reason::Rejected,
-            Self::StoreRolledBack => Reason::StoreRolledBack,
-            Self::WorkloadStuck => Reason::WorkloadStuck,
-        }
-    }
-}
-
-pub(super) enum AfterWrite {
+pub(in crate::election) enum AfterWrite {
     Leads(Tenure, Reason),
     StoreRolledBack,
     Nothing,
@@ -122,7 +20,11 @@ pub(super) enum AfterWrite {
 
 impl Contender {
     /// Begins a claim after an acknowledged write, or ends it if the candidate may not lead now.
-    pub(super) fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
+    pub(in crate::election) fn begin(
+        &mut self,
+        acquired: Acquired,
+        turn: &mut Turn<'_>,
+    ) -> AfterWrite {
         let Acquired {
             mut attempt,
             revision,
@@ -181,7 +83,7 @@ impl Contender {
         AfterWrite::Leads(tenure, reason)
     }
 
-    pub(super) fn end_stopped(
+    pub(in crate::election) fn end_stopped(
         &mut self,
         stopped: Stopping,
         loss: Option<Reason>,
@@ -220,7 +122,12 @@ impl Contender {
         }
     }
 
-    pub(super) fn lost(&mut self, cause: CauseOfLoss, lost: LostClaim, turn: &mut Turn<'_>) {
+    pub(in crate::election) fn lost(
+        &mut self,
+        cause: CauseOfLoss,
+        lost: LostClaim,
+        turn: &mut Turn<'_>,
+    ) {
         let reason = cause.reason();
         let ended = match lost {
             LostClaim::Leading(tenure) => self.end(&tenure, reason, None),
@@ -238,7 +145,7 @@ impl Contender {
                 #[cfg(proof)]
                 if planted!(RenewedAfterDeadline) {
                     let timings = self.me.timings();
-                    let revived = super::mutation::revived(&ended, timings, turn.now);
+                    let revived = crate::election::mutation::revived(&ended, timings, turn.now);
                     self.claims.add_pending(revived);
                     return self.reads.fall_behind(turn.now);
                 }
