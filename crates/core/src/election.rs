@@ -95,8 +95,7 @@ impl Election {
             self.apply(input, turn);
         }
         self.advance(turn);
-        let Contender { record, view, .. } = &mut self.contender;
-        turn.effects.extend(record.refresh(view));
+        turn.effects.extend(self.contender.refresh_record());
         let transition = self
             .publication
             .refresh(&self.contender, &self.state, self.now);
@@ -122,7 +121,7 @@ impl Election {
 
     /// Returns true if this candidate has exited without an acknowledged release.
     pub const fn is_left_to_expire(&self) -> bool {
-        self.contender.shutdown.left_to_expire
+        self.contender.is_left_to_expire()
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
@@ -135,21 +134,29 @@ impl Election {
                     self.changed(lease, turn);
                 }
             }
-            Input::PrimaryChanged => self.primary_changed(turn),
+            Input::PrimaryChanged => {
+                let leads = self.state.tenure_mut().map(Tenure::hurry).is_some();
+                self.contender.primary_changed(leads, turn);
+            }
             Input::Demoted {
                 shown,
                 label_pending,
             } => self.with_stopping(|it| it.demoted(shown, label_pending, turn.now)),
-            Input::LabelDemoted => self.with_stopping(|it| it.label_until = None),
+            Input::LabelDemoted => self.with_stopping(Stopping::label_demoted),
             Input::WorkloadDone { token } => {
-                self.contender.workload.done(token);
+                self.contender.workload_done(token);
                 self.with_stopping(|it| it.workload_done(token));
             }
             Input::WorkloadEnded { token } => self.workload_ended(token, turn),
-            Input::WorkloadGone { token } => self.workload_gone(token, turn),
+            Input::WorkloadGone { token } => {
+                // Without an earlier `WorkloadEnded`, the workload exited on its own.
+                self.workload_ended(token, turn);
+                let contends = self.state.contends();
+                self.contender.workload_gone(token, contends, turn.now);
+            }
             Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
             Input::Health { healthy } => {
-                self.contender.waits.unhealthy = !healthy;
+                self.contender.set_health(healthy);
                 if !healthy {
                     self.stop(Reason::Unhealthy, None, turn);
                 }
@@ -160,7 +167,7 @@ impl Election {
             }
             Input::Shutdown => self.shut_down(turn),
             Input::Reconfigure(tunables) => {
-                self.contender.me.tunables = tunables;
+                self.contender.reconfigure(tunables);
                 if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.state.tenure_mut()) {
                     tenure.timings = tunables.timings;
                 }
@@ -173,12 +180,11 @@ impl Election {
         let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
         let leads = self.state.tenure().is_some();
-        let reading = contender.reads.schedule.in_flight;
         if contender.registration_reply(call, &outcome)
             || contender.preference_reply(call, &outcome, leads, turn.now)
         {
             // A step of the contender has handled the reply.
-        } else if reading.is_some_and(|reading| reading.call == call) {
+        } else if contender.awaits_read(call) {
             self.read_reply(outcome, turn);
         } else if leads {
             self.renewal_reply(call, outcome, turn);
@@ -190,7 +196,6 @@ impl Election {
 
     /// Handles a change event, which may be older than the last read.
     fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
-        self.contender.shown(&lease, false);
         #[cfg(proof)]
         if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.state.tenure_mut()) {
             tenure.acknowledged_by_event(lease.revision);
@@ -198,21 +203,10 @@ impl Election {
         let Some(tenure) = self.state.tenure() else {
             return self.contender.changed(lease, turn);
         };
-        let identity = &self.contender.me.identity;
-        if !tenure.sent(lease.revision) || self.state.demand(&lease, identity).is_some() {
-            self.contender.reads.schedule.read_at(turn.now);
-        } else {
-            self.contender.view.note_standby(lease.standby);
-        }
-    }
-
-    fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        // The open cursor stays on the member that it was opened on, and this member may lag now.
-        turn.effects.extend(self.contender.reads.reopen());
-        match self.state.tenure_mut() {
-            Some(tenure) => tenure.hurry(),
-            None => self.contender.reads.hurry(turn.now),
-        }
+        let identity = &self.contender.me().identity;
+        let expected = tenure.sent(lease.revision) && self.state.demand(&lease, identity).is_none();
+        self.contender
+            .changed_while_leading(lease, expected, turn.now);
     }
 
     fn with_stopping(&mut self, change: impl FnOnce(&mut Stopping)) {
@@ -223,33 +217,15 @@ impl Election {
 
     /// Gives up the lease for a cooldown, because the workload does not keep running here.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
-        let contender = &mut self.contender;
-        if self.state.leading().is_some()
-            && let Some(wait) = contender
-                .workload
-                .ended(token, contender.me.timings(), turn.now)
-        {
-            let (until, session) = (turn.now + wait, contender.me.session);
-            // Another leader does not repair the workload, so it does not end the cooldown.
-            contender.waits.cool_down(until, Token::MAX, session);
+        if self.state.leading().is_some() && self.contender.workload_ended(token, turn.now) {
             self.stop(Reason::WorkloadExit, None, turn);
-        }
-    }
-
-    fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {
-        // Without an earlier `WorkloadEnded`, the workload exited on its own.
-        self.workload_ended(token, turn);
-        if self.contender.workload.gone(token) && self.state.contends() {
-            // While the workload ran, the candidate did not contend, and the document may have
-            // changed.
-            self.contender.reads.fall_behind(turn.now);
         }
     }
 
     /// Gives up the claim of a workload that survived its kill. Waiting until the workload ends
     /// would keep the lease from the other candidates without a bound.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
-        if self.contender.workload.stuck(token) {
+        if self.contender.workload_stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
             let wait = expires_at.unwrap_or_default().since(turn.now);
             turn.effects.notice(Notice::WorkloadStuck { token, wait });
@@ -259,11 +235,8 @@ impl Election {
     }
 
     fn shut_down(&mut self, turn: &mut Turn<'_>) {
-        let contender = &mut self.contender;
-        if !std::mem::replace(&mut contender.shutdown.requested, true) {
-            // If the candidate already waits for its workload, the wait may become shorter.
-            let delay = contender.drain_time();
-            contender.workload.shorten_drain(turn.now + delay);
+        if self.contender.shut_down(turn.now) {
+            let delay = self.contender.drain_time();
             self.with_stopping(|it| it.shorten_drain(turn.now + delay, delay));
             self.stop(Reason::Shutdown, None, turn);
         }
@@ -273,7 +246,7 @@ impl Election {
         if (self.state.tenure()).is_some_and(|tenure| tenure.valid_until() <= turn.now) {
             self.lose(CauseOfLoss::Deadline, turn);
         }
-        self.contender.waits.expire(turn.now);
+        self.contender.expire(turn.now);
     }
 
     fn advance(&mut self, turn: &mut Turn<'_>) {
@@ -283,14 +256,14 @@ impl Election {
             CandidateState::Contending => self.contend(turn),
         };
         let next = next.filter(|_| self.state != CandidateState::Exited);
-        let silent = self.contender.reads.answers_until;
+        let silent = self.contender.answers_until();
         let silent = silent.filter(|at| *at > turn.now && self.state.contends());
         self.wakeup = earliest([next, silent]);
     }
 
     fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let contender = &mut self.contender;
-        if contender.shutdown.requested {
+        if contender.is_shutting_down() {
             return match contender.last_step(turn) {
                 LastStep::Wait(until) => until,
                 LastStep::Exit => {
@@ -300,15 +273,12 @@ impl Election {
                 }
             };
         }
-        let decision = contender.decide(turn);
         #[cfg(proof)]
-        if let (true, Some(contend::Decision::Adopt(attempt))) =
-            (planted!(AdoptedWithoutRenewal), &decision)
-        {
-            self.lead_unrenewed(attempt.clone(), turn);
-            return self.contender.reads.schedule.next();
+        if let Some(begun) = contender.lead_unrenewed(turn) {
+            self.begun(begun, turn);
+            return self.contender.next_read();
         }
-        contender.carry_out(decision, turn)
+        contender.proceed(turn)
     }
 
     fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
@@ -327,9 +297,9 @@ impl Election {
         };
         let (mut wait, mut release) = (None, false);
         if let CandidateState::Stopping(stopping) = &mut self.state {
-            let shutting_down = self.contender.shutdown.requested;
+            let shutting_down = self.contender.is_shutting_down();
             // Nothing is released while the workload may still be running (I6).
-            if !self.contender.workload.runs() {
+            if !self.contender.workload_runs() {
                 (wait, release) = stopping.progress(shutting_down, turn.now);
             }
             if !shutting_down {
@@ -337,8 +307,8 @@ impl Election {
                 turn.effects.extend(notice.map(Effect::Notice));
             }
         }
-        if release {
-            self.hand_over(turn);
+        if release && let Some(LostClaim::Stopping(stopped)) = self.state.lose() {
+            self.contender.hand_over(stopped, turn);
             return self.contend(turn);
         }
         let tenure = self.state.tenure()?;
@@ -347,7 +317,7 @@ impl Election {
             tenure.next_renewal(),
             wait,
             preferred,
-            self.contender.reads.schedule.next(),
+            self.contender.next_read(),
         ])
     }
 
@@ -376,14 +346,13 @@ impl Election {
     }
 
     fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        let retry_at = self.contender.me.retry_at(turn);
+        let retry_at = self.contender.me().retry_at(turn);
         let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
         match tenure.reply(call, outcome, retry_at, turn.now) {
             RenewalReply::Extended(lease) => {
-                turn.effects.extend(self.contender.workload.extend(tenure));
-                self.contender.renewed(&lease, turn);
+                self.contender.renewed(tenure, &lease, turn);
                 self.carry_out_request(&lease, turn);
             }
             RenewalReply::Rejected => self.lose(CauseOfLoss::Rejected, turn),
@@ -396,7 +365,7 @@ impl Election {
             let notice = self.publication.report_request(lease, tenure.token);
             turn.effects.extend(notice.map(Effect::Notice));
         }
-        let identity = &self.contender.me.identity;
+        let identity = &self.contender.me().identity;
         if let Some((reason, reserved_for)) = self.state.demand(lease, identity) {
             self.stop(reason, reserved_for, turn);
         }
@@ -405,13 +374,11 @@ impl Election {
     fn begun(&mut self, begun: AfterWrite, turn: &mut Turn<'_>) {
         match begun {
             AfterWrite::Leads(tenure, reason) => {
-                turn.effects
-                    .extend(self.contender.workload.start(&tenure, turn.now));
                 self.state = CandidateState::Leading(tenure);
                 self.publication.request_reported = None;
                 self.publication.reason = Some(reason);
                 // An acquisition does not match a paused lease, but an adopted lease may be paused.
-                if let Some(lease) = self.contender.view.lease().cloned() {
+                if let Some(lease) = self.contender.view().lease().cloned() {
                     self.carry_out_request(&lease, turn);
                 }
             }
@@ -430,21 +397,7 @@ impl Election {
             self.state = CandidateState::Stopping(stopping);
             self.publication.reason = Some(reason);
             turn.effects.push(Effect::Demote);
-            turn.effects.extend(self.contender.workload.stop());
-        }
-    }
-
-    /// Ends the claim and sends its release, after the workload is gone (I6).
-    fn hand_over(&mut self, turn: &mut Turn<'_>) {
-        let Some(LostClaim::Stopping(stopped)) = self.state.lose() else {
-            return;
-        };
-        let stuck = stopped.shown_until() > turn.now;
-        let ended = self.contender.end_stopped(stopped, None, turn.now);
-        if self.contender.shutdown.requested && stuck {
-            self.contender.shutdown.keep = true;
-        } else {
-            self.contender.release(&ended, turn);
+            turn.effects.extend(self.contender.stop_workload());
         }
     }
 
@@ -452,12 +405,8 @@ impl Election {
         let Some(lost) = self.state.lose() else {
             return;
         };
-        let contender = &mut self.contender;
-        let delay = contender.drain_time();
-        let order = contender.workload.lose(&lost, delay, turn.now);
-        turn.effects.extend(order);
         self.publication.reason = Some(cause.reason());
-        contender.lost(cause, lost, turn);
+        self.contender.lost(cause, lost, turn);
     }
 
     /// Panics in states that only a bug can cause. The daemon then exits. The status files and the
@@ -466,8 +415,7 @@ impl Election {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         self.contender.check_invariants(&self.state);
-        let token_highest = self.contender.view.marks.token_highest();
+        let token_highest = self.contender.view().marks.token_highest();
         self.publication.check_invariants(self.now, token_highest);
-        self.contender.workload.check_invariants(&self.state);
     }
 }

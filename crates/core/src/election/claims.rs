@@ -16,7 +16,7 @@ pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
-    pub(super) predecessor: Option<Claim>,
+    predecessor: Option<Claim>,
     /// Acquisitions of unknown outcome. The candidate adopts or releases the stored one, if any.
     pending: Vec<Attempt>,
     ended: Vec<EndedClaim>,
@@ -61,6 +61,14 @@ impl OpenClaims {
             predecessor,
             ..Self::default()
         }
+    }
+
+    pub(super) fn is_of_predecessor(&self, claim: Claim) -> bool {
+        self.predecessor == Some(claim)
+    }
+
+    pub(super) fn forget_predecessor(&mut self) {
+        self.predecessor = None;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -192,11 +200,15 @@ impl OpenClaims {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RejectedClaim {
-    pub(super) claim: Claim,
-    pub(super) chain: Vec<Revision>,
+    claim: Claim,
+    chain: Vec<Revision>,
 }
 
 impl RejectedClaim {
+    pub(super) fn of(EndedClaim { claim, chain, .. }: EndedClaim) -> Self {
+        Self { claim, chain }
+    }
+
     /// Returns true if `found` shows the claim with a revision that this process never sent.
     pub(super) fn is_renewed_by_another(&self, found: &Found) -> bool {
         matches!(found, Found::Lease(lease)

@@ -5,6 +5,9 @@
 mod decide;
 mod leadership;
 mod phase;
+#[cfg(proof)]
+#[path = "../../../proof/src/planted/contend.rs"]
+mod planted;
 mod prefer;
 mod reading;
 mod shutdown;
@@ -15,13 +18,13 @@ mod write;
 use super::candidate::{Candidate, Participant};
 use super::claims::{OpenClaims, RejectedClaim};
 use super::publication::DirectoryRecord;
-use super::view::LeaseView;
+use super::view::{Document, LeaseView};
 use super::waits::Waits;
-use super::{BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Session, Token};
+use super::{
+    BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Role, Session, Token, Tunables,
+};
 use crate::claim::{Rollback, Turn, earliest};
-pub(super) use decide::Decision;
-#[cfg(proof)]
-pub(super) use decide::Predecessor;
+use decide::Decision;
 pub(super) use leadership::AfterWrite;
 pub(super) use prefer::GiveWay;
 use prefer::Preference;
@@ -30,26 +33,25 @@ pub(super) use shutdown::LastStep;
 use shutdown::Shutdown;
 use standby::Registration;
 use supervise::WorkloadState;
-#[cfg(proof)]
-pub(super) use write::Acquired;
 use write::WriteInFlight;
 
-/// A candidate's knowledge of the store, and its workload.
+/// A candidate's knowledge of the store, and its workload. Only the files below `contend/` access
+/// its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
-    pub(super) me: Participant,
-    pub(super) view: LeaseView,
-    pub(super) reads: LeaseReads,
-    pub(super) claims: OpenClaims,
-    pub(super) waits: Waits,
-    pub(super) registration: Registration,
-    pub(super) preference: Preference,
-    pub(super) record: DirectoryRecord,
-    pub(super) write: Option<WriteInFlight>,
+    me: Participant,
+    view: LeaseView,
+    reads: LeaseReads,
+    claims: OpenClaims,
+    waits: Waits,
+    registration: Registration,
+    preference: Preference,
+    record: DirectoryRecord,
+    write: Option<WriteInFlight>,
     /// A claim whose renewal was rejected, kept until a read shows why.
-    pub(super) checking: Option<RejectedClaim>,
-    pub(super) workload: WorkloadState,
-    pub(super) shutdown: Shutdown,
+    checking: Option<RejectedClaim>,
+    workload: WorkloadState,
+    shutdown: Shutdown,
 }
 
 impl Contender {
@@ -76,13 +78,53 @@ impl Contender {
         }
     }
 
-    pub(super) fn is_busy(&self) -> bool {
+    pub(super) fn me(&self) -> &Participant {
+        &self.me
+    }
+
+    pub(super) fn view(&self) -> &LeaseView {
+        &self.view
+    }
+
+    /// Returns the role of a candidate without a claim.
+    pub(super) fn role(&self, before: Role, now: BootTime) -> Role {
+        let stopped = self.is_shutting_down() && before == Role::Stopping;
+        if self.checking.is_some() || stopped {
+            Role::Stopping
+        } else if matches!(self.view.document, Document::NotRead)
+            || self.answers_until().is_none_or(|at| at <= now)
+        {
+            Role::Unknown
+        } else if self.view.lease().is_some_and(|lease| lease.paused) {
+            Role::Paused
+        } else {
+            Role::Follower
+        }
+    }
+
+    pub(super) fn reconfigure(&mut self, tunables: Tunables) {
+        self.me.tunables = tunables;
+    }
+
+    pub(super) fn set_health(&mut self, healthy: bool) {
+        self.waits.unhealthy = !healthy;
+    }
+
+    pub(super) fn expire(&mut self, now: BootTime) {
+        self.waits.expire(now);
+    }
+
+    pub(super) fn refresh_record(&mut self) -> Option<Effect> {
+        self.record.refresh(&self.view)
+    }
+
+    fn is_busy(&self) -> bool {
         self.write.is_some() || self.checking.is_some()
     }
 
     /// Records what a reply or an event proves, even a late one: its token was used, its holder may
     /// lead for the declared duration, and an acquisition in flight may be overtaken.
-    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
+    fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         self.claims.shown(lease, is_reply);
         if let Some(write) = &mut self.write {
@@ -99,23 +141,8 @@ impl Contender {
         }
     }
 
-    pub(super) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
-        let older = self.view.is_older_than(&lease);
-        let found = Found::Lease(lease);
-        if self.reads.is_late() {
-            if older {
-                self.reads.schedule.read_at(turn.now);
-            }
-        } else if self.view.rollback(&found).is_none() {
-            self.observe(found, turn);
-            self.reads.overtake();
-        } else {
-            self.reads.fall_behind(turn.now);
-        }
-    }
-
     /// Applies the content of a reply or of a trusted event to the view.
-    pub(super) fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
+    fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         if let Found::Lease(lease) = &found {
             if self.claims.forget_superseded(lease, self.record.claim) {
                 turn.effects.push(self.record.set(None, &self.view));
@@ -134,30 +161,8 @@ impl Contender {
         }
     }
 
-    /// Applies the reply to a write. If the reply is older than the view, an event overtook the
-    /// reply or the store was rolled back. Only a linearizable read can tell which.
-    pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
-        if self.view.rollback(&found).is_none() {
-            self.reads.looked_at = turn.now;
-            self.observe(found, turn);
-        } else {
-            self.reads.suspect(turn.now);
-            self.reads.fall_behind(turn.now);
-        }
-    }
-
-    pub(super) fn renewed(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
-        let found = Found::Lease(lease.clone());
-        if self.view.rollback(&found).is_none() {
-            self.observe(found, turn);
-        } else {
-            // The token was lowered, so the next leader could get a token that was already used.
-            self.reads.suspect(turn.now);
-        }
-    }
-
     /// Begins the quarantine after a rollback, because another candidate may still lead.
-    pub(super) fn rolled_back(&mut self, Rollback { seen, found }: Rollback, turn: &mut Turn<'_>) {
+    fn rolled_back(&mut self, Rollback { seen, found }: Rollback, turn: &mut Turn<'_>) {
         let wait = if planted!(OwnQuarantine) {
             self.me.timings().lease_duration()
         } else {
@@ -185,7 +190,7 @@ impl Contender {
     }
 
     /// Returns the next decision; `None` while a reply or a read must come first.
-    pub(super) fn decide(&mut self, turn: &mut Turn<'_>) -> Option<Decision> {
+    fn decide(&mut self, turn: &mut Turn<'_>) -> Option<Decision> {
         if !self.is_busy() {
             self.keep_looking(turn);
         }
@@ -194,14 +199,10 @@ impl Contender {
         (!waits).then(|| self.decision(turn.now))
     }
 
-    /// Carries out the decision; returns the next wakeup.
-    pub(super) fn carry_out(
-        &mut self,
-        decision: Option<Decision>,
-        turn: &mut Turn<'_>,
-    ) -> Option<BootTime> {
+    /// Carries out the next decision; returns the next wakeup.
+    pub(super) fn proceed(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let mut wait = None;
-        match decision {
+        match self.decide(turn) {
             None => {}
             Some(Decision::Wait(until)) => {
                 let checked = self.check_stream(turn);
@@ -216,12 +217,11 @@ impl Contender {
             Some(Decision::Adopt(attempt)) => self.adopt(attempt, turn),
             Some(Decision::Release(ended)) => {
                 // The reply to the release contains the document, so a due read is not needed.
-                let schedule = &mut self.reads.schedule;
-                schedule.due = schedule.due.filter(|due| *due > turn.now);
+                self.reads.drop_due(turn.now);
                 self.release(&ended, turn);
             }
         }
-        earliest([wait, self.reads.schedule.next()])
+        earliest([wait, self.next_read()])
     }
 
     /// Cancels the acquisitions that may still succeed, and begins the cooldown of a step-down.
@@ -234,16 +234,16 @@ impl Contender {
     }
 
     /// Starts a cooldown of one lease duration, which ends early when another claim leads.
-    pub(super) fn cool_down(&mut self, token: Token, now: BootTime) {
+    fn cool_down(&mut self, token: Token, now: BootTime) {
         let until = now + self.me.timings().lease_duration();
         self.waits.cool_down(until, token, self.me.session);
     }
 
-    pub(super) fn may_be_stored(&self) -> bool {
+    fn may_be_stored(&self) -> bool {
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
         matches!(self.write, Some(WriteInFlight::Acquiring { .. }))
             || !self.claims.is_empty()
-            || (!self.reads.schedule.behind && held.is_some_and(|h| h.session == self.me.session))
+            || (!self.reads.is_behind() && held.is_some_and(|h| h.session == self.me.session))
     }
 
     pub(super) fn check_invariants(&self, state: &CandidateState) {
@@ -251,5 +251,22 @@ impl Contender {
         self.reads.check_invariants(idle);
         let leading = state.tenure().map(|tenure| tenure.claim);
         self.claims.check_invariants(leading);
+        self.workload.check_invariants(state);
+    }
+}
+
+/// The parts that tests read, or modify to build states that no input leads to.
+#[cfg(all(test, not(proof)))]
+impl Contender {
+    pub(super) fn view_mut(&mut self) -> &mut LeaseView {
+        &mut self.view
+    }
+
+    pub(super) fn claims(&mut self) -> &mut OpenClaims {
+        &mut self.claims
+    }
+
+    pub(super) fn waits(&mut self) -> &mut Waits {
+        &mut self.waits
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::view::{Document, LeaseView};
+use super::view::LeaseView;
 use super::{
     Authority, BootTime, CandidateState, Claim, Contender, Effect, HolderView, Lease, Notice,
     Reason, Request, Role, Status, Token, Transition,
@@ -29,8 +29,8 @@ impl Publication {
     pub(super) fn new(contender: &Contender, now: BootTime) -> Self {
         Self {
             status: Status {
-                token_highest: contender.view.marks.token_highest(),
-                ..Status::initial(contender.me.session, now)
+                token_highest: contender.view().marks.token_highest(),
+                ..Status::initial(contender.me().session, now)
             },
             reason: None,
             request_reported: None,
@@ -97,45 +97,30 @@ impl Publication {
             self.status.since = now;
             Effect::Transition(transition)
         });
-        let drain = contender.workload.drain.filter(|lost| lost.until > now);
         self.status.role = role;
         self.status.authority = authority;
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
-        self.status.unnoticed = drain.map(|drain| drain.token);
+        self.status.unnoticed = contender.draining(now);
         self.status.holder = holder_view(authority, contender, now);
-        self.status.session = contender.me.session;
+        self.status.session = contender.me().session;
         self.status.reason = self.reason;
-        self.status.token_highest = contender.view.marks.token_highest();
+        self.status.token_highest = contender.view().marks.token_highest();
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = contender.reads.answers_until.is_some();
+        self.status.store_reached = contender.answers_until().is_some();
         transition
     }
 
     fn role(&self, contender: &Contender, state: &CandidateState, now: BootTime) -> Role {
-        let answers_until = contender.reads.answers_until;
         match state {
             CandidateState::Leading(_) => Role::Leader,
             CandidateState::Stopping(_) => Role::Stopping,
             // After a freeze, a leader may lose its lease and exit in one turn.
             CandidateState::Exited if self.status.role == Role::Leader => Role::Stopping,
             CandidateState::Exited => self.status.role,
-            CandidateState::Contending => {
-                let stopped = self.status.role == Role::Stopping;
-                if contender.checking.is_some() || (contender.shutdown.requested && stopped) {
-                    Role::Stopping
-                } else if matches!(contender.view.document, Document::NotRead)
-                    || answers_until.is_none_or(|at| at <= now)
-                {
-                    Role::Unknown
-                } else if contender.view.lease().is_some_and(|lease| lease.paused) {
-                    Role::Paused
-                } else {
-                    Role::Follower
-                }
-            }
+            CandidateState::Contending => contender.role(self.status.role, now),
         }
     }
 
@@ -185,7 +170,7 @@ fn holder_view(
     contender: &Contender,
     now: BootTime,
 ) -> Option<HolderView> {
-    let (me, view) = (&contender.me, &contender.view);
+    let (me, view) = (contender.me(), contender.view());
     if let Some(authority) = authority {
         return Some(HolderView {
             identity: me.identity.clone(),

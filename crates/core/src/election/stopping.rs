@@ -12,11 +12,11 @@ const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping {
     pub(super) tenure: Tenure,
-    pub(super) reason: Reason,
-    pub(super) reserved_for: Option<Reservation>,
+    reason: Reason,
+    reserved_for: Option<Reservation>,
     files: Files,
     /// Latest instant to wait for the pod's label, which may still say leader.
-    pub(super) label_until: Option<BootTime>,
+    label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
@@ -74,6 +74,10 @@ impl Stopping {
         };
     }
 
+    pub(super) fn label_demoted(&mut self) {
+        self.label_until = None;
+    }
+
     pub(super) fn workload_done(&mut self, token: Token) {
         if self.tenure.token == token {
             self.shorten_drain(BootTime::default(), Duration::ZERO);
@@ -125,6 +129,11 @@ impl Stopping {
             Files::Demoted => self.drained_at,
             Files::Asked { .. } | Files::Stuck => self.drained_at.max(readable_until + self.delay),
         }
+    }
+
+    /// Returns the claim, the reason of the step-down, and for whom the lease is reserved, if any.
+    pub(super) fn into_parts(self) -> (Tenure, Reason, Option<Reservation>) {
+        (self.tenure, self.reason, self.reserved_for)
     }
 
     pub(super) fn shown_until(&self) -> BootTime {

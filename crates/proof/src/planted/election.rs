@@ -262,7 +262,6 @@ macro_rules! planted {
 pub(crate) use planted;
 
 use super::claims::{Attempt, EndedClaim};
-use super::contend::{Acquired, Predecessor};
 use super::{BootTime, CallId, Claim, Holder, Lease, Revision, Timings, Token};
 
 /// Returns an ended claim as if it had never ended.
@@ -310,36 +309,21 @@ fn attempt(
 impl super::Election {
     /// Returns true if the stream is late, so that each event only causes a read.
     pub(crate) fn only_reads_after_events(&self) -> bool {
-        self.contender.reads.is_late()
+        self.contender.only_reads_after_events()
     }
 
     pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
-        self.contender.view.revision()
+        self.contender.view().revision()
     }
 
     pub(crate) fn token_seen(&self) -> Option<super::Token> {
-        self.contender.view.marks.document_token()
+        self.contender.view().marks.document_token()
     }
 
     /// Continues the wait of the previous process by copying the time at which that process first
     /// saw the revision.
     pub(crate) fn continue_from(&mut self, before: &Self) {
-        self.contender.view.continue_from(&before.contender.view);
-    }
-
-    /// Makes a claim that was found in the store lead, as if the store had acknowledged its
-    /// renewal.
-    pub(super) fn lead_unrenewed(&mut self, attempt: Attempt, turn: &mut crate::claim::Turn<'_>) {
-        let lease = self.contender.view.lease().cloned();
-        let acquired = Acquired {
-            revision: attempt.chain[0],
-            attempt,
-            sent: turn.now,
-            lease: lease.expect("it was seen"),
-            from: Predecessor::Nobody,
-        };
-        let begun = self.contender.begin(acquired, turn);
-        self.begun(begun, turn);
+        self.contender.continue_from(&before.contender);
     }
 }
 

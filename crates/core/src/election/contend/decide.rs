@@ -8,7 +8,7 @@ use crate::election::view::Document;
 use crate::election::{BootTime, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::election) enum Predecessor {
+pub(super) enum Predecessor {
     Nobody,
     Myself,
     Dead {
@@ -22,7 +22,7 @@ pub(in crate::election) enum Predecessor {
 }
 
 impl Predecessor {
-    pub(in crate::election) fn succeeded(self, now: BootTime) -> (Reason, Option<Notice>) {
+    pub(super) fn succeeded(self, now: BootTime) -> (Reason, Option<Notice>) {
         let notice = match self {
             Self::Nobody => return (Reason::Acquired, None),
             Self::Myself => None,
@@ -41,7 +41,7 @@ impl Predecessor {
     }
 }
 
-pub(in crate::election) enum Decision {
+pub(super) enum Decision {
     Wait(Option<BootTime>),
     Create,
     /// Acquire the lease. The history entry, if any, is for the claim that the lease still names.
@@ -53,12 +53,11 @@ pub(in crate::election) enum Decision {
 impl Contender {
     /// Returns the earliest instant at which this candidate may lead again.
     fn gate(&self) -> BootTime {
-        let shown_until = self.workload.drain.map(|drain| drain.shown_until);
-        let closed = self.waits.contend_from().max(shown_until);
+        let closed = self.waits.contend_from().max(self.workload.shown_until());
         closed.unwrap_or_default()
     }
 
-    pub(in crate::election) fn decision(&self, now: BootTime) -> Decision {
+    pub(super) fn decision(&self, now: BootTime) -> Decision {
         if self.workload.runs() {
             return Decision::Wait(None);
         }
@@ -127,7 +126,7 @@ impl Contender {
             }
             // If the lease was released to a preferred standby and the release was lost, this
             // candidate does not acquire the lease again.
-            return if closed || self.preference.gave_way {
+            return if closed || self.gave_way() {
                 self.release_of(ended.clone(), now)
             } else {
                 let entry = Some(ended.entry.clone());
@@ -144,7 +143,7 @@ impl Contender {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.me.identity;
-        let dead = self.claims.predecessor == Some(holder.claim) || namesake;
+        let dead = self.claims.is_of_predecessor(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {
@@ -187,8 +186,8 @@ impl Contender {
     /// Returns the earliest instant at which a claim may be released without a confirmation of the
     /// workload. After a rollback of the store, another candidate may still lead. Candidates that
     /// have not noticed the rollback would acquire a released lease at once.
-    pub(in crate::election) fn release_from(&self) -> BootTime {
-        let noticed = self.workload.drain.map(|drain| drain.until);
+    pub(super) fn release_from(&self) -> BootTime {
+        let noticed = self.workload.drained_at();
         noticed.max(self.waits.quarantine).unwrap_or_default()
     }
 }

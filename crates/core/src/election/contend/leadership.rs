@@ -5,7 +5,7 @@ use super::Contender;
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
 use super::write::Acquired;
-use crate::claim::{ReadSchedule, Rollback, Turn};
+use crate::claim::{Rollback, Turn};
 use crate::election::claims::{EndedClaim, Overtaken, RejectedClaim};
 use crate::election::state::{CauseOfLoss, LostClaim};
 use crate::election::{
@@ -20,11 +20,7 @@ pub(in crate::election) enum AfterWrite {
 
 impl Contender {
     /// Begins a claim after an acknowledged write, or ends it if the candidate may not lead now.
-    pub(in crate::election) fn begin(
-        &mut self,
-        acquired: Acquired,
-        turn: &mut Turn<'_>,
-    ) -> AfterWrite {
+    pub(super) fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
         let Acquired {
             mut attempt,
             revision,
@@ -61,7 +57,7 @@ impl Contender {
         } else {
             self.observe(Found::Lease(lease), turn);
         }
-        let asked = self.shutdown.requested.then_some(Reason::Shutdown);
+        let asked = self.is_shutting_down().then_some(Reason::Shutdown);
         let asked = asked.or(self.waits.unhealthy.then_some(Reason::Unhealthy));
         let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
         let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine.is_some();
@@ -73,31 +69,32 @@ impl Contender {
         }
         let (reason, notice) = from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
-        self.claims.predecessor = None;
-        // A registration in flight can no longer match.
-        (self.registration.vacancy, self.registration.call) = (None, None);
+        self.claims.forget_predecessor();
+        self.registration.begin_to_lead();
         self.preference = Preference::default();
         self.waits.begin_to_lead();
         // A read in flight is older than the claim, and the write's reply showed the document.
-        self.reads.schedule = ReadSchedule::none();
+        self.reads.stop();
+        let order = self.workload.start(&tenure, turn.now);
+        turn.effects.extend(order);
         AfterWrite::Leads(tenure, reason)
     }
 
-    pub(in crate::election) fn end_stopped(
+    pub(super) fn end_stopped(
         &mut self,
         stopped: Stopping,
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        let (tenure, reason) = (stopped.tenure, stopped.reason);
+        let (tenure, reason, reserved_for) = stopped.into_parts();
         // A candidate that stepped down for its workload's health has no cooldown, because it stays
         // out until the workload is healthy. A leader that gave way to a preferred standby contends
         // again after the reservation.
         let asked = matches!(reason, Reason::Requested | Reason::Transferred);
-        if asked && !self.preference.gave_way {
+        if asked && !self.gave_way() {
             self.cool_down(tenure.token, now);
         }
-        self.end(&tenure, loss.unwrap_or(reason), stopped.reserved_for)
+        self.end(&tenure, loss.unwrap_or(reason), reserved_for)
     }
 
     /// Ends a claim. Without another reservation, the standby gets a head start.
@@ -122,12 +119,16 @@ impl Contender {
         }
     }
 
+    /// Ends a claim that is lost, and stops its workload.
     pub(in crate::election) fn lost(
         &mut self,
         cause: CauseOfLoss,
         lost: LostClaim,
         turn: &mut Turn<'_>,
     ) {
+        let delay = self.drain_time();
+        let order = self.workload.lose(&lost, delay, turn.now);
+        turn.effects.extend(order);
         let reason = cause.reason();
         let ended = match lost {
             LostClaim::Leading(tenure) => self.end(&tenure, reason, None),
@@ -159,11 +160,10 @@ impl Contender {
             }
             // No release, because it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
-                let EndedClaim { claim, chain, .. } = ended;
                 // A process on a cloned directory may lead with the claim, so its record no longer
                 // proves an exit. A read shows the reason of the rejection.
                 turn.effects.push(self.record.set(None, &self.view));
-                self.checking = Some(RejectedClaim { claim, chain });
+                self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);
             }
             // The lease expires by itself. The claim is released only if the workload is confirmed

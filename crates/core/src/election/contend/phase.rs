@@ -18,7 +18,7 @@ const EARLY_MAX: u32 = 4;
 const DOUBLINGS_MAX: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(in crate::election) struct RenewalPhase {
+pub(super) struct RenewalPhase {
     seen: Option<LastRenewal>,
     asked: BootTime,
 }
@@ -36,16 +36,11 @@ struct LastRenewal {
 }
 
 impl RenewalPhase {
-    pub(in crate::election) fn asks(&mut self, now: BootTime) {
+    pub(super) fn asks(&mut self, now: BootTime) {
         self.asked = now;
     }
 
-    pub(in crate::election) fn shows(
-        &mut self,
-        lease: Option<&Lease>,
-        interval: Duration,
-        now: BootTime,
-    ) {
+    pub(super) fn shows(&mut self, lease: Option<&Lease>, interval: Duration, now: BootTime) {
         let held = lease.and_then(|lease| Some((lease.revision, lease.claim()?)));
         let Some((revision, claim)) = held else {
             self.seen = None;
@@ -85,11 +80,7 @@ impl RenewalPhase {
 
     /// Returns the instant of the next read of a held lease. If the renewal is overdue, this is at
     /// most `retry` after the last read. `None` if no holder was seen.
-    pub(in crate::election) fn next_read(
-        &self,
-        interval: Duration,
-        retry: Duration,
-    ) -> Option<BootTime> {
+    pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);
         let narrow = NARROW.min(interval / SECTIONS);
@@ -103,7 +94,7 @@ impl RenewalPhase {
     }
 }
 
-pub(in crate::election) fn renewal_interval(lease: Option<&Lease>, own: &Timings) -> Duration {
+pub(super) fn renewal_interval(lease: Option<&Lease>, own: &Timings) -> Duration {
     let holder = lease.and_then(|lease| lease.holder.as_ref());
     let declared = holder.and_then(Holder::renewals_every);
     declared.unwrap_or(own.renew_interval())

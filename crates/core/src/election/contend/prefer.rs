@@ -19,14 +19,14 @@ use crate::election::{
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(in crate::election) struct Preference {
+pub(super) struct Preference {
     /// Start of the interval: this leader's acquisition, or the reload that set the preference.
     since: Option<BootTime>,
     /// The preferred standby, and since when it has been registered.
     seen: Option<(Session, BootTime)>,
     step: Step,
     /// True from the handover until the next claim.
-    pub(in crate::election) gave_way: bool,
+    gave_way: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -97,6 +97,10 @@ impl Contender {
         }
         preference.step = Step::Asking(turn.effects.send(Operation::Withdraw { session }));
         GiveWay::Wait(None)
+    }
+
+    pub(super) fn gave_way(&self) -> bool {
+        self.preference.gave_way
     }
 
     /// Handles the reply to the withdrawal; returns false for any other reply.

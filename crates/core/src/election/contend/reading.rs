@@ -5,17 +5,17 @@ use super::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
 use crate::claim::{ReadSchedule, Rollback, Turn, earliest};
 use crate::election::view::{Document, LeaseView};
-use crate::election::{BootTime, Effect, Found, Lease, Operation, Outcome, Watch};
+use crate::election::{BootTime, CallId, Effect, Found, Lease, Operation, Outcome, Tenure, Watch};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::election) struct LeaseReads {
+pub(super) struct LeaseReads {
     following: Following,
-    pub(in crate::election) schedule: ReadSchedule<StreamCheck>,
+    schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
-    pub(in crate::election) looked_at: BootTime,
+    looked_at: BootTime,
     /// Until when the store counts as reachable; `None` before its first answer. A reload does not
     /// shorten this time, because the stream still reports at the pace of the old durations.
-    pub(in crate::election) answers_until: Option<BootTime>,
+    answers_until: Option<BootTime>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Following {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::election) struct StreamCheck {
+struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
     /// True if an event was applied after the read was sent, so the reply may be older.
@@ -60,7 +60,7 @@ pub(in crate::election) struct ReadDocument {
 }
 
 impl LeaseReads {
-    pub(in crate::election) fn new(now: BootTime) -> Self {
+    pub(super) fn new(now: BootTime) -> Self {
         Self {
             following: Following::Nothing,
             schedule: ReadSchedule {
@@ -74,41 +74,56 @@ impl LeaseReads {
     }
 
     /// Returns true if the view may differ from the stored document.
-    pub(in crate::election) fn is_blind(&self) -> bool {
+    pub(super) fn is_blind(&self) -> bool {
         self.schedule.behind || self.schedule.suspicious
     }
 
-    pub(in crate::election) fn is_late(&self) -> bool {
+    pub(super) fn is_behind(&self) -> bool {
+        self.schedule.behind
+    }
+
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.schedule.suspicious
+    }
+
+    pub(super) fn is_late(&self) -> bool {
         matches!(self.following, Following::LateStream(_))
     }
 
     /// Schedules a read at `at`, which must precede the next write.
-    pub(in crate::election) fn read_before_write(&mut self, at: BootTime) {
+    pub(super) fn read_before_write(&mut self, at: BootTime) {
         self.schedule.behind = true;
         self.schedule.read_at(at);
     }
 
     /// Requires a read before the next write. A read in flight may have been sent too early.
-    pub(in crate::election) fn fall_behind(&mut self, now: BootTime) {
-        self.schedule.in_flight = None;
+    pub(super) fn fall_behind(&mut self, now: BootTime) {
+        self.drop_in_flight();
         self.read_before_write(now);
     }
 
-    pub(in crate::election) fn suspect(&mut self, now: BootTime) {
+    pub(super) fn drop_in_flight(&mut self) {
+        self.schedule.in_flight = None;
+    }
+
+    /// Drops a due read whose result another reply will show.
+    pub(super) fn drop_due(&mut self, now: BootTime) {
+        self.schedule.due = self.schedule.due.filter(|due| *due > now);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.schedule = ReadSchedule::none();
+    }
+
+    fn suspect(&mut self, now: BootTime) {
         self.schedule.suspicious = true;
         self.schedule.read_at(now);
     }
 
-    pub(in crate::election) fn late_reply(&mut self, now: BootTime) {
+    pub(super) fn late_reply(&mut self, now: BootTime) {
         self.schedule.behind = true;
         if self.schedule.in_flight.is_none() {
             self.schedule.read_at(now);
-        }
-    }
-
-    pub(in crate::election) fn overtake(&mut self) {
-        if let Some(reading) = &mut self.schedule.in_flight {
-            reading.note.overtaken = true;
         }
     }
 
@@ -143,18 +158,12 @@ impl LeaseReads {
     }
 
     /// Replaces an open stream or cursor, which can no longer be trusted.
-    pub(in crate::election) fn reopen(&mut self) -> Option<Effect> {
+    pub(super) fn reopen(&mut self) -> Option<Effect> {
         let open = std::mem::replace(&mut self.following, Following::Nothing).is_open();
         open.then_some(Effect::ReopenStream)
     }
 
-    pub(in crate::election) fn hurry(&mut self, now: BootTime) {
-        if self.schedule.due.is_some() {
-            self.schedule.read_at(now);
-        }
-    }
-
-    pub(in crate::election) fn check_invariants(&self, idle: bool) {
+    pub(super) fn check_invariants(&self, idle: bool) {
         let looks = !(idle && self.is_blind()) || self.schedule.is_active();
         assert!(looks, "behind the store, and no read is due");
     }
@@ -162,17 +171,33 @@ impl LeaseReads {
 
 impl Contender {
     /// Records that the store answered.
-    pub(in crate::election) fn contact(&mut self, now: BootTime) {
+    pub(super) fn contact(&mut self, now: BootTime) {
         self.reads.answers_until = Some(now + self.me.timings().lease_duration());
     }
 
+    pub(in crate::election) fn answers_until(&self) -> Option<BootTime> {
+        self.reads.answers_until
+    }
+
+    pub(in crate::election) fn next_read(&self) -> Option<BootTime> {
+        self.reads.schedule.next()
+    }
+
+    pub(in crate::election) fn awaits_read(&self, call: CallId) -> bool {
+        let reading = self.reads.schedule.in_flight;
+        reading.is_some_and(|reading| reading.call == call)
+    }
+
+    pub(in crate::election) fn primary_changed(&mut self, leads: bool, turn: &mut Turn<'_>) {
+        // The open cursor stays on the member that it was opened on, and this member may lag now.
+        turn.effects.extend(self.reads.reopen());
+        if !leads && self.reads.schedule.due.is_some() {
+            self.reads.schedule.read_at(turn.now);
+        }
+    }
+
     pub(in crate::election) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
-        if self
-            .reads
-            .schedule
-            .next()
-            .is_some_and(|due| due <= turn.now)
-        {
+        if self.next_read().is_some_and(|due| due <= turn.now) {
             self.send_read(false, turn);
         }
     }
@@ -191,7 +216,7 @@ impl Contender {
 
     /// Reads in addition to an open stream, because the stream may be stale: once per lease
     /// duration, and more often if no renewal is seen. Returns the next instant.
-    pub(in crate::election) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+    pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
         }
@@ -223,7 +248,7 @@ impl Contender {
 
     /// Schedules a poll if there is no change stream or the view is behind. Without this poll, a
     /// candidate that released would see its successor only after its own cooldown.
-    pub(in crate::election) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
             let poll = self.me.retry_at(turn);
@@ -294,6 +319,69 @@ impl Contender {
         true
     }
 
+    /// Handles a change event of a leader's document. An `expected` change needs no read.
+    pub(in crate::election) fn changed_while_leading(
+        &mut self,
+        lease: Lease,
+        expected: bool,
+        now: BootTime,
+    ) {
+        self.shown(&lease, false);
+        if expected {
+            self.view.note_standby(lease.standby);
+        } else {
+            self.reads.schedule.read_at(now);
+        }
+    }
+
+    /// Handles a change event of the document of a candidate that does not lead.
+    pub(in crate::election) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
+        self.shown(&lease, false);
+        let older = self.view.is_older_than(&lease);
+        let found = Found::Lease(lease);
+        if self.reads.is_late() {
+            if older {
+                self.reads.schedule.read_at(turn.now);
+            }
+        } else if self.view.rollback(&found).is_none() {
+            self.observe(found, turn);
+            if let Some(reading) = &mut self.reads.schedule.in_flight {
+                reading.note.overtaken = true;
+            }
+        } else {
+            self.reads.fall_behind(turn.now);
+        }
+    }
+
+    /// Applies the reply to a write. If the reply is older than the view, an event overtook the
+    /// reply or the store was rolled back. Only a linearizable read can tell which.
+    pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
+        if self.view.rollback(&found).is_none() {
+            self.reads.looked_at = turn.now;
+            self.observe(found, turn);
+        } else {
+            self.reads.suspect(turn.now);
+            self.reads.fall_behind(turn.now);
+        }
+    }
+
+    /// Extends the workload's deadline after an acknowledged renewal, whose reply shows `lease`.
+    pub(in crate::election) fn renewed(
+        &mut self,
+        tenure: &Tenure,
+        lease: &Lease,
+        turn: &mut Turn<'_>,
+    ) {
+        turn.effects.extend(self.workload.extend(tenure));
+        let found = Found::Lease(lease.clone());
+        if self.view.rollback(&found).is_none() {
+            self.observe(found, turn);
+        } else {
+            // The token was lowered, so the next leader could get a token that was already used.
+            self.reads.suspect(turn.now);
+        }
+    }
+
     /// Handles an event of the change stream or of hints; returns the event's document, if any.
     pub(in crate::election) fn watch(
         &mut self,
@@ -331,9 +419,14 @@ impl Contender {
 }
 
 #[cfg(all(test, not(proof)))]
-impl LeaseReads {
-    /// Drops all reads, to build a state that no input leads to.
-    pub(in crate::election) fn never(&mut self) {
-        (self.schedule.in_flight, self.schedule.due) = (None, None);
+impl Contender {
+    /// Requires a read, which is linearizable if `suspicious`, but drops it. No input leads to this
+    /// state.
+    pub(in crate::election) fn never_read(&mut self, suspicious: bool, now: BootTime) {
+        match suspicious {
+            true => self.reads.suspect(now),
+            false => self.reads.fall_behind(now),
+        }
+        (self.reads.schedule.in_flight, self.reads.schedule.due) = (None, None);
     }
 }

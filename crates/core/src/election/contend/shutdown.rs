@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::Contender;
-use super::supervise::DrainAfterLoss;
 use crate::claim::{Turn, earliest};
-use crate::election::{BootTime, Notice};
+use crate::election::{BootTime, Notice, Stopping};
 
 /// Maximum wait at a shutdown with `workload.ends_first`. The wait is never zero, because a
 /// workload does not end first when a kubelet restarts only the sidecar. The wait, the label and
@@ -13,14 +12,14 @@ use crate::election::{BootTime, Notice};
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(in crate::election) struct Shutdown {
-    pub(in crate::election) requested: bool,
+pub(super) struct Shutdown {
+    requested: bool,
     /// Latest instant to exit; set once the candidate waits only for its release.
     by: Option<BootTime>,
     /// True if a status file still names a future deadline, so that the lease must expire.
-    pub(in crate::election) keep: bool,
+    keep: bool,
     /// True if a claim may be stored after the exit.
-    pub(in crate::election) left_to_expire: bool,
+    left_to_expire: bool,
 }
 
 pub(in crate::election) enum LastStep {
@@ -29,6 +28,36 @@ pub(in crate::election) enum LastStep {
 }
 
 impl Contender {
+    pub(in crate::election) const fn is_shutting_down(&self) -> bool {
+        self.shutdown.requested
+    }
+
+    pub(in crate::election) const fn is_left_to_expire(&self) -> bool {
+        self.shutdown.left_to_expire
+    }
+
+    /// Begins the shutdown; returns false if it was requested before.
+    pub(in crate::election) fn shut_down(&mut self, now: BootTime) -> bool {
+        let first = !std::mem::replace(&mut self.shutdown.requested, true);
+        if first {
+            // If the candidate already waits for its workload, the wait may become shorter.
+            self.workload.shorten_drain(now + self.drain_time());
+        }
+        first
+    }
+
+    /// Ends the claim of a finished step-down and sends its release. At a shutdown, a claim whose
+    /// deadline a stuck status file still names is left to expire.
+    pub(in crate::election) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
+        let stuck = stopped.shown_until() > turn.now;
+        let ended = self.end_stopped(stopped, None, turn.now);
+        if self.shutdown.requested && stuck {
+            self.shutdown.keep = true;
+        } else {
+            self.release(&ended, turn);
+        }
+    }
+
     /// Releases the stored claims, for at most one operation timeout, and then exits.
     pub(in crate::election) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
         let now = turn.now;
@@ -44,7 +73,7 @@ impl Contender {
         }
         let keep = self.shutdown.keep || stuck;
         let open = !self.claims.is_empty() || busy;
-        let drain = self.workload.drain.map(DrainAfterLoss::worth_waiting_until);
+        let drain = self.workload.worth_waiting_until();
         let drain = drain.filter(|until| *until > now);
         if open && drain.is_some() && !keep {
             return self.wait(drain, turn);
@@ -57,7 +86,7 @@ impl Contender {
                 self.read_if_due(turn);
                 return LastStep::Wait(Some(by));
             }
-            if self.reads.schedule.behind && open {
+            if self.reads.is_behind() && open {
                 return self.wait(Some(by), turn);
             }
             let (view, claims, me) = (&self.view, &self.claims, &self.me);
@@ -89,6 +118,6 @@ impl Contender {
 
     fn wait(&mut self, until: Option<BootTime>, turn: &mut Turn<'_>) -> LastStep {
         self.read_if_due(turn);
-        LastStep::Wait(earliest([until, self.reads.schedule.next()]))
+        LastStep::Wait(earliest([until, self.next_read()]))
     }
 }

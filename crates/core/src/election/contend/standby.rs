@@ -21,14 +21,14 @@ const DELAY_MAX: u32 = 50;
 const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(in crate::election) struct Registration {
+pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
     /// The vacancy to fill, and when to register. After a rejection, there is no instant until the
     /// view shows another standby or another holder.
-    pub(in crate::election) vacancy: Option<(Vacancy, Option<BootTime>)>,
+    vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
-    pub(in crate::election) call: Option<(CallId, Option<Vacancy>)>,
+    call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, in case the standby has exited.
     jitter: Duration,
@@ -36,20 +36,25 @@ pub(in crate::election) struct Registration {
 
 /// A holder without a standby, or with a standby that may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::election) struct Vacancy {
+struct Vacancy {
     holder: Claim,
     replaces: Option<Session>,
 }
 
 impl Registration {
-    pub(in crate::election) fn new(wanted: bool) -> Self {
+    pub(super) fn new(wanted: bool) -> Self {
         Self {
             wanted,
             ..Self::default()
         }
     }
 
-    pub(in crate::election) fn draw(&mut self, turn: &mut Turn<'_>) {
+    /// Forgets the vacancy that this candidate filled. A registration in flight can no longer match.
+    pub(super) fn begin_to_lead(&mut self) {
+        (self.vacancy, self.call) = (None, None);
+    }
+
+    pub(super) fn draw(&mut self, turn: &mut Turn<'_>) {
         if self.wanted {
             self.jitter = turn.up_to(SPREAD_MAX);
         }
@@ -59,7 +64,7 @@ impl Registration {
 impl Contender {
     /// Returns how long this candidate waits for the standby after the holder expired. A candidate
     /// of lower priority waits longer, so that others go first if the standby has exited.
-    pub(in crate::election) fn head_start_of_others(&self, lease: &Lease) -> Duration {
+    pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
             Some(standby) => {
@@ -72,11 +77,7 @@ impl Contender {
     }
 
     /// Returns how long this candidate leaves a released lease to the reservation's candidate.
-    pub(in crate::election) fn reserved_for(
-        &self,
-        reservation: &Reservation,
-        lease: &Lease,
-    ) -> Duration {
+    pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
         let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.jitter;
         match reservation.is_head_start() {
             true => reserved.max(self.head_start_of_others(lease)),
@@ -101,7 +102,7 @@ impl Contender {
 
     /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
     /// and withdraws its registration if it cannot lead. Returns when to call it again.
-    pub(in crate::election) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+    pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;
         }
@@ -145,13 +146,13 @@ impl Contender {
 
     /// Withdraws the registration of a process that exits, so that another follower registers.
     /// Returns the latest instant to wait for the answer.
-    pub(in crate::election) fn withdraw_before_exit(
+    pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let registered = self.view.is_standby(self.me.session) || self.registration.call.is_some();
-        if self.reads.schedule.suspicious || !registered {
+        if self.reads.is_suspicious() || !registered {
             return None;
         }
         let latest = by.min(turn.now + WITHDRAWAL_MAX);
@@ -190,7 +191,7 @@ impl Contender {
     }
 }
 
-pub(in crate::election) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {
+pub(super) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {
     let standby = view.lease()?.standby.as_ref()?;
     Some(Reservation {
         identity: standby.identity.clone(),

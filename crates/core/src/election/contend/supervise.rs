@@ -4,18 +4,19 @@
 
 use std::time::Duration;
 
+use super::Contender;
 use crate::deadline_policy::Terms;
 use crate::election::state::{CandidateState, LostClaim};
-use crate::election::{BootTime, Effect, Order, OrderKind, Tenure, Timings, Token};
+use crate::election::{BootTime, Effect, Order, OrderKind, Tenure, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(in crate::election) struct WorkloadState {
+pub(super) struct WorkloadState {
     supervises: bool,
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
     /// The last lost leadership, until an unsupervised workload has had time to notice the loss.
-    pub(in crate::election) drain: Option<DrainAfterLoss>,
+    drain: Option<DrainAfterLoss>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +28,7 @@ struct Running {
 }
 
 impl WorkloadState {
-    pub(in crate::election) fn new(supervises: bool) -> Self {
+    pub(super) fn new(supervises: bool) -> Self {
         Self {
             supervises,
             ..Self::default()
@@ -35,19 +36,19 @@ impl WorkloadState {
     }
 
     /// Returns true if a workload may still be running, under any claim.
-    pub(in crate::election) fn runs(&self) -> bool {
+    pub(super) fn runs(&self) -> bool {
         self.running.is_some()
     }
 
-    pub(in crate::election) fn runs_under(&self, token: Token) -> bool {
+    pub(super) fn runs_under(&self, token: Token) -> bool {
         self.running.is_some_and(|running| running.token == token)
     }
 
-    pub(in crate::election) fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.running.is_some_and(|running| running.stuck)
     }
 
-    pub(in crate::election) fn start(&mut self, tenure: &Tenure, now: BootTime) -> Option<Effect> {
+    pub(super) fn start(&mut self, tenure: &Tenure, now: BootTime) -> Option<Effect> {
         self.drain = None;
         if !self.supervises {
             return None;
@@ -60,18 +61,14 @@ impl WorkloadState {
         self.order(OrderKind::Start(terms(tenure)))
     }
 
-    pub(in crate::election) fn extend(&self, tenure: &Tenure) -> Option<Effect> {
+    pub(super) fn extend(&self, tenure: &Tenure) -> Option<Effect> {
         self.order(OrderKind::Extend(terms(tenure)))
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    pub(in crate::election) fn stop(&self) -> Option<Effect> {
-        self.order(OrderKind::Stop)
-    }
-
     /// Stops the workload immediately, with a deadline for the kill. An unsupervised workload has
     /// `delay` to notice the loss; during a step-down it has the rest of that delay.
-    pub(in crate::election) fn lose(
+    pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
         delay: Duration,
@@ -96,79 +93,113 @@ impl WorkloadState {
         Some(Effect::Workload(Order { token, kind }))
     }
 
-    /// Handles the confirmation that the workload stopped all work under the lost claim.
-    pub(in crate::election) fn done(&mut self, token: Token) {
-        if let Some(lost) = self.drain.as_mut().filter(|lost| lost.token == token) {
-            lost.shorten(BootTime::default());
-        }
-    }
-
-    /// Ends the time of an unsupervised workload to notice a loss at `until` at the latest.
-    pub(in crate::election) fn shorten_drain(&mut self, until: BootTime) {
+    /// Ends the time of an unsupervised workload to notice a loss at `until`, but not before the
+    /// deadline in a stuck status file.
+    pub(super) fn shorten_drain(&mut self, until: BootTime) {
         if let Some(lost) = &mut self.drain {
-            lost.shorten(until);
+            lost.until = lost.until.min(until.max(lost.shown_until));
         }
     }
 
-    /// Handles an unrequested exit of the leader's workload. Returns this candidate's back-off.
-    /// Other candidates contend immediately, because the release wakes them.
-    pub(in crate::election) fn ended(
-        &mut self,
-        token: Token,
-        timings: &Timings,
-        now: BootTime,
-    ) -> Option<Duration> {
-        let running = self.running.filter(|running| running.token == token)?;
-        let before = if now.since(running.since) < timings.lease_duration() {
-            self.back_off
-        } else {
-            Duration::ZERO
-        };
-        self.back_off = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
-        Some(self.back_off)
+    /// Returns when an unsupervised workload will have noticed the last loss.
+    pub(super) fn drained_at(&self) -> Option<BootTime> {
+        self.drain.map(|drain| drain.until)
     }
 
-    /// Handles a workload that survived its kill; returns false if it was known to be stuck.
-    pub(in crate::election) fn stuck(&mut self, token: Token) -> bool {
-        let running = self.running.as_mut();
-        let running = running.filter(|running| running.token == token && !running.stuck);
-        running.map(|running| running.stuck = true).is_some()
+    pub(super) fn shown_until(&self) -> Option<BootTime> {
+        self.drain.map(|drain| drain.shown_until)
     }
 
-    pub(in crate::election) fn check_invariants(&self, state: &CandidateState) {
+    /// Returns until when an exiting process delays its release. It does not wait for a claim that
+    /// other candidates consider expired.
+    pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
+        self.drain.map(|drain| drain.until.min(drain.expired_at))
+    }
+
+    pub(super) fn check_invariants(&self, state: &CandidateState) {
         if let (true, Some(tenure)) = (self.supervises, state.leading()) {
             let runs = self.runs_under(tenure.token);
             assert!(runs, "a leader whose workload is gone");
         }
     }
-
-    /// Handles the exit of the last process; returns false if no workload runs under this token.
-    pub(in crate::election) fn gone(&mut self, token: Token) -> bool {
-        let gone = self.running.take_if(|running| running.token == token);
-        gone.is_some()
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::election) struct DrainAfterLoss {
-    pub(in crate::election) token: Token,
+struct DrainAfterLoss {
+    token: Token,
     /// End of the time that the workload has to notice.
-    pub(in crate::election) until: BootTime,
+    until: BootTime,
     /// Deadline in a stuck status file, before which this process must not lead (I1).
-    pub(in crate::election) shown_until: BootTime,
+    shown_until: BootTime,
     /// Instant at which other candidates consider the claim expired, so that they need no release.
     expired_at: BootTime,
 }
 
-impl DrainAfterLoss {
-    /// Returns until when an exiting process delays its release.
-    pub(in crate::election) fn worth_waiting_until(self) -> BootTime {
-        self.until.min(self.expired_at)
+impl Contender {
+    pub(in crate::election) fn workload_runs(&self) -> bool {
+        self.workload.runs()
     }
 
-    /// Shortens the wait to `until`, but not below the deadline in a stuck status file.
-    fn shorten(&mut self, until: BootTime) {
-        self.until = self.until.min(until.max(self.shown_until));
+    pub(in crate::election) fn stop_workload(&self) -> Option<Effect> {
+        self.workload.order(OrderKind::Stop)
+    }
+
+    /// Handles the confirmation that the workload stopped all work under the lost claim.
+    pub(in crate::election) fn workload_done(&mut self, token: Token) {
+        let lost = self.workload.drain;
+        if lost.is_some_and(|lost| lost.token == token) {
+            self.workload.shorten_drain(BootTime::default());
+        }
+    }
+
+    /// Begins this candidate's back-off after an unrequested exit of the leader's workload. Returns
+    /// false if no workload runs under this token. Other candidates contend immediately, because
+    /// the release wakes them.
+    pub(in crate::election) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
+        let (timings, workload) = (self.me.timings(), &mut self.workload);
+        let running = workload.running.filter(|running| running.token == token);
+        let Some(running) = running else {
+            return false;
+        };
+        let before = if now.since(running.since) < timings.lease_duration() {
+            workload.back_off
+        } else {
+            Duration::ZERO
+        };
+        workload.back_off = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
+        let until = now + workload.back_off;
+        // Another leader does not repair the workload, so it does not end the cooldown.
+        self.waits.cool_down(until, Token::MAX, self.me.session);
+        true
+    }
+
+    /// Handles a workload that survived its kill; returns false if it was known to be stuck.
+    pub(in crate::election) fn workload_stuck(&mut self, token: Token) -> bool {
+        let running = self.workload.running.as_mut();
+        let running = running.filter(|running| running.token == token && !running.stuck);
+        running.map(|running| running.stuck = true).is_some()
+    }
+
+    /// Handles the exit of the last process.
+    pub(in crate::election) fn workload_gone(
+        &mut self,
+        token: Token,
+        contends: bool,
+        now: BootTime,
+    ) {
+        let running = &mut self.workload.running;
+        let gone = running.take_if(|running| running.token == token);
+        if gone.is_some() && contends {
+            // While the workload ran, the candidate did not contend, and the document may have
+            // changed.
+            self.reads.fall_behind(now);
+        }
+    }
+
+    /// Returns the token of a lost leadership that an unsupervised workload may not have noticed.
+    pub(in crate::election) fn draining(&self, now: BootTime) -> Option<Token> {
+        let drain = self.workload.drain.filter(|drain| drain.until > now);
+        drain.map(|drain| drain.token)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::election::{
 
 /// The write in flight, at most one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::election) enum WriteInFlight {
+pub(super) enum WriteInFlight {
     Creating {
         call: CallId,
         revision: Revision,
@@ -36,16 +36,16 @@ pub(in crate::election) enum WriteInFlight {
     },
 }
 
-pub(in crate::election) struct Acquired {
-    pub(in crate::election) attempt: Attempt,
-    pub(in crate::election) revision: Revision,
-    pub(in crate::election) sent: BootTime,
-    pub(in crate::election) lease: Lease,
-    pub(in crate::election) from: Predecessor,
+pub(super) struct Acquired {
+    pub(super) attempt: Attempt,
+    pub(super) revision: Revision,
+    pub(super) sent: BootTime,
+    pub(super) lease: Lease,
+    pub(super) from: Predecessor,
 }
 
 impl WriteInFlight {
-    pub(in crate::election) fn call(&self) -> CallId {
+    pub(super) fn call(&self) -> CallId {
         match self {
             Self::Acquiring { attempt, .. } => attempt.call,
             Self::Creating { call, .. }
@@ -55,7 +55,7 @@ impl WriteInFlight {
     }
 
     /// Records that a reply or event, trusted or not, showed this document.
-    pub(in crate::election) fn shown(&mut self, lease: &Lease, is_reply: bool) {
+    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         match self {
             Self::Creating {
                 revision,
@@ -70,7 +70,7 @@ impl WriteInFlight {
     }
 
     /// Marks an acquisition as cancelled; returns false for any other write.
-    pub(in crate::election) fn cancel(&mut self) -> bool {
+    pub(super) fn cancel(&mut self) -> bool {
         let (Self::Acquiring { attempt, .. } | Self::Adopting { attempt, .. }) = self else {
             return false;
         };
@@ -80,7 +80,7 @@ impl WriteInFlight {
 }
 
 impl Contender {
-    pub(in crate::election) fn create(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn create(&mut self, turn: &mut Turn<'_>) {
         let (revision, token) = (
             Revision::random(turn.random),
             self.view.marks.token_highest(),
@@ -93,7 +93,7 @@ impl Contender {
         });
     }
 
-    pub(in crate::election) fn acquire(
+    pub(super) fn acquire(
         &mut self,
         token: Token,
         (lease, ended): (&Lease, Option<HistoryEntry>),
@@ -139,7 +139,7 @@ impl Contender {
         self.write = Some(WriteInFlight::Acquiring { attempt, from });
     }
 
-    pub(in crate::election) fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
+    pub(super) fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
         let revision = Revision::random(turn.random);
         let call = turn.effects.send(Operation::Renew {
             claim: attempt.claim,
@@ -154,10 +154,10 @@ impl Contender {
         });
     }
 
-    pub(in crate::election) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
+    pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
         // The reply to a read in flight may predate the release.
-        self.reads.schedule.in_flight = None;
+        self.reads.drop_in_flight();
         let (claim, revision) = (ended.claim, Revision::random(turn.random));
         let call = turn.effects.send(Operation::Release {
             claim,

@@ -47,14 +47,9 @@ fn a_wakeup_that_is_due_already_would_never_end() {
 fn a_candidate_that_is_behind_the_store_reads() {
     let (_, mut stored) = leader("a", at(0));
     let b = follower("b", at(0), &mut stored);
-    let changes: [fn(&mut Election); 2] = [
-        |e| e.contender.reads.fall_behind(e.now),
-        |e| e.contender.reads.suspect(e.now),
-    ];
-    for change in changes {
+    for suspicious in [false, true] {
         assert_complains(&b, "behind the store, and no read is due", |e| {
-            change(e);
-            e.contender.reads.never();
+            e.contender.never_read(suspicious, e.now)
         });
     }
 }
@@ -71,7 +66,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
             .valid_until = at(0);
     });
     assert_complains(&a, "a leader's token", |e| {
-        e.contender.view.marks.set_token_highest(token(0))
+        e.contender.view_mut().marks.set_token_highest(token(0))
     });
     let role = "assertion `left == right` failed: a role without";
     assert_complains(&a, role, |e| e.publication.status_mut().authority = None);
@@ -82,10 +77,10 @@ fn i11_the_lists_of_claims_are_bounded() {
     let (a, _) = leader("a", at(0));
     let many = |count| vec![ended(Claim::from_bytes([200; 16])); count];
     assert_complains(&a, "too many ended claims", |e| {
-        *e.contender.claims.ended() = many(OPEN_CLAIMS_MAX + 1)
+        *e.contender.claims().ended() = many(OPEN_CLAIMS_MAX + 1)
     });
     let mut full = a.election.clone();
-    *full.contender.claims.ended() = many(OPEN_CLAIMS_MAX);
+    *full.contender.claims().ended() = many(OPEN_CLAIMS_MAX);
     full.check_invariants();
 }
 
@@ -94,6 +89,6 @@ fn i1_a_claim_that_ended_does_not_lead() {
     let (a, stored) = leader("a", at(0));
     let claim = stored.claim();
     assert_complains(&a, "a claim leads again", |e| {
-        e.contender.claims.add_ended(ended(claim))
+        e.contender.claims().add_ended(ended(claim))
     });
 }
