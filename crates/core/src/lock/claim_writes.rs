@@ -16,7 +16,7 @@ const OLDEST_KEPT: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
-    pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
+    sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
     /// Number of calls sent when the claim was first seen. Only the reply to a later call can prove
     /// that the claim is gone.
     present: Option<u64>,
@@ -44,6 +44,10 @@ impl ClaimWrites {
             forgotten: false,
             declared: false,
         }
+    }
+
+    pub(super) fn sent(&self) -> &SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT> {
+        &self.sent
     }
 
     pub(super) fn mine(&self) -> Vec<Revision> {

@@ -143,7 +143,7 @@ impl LockContender {
             LockInput::GiveUp => {
                 // No work began, so the minimum hold does not apply, even if the lock was lost.
                 if !matches!(self.state, State::Leaving(_)) {
-                    self.exchange.work.keeps_until = None;
+                    self.exchange.waive_min_hold();
                 }
                 self.give_up(turn);
             }
@@ -151,7 +151,7 @@ impl LockContender {
             LockInput::Release => self.release(turn),
             LockInput::Succeeded => {
                 if self.state.holding().is_some() {
-                    self.exchange.work.succeeded = true;
+                    self.exchange.work_succeeded();
                 }
                 self.release(turn);
             }
@@ -219,7 +219,7 @@ impl LockContender {
             let verdict = contending::read_reply(exchange, reading, outcome, turn);
             return self.conclude(verdict, turn);
         }
-        let write = exchange.writes.sent.get(call);
+        let write = exchange.writes.sent().get(call);
         match (&mut self.state, write) {
             (state @ (State::Joining(_) | State::Waiting(_)), Some(write)) => {
                 let verdict = contending::write_reply(state, exchange, write, outcome, turn);
@@ -384,8 +384,7 @@ impl LockContender {
             valid_until,
             waited: turn.now.since(self.began),
         });
-        let min_hold = self.exchange.options.min_hold;
-        self.exchange.work.begin(min_hold, turn.now);
+        self.exchange.begin_work(turn.now);
         self.enter(State::Holding(holding), turn.now);
         self.exchange.stop_watching(turn);
     }

@@ -141,7 +141,7 @@ pub(super) fn write_reply(
             WritePurpose::Renew if planted!(RejectionRepeated) => {
                 retry_later(state, exchange, turn);
             }
-            WritePurpose::Renew if exchange.writes.sent.is_newest(write.call) => {
+            WritePurpose::Renew if exchange.writes.sent().is_newest(write.call) => {
                 exchange.stream.granted_after = None;
                 exchange.reads.doubt(turn.now);
             }
@@ -267,7 +267,7 @@ fn shown(
         }
         EntryPlace::Absent => Consequence::Absent(proof),
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
-            if proof == Proof::Newest && !writes.sent.carried(entry.revision) =>
+            if proof == Proof::Newest && !writes.sent().carried(entry.revision) =>
         {
             // After many unanswered writes, this contender may have sent the revision and forgotten
             // it.

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::reads::{ClaimStream, LockReads};
-use super::state::LockedWork;
 use crate::claim::IN_FLIGHT_MAX;
 use crate::election::{BootTime, CallId, Claim, Declared, Randomness, Revision, Session, Timings};
 use crate::lock::claim_writes::{ClaimWrites, WritePurpose};
@@ -13,7 +12,7 @@ use crate::lock::observations::Patience;
 use crate::lock::view::{EntryPlace, LockView};
 use crate::lock::{
     End, Ending, FoundLock, LockDocument, LockNotice, LockOperation, LockOutcome, LockTurn,
-    NewEntry, Observation, Options, WorkKey, Writer,
+    MinHold, NewEntry, Observation, Options, WorkKey, Writer,
 };
 
 /// Delay between the evictions of successive waiters. It covers some round trips to a nearby store.
@@ -29,12 +28,19 @@ pub(super) struct Exchange {
     pub(super) session: Session,
     pub(super) view: LockView,
     pub(super) writes: ClaimWrites,
-    pub(super) evictions: Evictions,
+    evictions: Evictions,
     pub(super) reads: LockReads,
     pub(super) stream: ClaimStream,
-    pub(super) work: LockedWork,
+    work: LockedWork,
     /// Earliest instant of the next write of a contender without authority.
     pub(super) retry_at: BootTime,
+}
+
+#[derive(Debug, Clone, Default)]
+struct LockedWork {
+    /// End of the minimum hold; `None` before the acquisition, and without a minimum hold.
+    keeps_until: Option<BootTime>,
+    succeeded: bool,
 }
 
 impl Exchange {
@@ -77,7 +83,11 @@ impl Exchange {
 
     /// Returns true if a contender without authority must wait for a reply before its next write.
     pub(super) fn is_busy(&self) -> bool {
-        self.writes.sent.in_flight() > 0 || self.evictions.in_flight.is_some() || self.reads.behind
+        self.writes.sent().in_flight() > 0 || self.is_evicting() || self.reads.behind
+    }
+
+    pub(super) fn is_evicting(&self) -> bool {
+        self.evictions.in_flight.is_some()
     }
 
     pub(super) fn retry(&self, turn: &mut LockTurn<'_>) -> BootTime {
@@ -134,6 +144,24 @@ impl Exchange {
             seen: self.view.token_floor,
             min_hold,
         });
+    }
+
+    pub(super) fn begin_work(&mut self, now: BootTime) {
+        let min_hold = self.options.min_hold;
+        self.work.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
+    }
+
+    pub(super) fn work_succeeded(&mut self) {
+        self.work.succeeded = true;
+    }
+
+    pub(super) fn waive_min_hold(&mut self) {
+        self.work.keeps_until = None;
+    }
+
+    /// Returns the rest of the minimum hold; `None` before the acquisition, and without one.
+    pub(super) fn min_hold_left(&self, now: BootTime) -> Option<Duration> {
+        self.work.keeps_until.map(|until| until.since(now))
     }
 
     pub(super) fn success(&self) -> Option<WorkKey> {
@@ -208,7 +236,7 @@ impl Exchange {
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
-        if self.evictions.in_flight.is_none() && !expired.is_empty() {
+        if !self.is_evicting() && !expired.is_empty() {
             // A holder needs no grant, so this write carries no revision of its claim.
             self.evict(expired, false, turn);
         }
@@ -269,22 +297,47 @@ impl Exchange {
     }
 
     pub(super) fn check_invariants(&self) {
-        let n = self.writes.sent.in_flight();
+        let n = self.writes.sent().in_flight();
         assert!(n <= IN_FLIGHT_MAX, "{n} writes of a claim are in flight");
         let reads = !self.reads.behind || self.reads.is_active();
         assert!(reads, "a contender is behind and does not read");
     }
 }
 
+#[cfg(proof)]
+impl Exchange {
+    /// Writes the state to `form`, without the settings and without the session.
+    pub(super) fn compare(&self, now: BootTime, form: &mut impl super::Form) {
+        let Self {
+            options: _,
+            session: _,
+            view,
+            writes,
+            evictions,
+            reads,
+            stream,
+            work,
+            retry_at,
+        } = self;
+        form.put(&(work.keeps_until, work.succeeded));
+        view.compare(form);
+        writes.compare(form);
+        evictions.compare(form);
+        reads.compare(form);
+        form.put(&now.max(*retry_at));
+        stream.compare(form);
+    }
+}
+
 #[derive(Debug, Clone, Default)]
-pub(super) struct Evictions {
-    pub(super) in_flight: Option<Eviction>,
+struct Evictions {
+    in_flight: Option<Eviction>,
     /// Evictions of unknown outcome, oldest first. A late reply may still show the evicted entries.
     unanswered: VecDeque<Eviction>,
 }
 
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Eviction {
+struct Eviction {
     call: CallId,
     /// The entries to evict, as observed when the eviction was sent.
     entries: Vec<(Claim, Observation)>,
@@ -345,7 +398,7 @@ impl Evictions {
     }
 
     #[cfg(proof)]
-    pub(super) fn compare(&self, form: &mut impl super::Form) {
+    fn compare(&self, form: &mut impl super::Form) {
         // Late replies to the unanswered evictions only cause notices.
         form.put(&self.in_flight);
     }

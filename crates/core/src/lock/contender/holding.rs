@@ -98,7 +98,7 @@ impl Holding {
         exchange: &mut Exchange,
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
-        let in_flight = exchange.writes.sent.in_flight();
+        let in_flight = exchange.writes.sent().in_flight();
         // A confirmation does not wait for the reply to a write that was sent before the grant.
         let free = in_flight == 0 || (self.provisional && in_flight < IN_FLIGHT_MAX);
         let next = if self.hurry && in_flight < IN_FLIGHT_MAX {
@@ -112,7 +112,7 @@ impl Holding {
         let renewal = turn.now + exchange.options.timings.renew_interval();
         self.renew_at(renewal, turn.now);
         self.hurry = false;
-        exchange.renew(exchange.work.rest(turn.now), turn);
+        exchange.renew(exchange.min_hold_left(turn.now), turn);
         Some(self.valid_until)
     }
 
@@ -153,7 +153,7 @@ impl Holding {
             // have overtaken an older one.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
-                    && exchange.writes.sent.is_newest(write.call) =>
+                    && exchange.writes.sent().is_newest(write.call) =>
             {
                 return Some(Loss::Rejected);
             }

@@ -2,6 +2,8 @@
 //! claim is never renewed again. During a minimum hold, the entry is only marked, and other
 //! contenders remove it later.
 
+use std::time::Duration;
+
 use super::Exchange;
 use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
@@ -25,7 +27,7 @@ impl Leaving {
         let options = &exchange.options;
         // If a minimum hold was declared but the lock was not acquired, other contenders keep the
         // entry for the whole minimum hold unless a leave is applied.
-        let in_vain = exchange.writes.declared && exchange.work.keeps_until.is_none();
+        let in_vain = exchange.writes.declared && exchange.min_hold_left(turn.now).is_none();
         let taken_for = in_vain.then(|| options.min_hold.get());
         let lease_duration = options.timings.lease_duration();
         Self {
@@ -58,7 +60,8 @@ impl Leaving {
         if self.due > turn.now {
             return Ok(earliest([Some(self.due), Some(self.until)]));
         }
-        self.awaited = Some(match exchange.work.kept_for(turn.now) {
+        let min_hold_left = exchange.min_hold_left(turn.now);
+        self.awaited = Some(match min_hold_left.filter(|rest| *rest > Duration::ZERO) {
             Some(rest) => exchange.keep(rest, turn),
             None => exchange.leave(turn),
         });

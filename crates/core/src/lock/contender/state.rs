@@ -1,10 +1,7 @@
-//! The states of a contender, and the work under the lock.
-
-use std::time::Duration;
+//! The states of a contender.
 
 use super::{Exchange, Holding, Joining, Leaving, Waiting};
-use crate::election::BootTime;
-use crate::lock::{End, Loss, MinHold, Standing};
+use crate::lock::{End, Loss, Standing};
 
 #[derive(Debug, Clone, Hash)]
 pub(super) enum State {
@@ -54,33 +51,5 @@ impl State {
             Self::Leaving(_) => Standing::Leaving,
             Self::Ended(end) => Standing::Ended(end.clone()),
         }
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct LockedWork {
-    /// End of the minimum hold; `None` before the acquisition, and without a minimum hold.
-    pub(super) keeps_until: Option<BootTime>,
-    pub(super) succeeded: bool,
-}
-
-impl LockedWork {
-    pub(super) fn begin(&mut self, min_hold: MinHold, now: BootTime) {
-        self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
-    }
-
-    pub(super) fn rest(&self, now: BootTime) -> Option<Duration> {
-        self.keeps_until.map(|until| until.since(now))
-    }
-
-    /// Returns the rest of the minimum hold if the work ends now.
-    pub(super) fn kept_for(&self, now: BootTime) -> Option<Duration> {
-        let until = self.keeps_until.filter(|until| *until > now)?;
-        Some(until.since(now))
-    }
-
-    #[cfg(proof)]
-    pub(super) fn compare(&self, form: &mut impl super::Form) {
-        form.put(&(self.keeps_until, self.succeeded));
     }
 }

@@ -93,10 +93,10 @@ impl Waiting {
 
     fn write_if_due(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let renew_due = renewal_after(exchange, turn);
-        let in_flight = exchange.writes.sent.in_flight();
+        let in_flight = exchange.writes.sent().in_flight();
         let granted = self.is_granted(exchange);
         let in_addition = self.hurry && granted && in_flight < IN_FLIGHT_MAX;
-        let free = in_flight == 0 && exchange.evictions.in_flight.is_none();
+        let free = in_flight == 0 && !exchange.is_evicting();
         let blocked = exchange.reads.behind || exchange.retry_at > turn.now;
         if blocked || !(free || in_addition) {
             return;

@@ -7,7 +7,6 @@
 use std::hash::Hash;
 
 use super::LockContender;
-use super::exchange::Exchange;
 use crate::election::{BootTime, Claim, Revision};
 use crate::lock::observations::Observations;
 
@@ -35,26 +34,9 @@ impl LockContender {
             // The contender's next call number is above the numbers of its calls in flight.
             outbox: _,
         } = self;
-        let Exchange {
-            options: _,
-            session,
-            view,
-            writes,
-            evictions,
-            reads,
-            stream,
-            work,
-            retry_at,
-        } = exchange;
-        form.put(session);
+        form.put(&exchange.session);
         form.put(state);
-        work.compare(form);
-        view.compare(form);
-        writes.compare(form);
-        evictions.compare(form);
-        reads.compare(form);
-        form.put(&now.max(*retry_at));
-        stream.compare(form);
+        exchange.compare(now, form);
         form.put(wakeup);
     }
 }
