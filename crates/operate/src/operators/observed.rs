@@ -63,9 +63,12 @@ pub(crate) struct Silence {
     since: BootTime,
     /// True if this command saw the last renewal; else the time is a lower bound.
     pub(super) renewal_seen: bool,
-    /// False while the document may have changed unseen.
-    in_sight: bool,
+    /// Start of the time in which the document may have changed unseen, if it lasts.
+    blind_since: Option<BootTime>,
 }
+
+/// A renewal within a shorter blind time counts as seen.
+const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
@@ -112,7 +115,7 @@ impl Evidence {
         now: BootTime,
         wall: WallMillis,
     ) -> Self {
-        let is_dated = silence.in_sight && renewed_at.0 > 0;
+        let is_dated = silence.blind_since.is_none() && renewed_at.0 > 0;
         let last_write_ago = is_dated.then(|| wall.0.saturating_sub(renewed_at.0));
         let is_old = |millis: i64| {
             u64::try_from(millis).is_ok_and(|it| Duration::from_millis(it) >= lease_duration)
@@ -145,16 +148,17 @@ impl Silence {
             revision,
             since,
             renewal_seen: false,
-            in_sight: true,
+            blind_since: None,
         }
     }
 
     /// Records the revision of a document that was read at this time.
     pub(super) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
-        self.in_sight = true;
+        let blind = self.blind_since.take().map(|since| at.since(since));
         if self.revision != revision {
             *self = Self {
-                renewal_seen: true,
+                // A renewal during an outage may be old, and the holder may have stopped since.
+                renewal_seen: blind.is_none_or(|blind| blind <= BLIND_TOLERATED),
                 ..Self::new(revision, at)
             };
         }
@@ -163,7 +167,7 @@ impl Silence {
     /// Records that renewals before this time may not have been seen.
     pub(super) fn lose_sight(&mut self, now: BootTime) {
         *self = Self {
-            in_sight: false,
+            blind_since: self.blind_since.or(Some(now)),
             ..Self::new(self.revision, now)
         };
     }
@@ -417,5 +421,22 @@ mod tests {
         assert_eq!(blind.last_write_ago, None);
         silence.observe(None, at(7));
         assert_eq!(seen(silence, 372_000, at(8)).liveness, Liveness::Silent);
+    }
+
+    #[test]
+    fn a_renewal_during_an_outage_is_not_a_renewal_that_was_seen() {
+        let renewed = Some(Revision::from_bytes([1; 16]));
+        let mut silence = Silence::new(None, at(0));
+        silence.lose_sight(at(1));
+        silence.observe(renewed, at(3));
+        assert!(silence.renewal_seen, "a blind time of 2 s");
+        silence.lose_sight(at(5));
+        silence.lose_sight(at(300));
+        silence.observe(Some(Revision::from_bytes([2; 16])), at(301));
+        assert!(!silence.renewal_seen);
+        assert_eq!(seen(silence, 60_000, at(302)).liveness, Liveness::Silent);
+        assert_eq!(seen(silence, 2_000, at(302)).liveness, Liveness::Renews);
+        silence.observe(renewed, at(303));
+        assert!(silence.renewal_seen);
     }
 }
