@@ -62,10 +62,9 @@ async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
     old.expect(409, "its token is now 1, not 0; nothing written");
     let mut nobody = action(lease, "transfer", 1);
     nobody["to"] = json!("nobody");
-    server
-        .act(nobody)
-        .await
-        .expect(409, "nobody is not a candidate");
+    let refused = server.act(nobody).await;
+    let refused = refused.expect(409, "nobody is not a candidate");
+    assert!(!refused.body.contains("--"), "a flag: {refused:?}");
     let mut long = action(lease, "pause", 1);
     long["reason"] = json!("x".repeat(501));
     server.act(long).await.expect(400, "reason");

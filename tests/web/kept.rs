@@ -18,7 +18,7 @@ async fn a_place_that_is_kept_needs_no_attention() {
     let server = Server::start(&stage, &[]).await;
     browser.open(&server.origin()).await;
     shows(&mut browser, "nightly", "holder", "host").await;
-    let kept = cell("nightly", "silence");
+    let kept = cell("nightly", "notes");
     browser
         .until(&format!("{kept}?.startsWith('kept until ')"))
         .await;

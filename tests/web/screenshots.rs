@@ -6,15 +6,10 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::page::many;
-use crate::server::{LONG, Server, action, shared_stage};
+use crate::page::{many, open_details, shows};
+use crate::production::{Production, SILENT};
+use crate::server::{Server, shared_stage};
 
-const OTHERS: [(&str, &str); 4] = [
-    ("billing", "billing-0"),
-    ("nightly-export", "export-7f9c"),
-    ("payouts", "payouts-0"),
-    ("search-index", "search-1"),
-];
 const BYTES_MAX: usize = 150_000;
 
 async fn save(browser: &mut Browser, name: &str) {
@@ -64,63 +59,26 @@ async fn appearance(browser: &mut Browser, scheme: &str, width: u32, height: u32
 async fn of_the_page() {
     let mut browser = Browser::start().await.expect("chromium");
     let stage = shared_stage().await;
-    let uri = stage.set().uri();
-    let a = stage.candidate("orders-1").leading(LONG).await;
-    let b = stage
-        .candidate("orders-2")
-        .following("orders-1", LONG)
-        .await;
-    b.wait_stream().await;
-    let mut others = Vec::new();
-    for (lease, identity) in OTHERS {
-        let other = stage.candidate(identity).lease(lease);
-        others.push(other.leading(LONG).await);
-    }
-    let lock = |identity: &str| {
-        let flag = format!("--identity={identity}");
-        let arguments = ["lock", "migrations", &flag, "--", "sleep", "600"];
-        stage.command(&uri, &arguments).spawn().unwrap()
-    };
+    let production = Production::of(&stage).await;
     let server = Server::start(&stage, &["--allow-actions", "--by", "olga"]).await;
-    let mut events = server.events().await;
-    let _first = lock("deploy-12");
-    events
-        .until("held", |events, _| {
-            let lock = events.documents.get("migrations");
-            lock.is_some_and(|lock| lock["holders_total"] == 1)
-        })
-        .await;
-    let _second = lock("deploy-13");
-    events
-        .until("queued", |events, _| {
-            events.documents["migrations"]["queue_total"] == 1
-        })
-        .await;
-    let lease = stage.lease();
-    for token in 1..=3 {
-        let mut asked = action(lease, "step_down", token);
-        asked["reason"] = json!("node maintenance");
-        server.act(asked).await.expect(200, "leads");
-    }
-    let mut paused = action("payouts", "pause", 1);
-    paused["reason"] = json!("freeze until Monday");
-    server.act(paused).await.expect(200, "paused");
-    others[1].kill();
-    appearance(&mut browser, "light", 1200, 380).await;
+    appearance(&mut browser, "light", 1280, 1180).await;
     browser.open(&server.origin()).await;
-    browser
-        .until("document.querySelectorAll('#rows tr.expired').length === 1")
-        .await;
+    shows(&mut browser, "mail-outbox", "state", "expired").await;
+    shows(&mut browser, SILENT, "state", "silent").await;
     save(&mut browser, "web-light.png").await;
-    let details = "[...document.querySelectorAll('#rows button')].find(button => button.textContent === 'orders').click()";
-    browser.value(details).await;
+    appearance(&mut browser, "light", 390, 844).await;
+    browser
+        .until("document.querySelector('#rows tr').offsetWidth < 390")
+        .await;
+    save(&mut browser, "web-phone.png").await;
+    appearance(&mut browser, "dark", 1280, 960).await;
+    open_details(&mut browser, "orders").await;
     browser
         .until("document.querySelector('#history').hidden === false")
         .await;
-    appearance(&mut browser, "dark", 1200, 860).await;
     save(&mut browser, "web-dark.png").await;
     browser.close().await;
-    drop((a, b, others));
+    drop(production);
 
     let stage = shared_stage().await;
     many(&stage, 1_000).await;

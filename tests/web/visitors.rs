@@ -106,10 +106,14 @@ async fn slow_visitors_keep_no_other_from_logging_in() {
         slow.push(stream);
     }
     let own = ("Origin", origin.as_str());
+    let begun = Instant::now();
     let entered = server
         .request("POST", "/login", &[own], "token=s3cret")
         .await;
     assert_eq!(entered.code, 303);
+    // The server waits 5 s for a body.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(2500), "{took:?}");
 }
 
 #[tokio::test]

@@ -187,11 +187,14 @@ impl<'a> PendingRequest<'a> {
         let named = |candidate: &&Present| candidate.identity == *to;
         let answered = |present: &[Present]| present.iter().any(|present| named(&present));
         let present = candidates(self.session, followed, &self.args.name, answered).await?;
+        // A visitor of the page has no flags.
+        let is_terminal = self.args.seen.is_none();
+        let hint = is_terminal.then_some(" (--force: do not check)");
+        let hint = hint.unwrap_or_default();
         Ok(match present.iter().find(named) {
             Some(candidate) if candidate.healthy == Some(false) => {
                 Some(CommandOutcome::refused(format!(
-                    "the workload of {to} is unhealthy, so {to} would not acquire the lease; no request written (--force: do \
-                     not check)"
+                    "the workload of {to} is unhealthy, so {to} would not acquire the lease; no request written{hint}"
                 )))
             }
             Some(_) => None,
@@ -199,7 +202,7 @@ impl<'a> PendingRequest<'a> {
                 let waited = short(clock::boot_now().since(called).min(ANSWER_MAX));
                 let names = names(&present);
                 Some(CommandOutcome::refused(format!(
-                    "{to} is not a candidate: no answer to a roll call within {waited}; answers came from: {names}; no request written (--force: do not check)"
+                    "{to} is not a candidate: no answer to a roll call within {waited}; answers came from: {names}; no request written{hint}"
                 )))
             }
         })

@@ -94,7 +94,8 @@ async fn follow(collection: &MongoCollection, board: &watch::Sender<Snapshot>) {
             }
         }
         let board = board.borrow();
-        let (link, why) = (&board.link, &board.link.why);
+        let link = &board.link;
+        let why = link.why.as_ref().map(tracing::field::display);
         match link.state {
             _ if *link == before => {}
             LinkState::Connecting => {}

@@ -80,7 +80,7 @@ struct Change {
 pub(super) struct Link {
     pub(super) state: LinkState,
     /// Why MongoDB reports no changes, or cannot be read.
-    pub(super) why: Option<String>,
+    pub(super) why: Option<Failure>,
     /// When the shown data was last current; `None` if the data is current, or if no data is shown.
     pub(super) stale_since: Option<BootTime>,
 }
@@ -125,7 +125,7 @@ impl Link {
     fn of(state: LinkState, why: Option<&Failure>, stale_since: Option<BootTime>) -> Self {
         Self {
             state,
-            why: why.map(ToString::to_string),
+            why: why.cloned(),
             stale_since,
         }
     }

@@ -3,8 +3,6 @@
 
 const ARMED_MS = 5000; // An action is confirmed by a second click within this time.
 const PAGE_HEADER = "x-leasehold-page";
-// Reasons of intended ends. The timeline marks all others.
-const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "released"]);
 const secret = document.documentElement.dataset.secret;
 const byId = (id) => document.getElementById(id);
 const dialog = byId("details");
@@ -27,10 +25,15 @@ function setText(node, text) {
 
 function fill(section, rows) {
   byId(section).hidden = rows.length === 0;
+  const names = [...byId(section).querySelectorAll("th")].map((header) => header.textContent);
   byId(section).querySelector("tbody").replaceChildren(
     ...rows.map((cells) => {
       const row = document.createElement("tr");
-      row.append(...cells.map(([text, name]) => element("td", text, name)));
+      row.append(...cells.map(([text, name], index) => {
+        const cell = element("td", text, name);
+        cell.dataset.label = names[index]; // A narrow page shows no header.
+        return cell;
+      }));
       return row;
     }),
   );
@@ -44,8 +47,8 @@ function openDetails(name) {
   byId("to").value = "";
   disarm();
   setText(byId("details-name"), name);
-  for (const id of ["facts", "timeline", "candidates"]) byId(id).replaceChildren();
-  for (const id of ["actions", "claims", "history", "operators"]) byId(id).hidden = true;
+  for (const id of ["facts", "candidates"]) byId(id).replaceChildren();
+  for (const id of ["evidence", "span-details", "actions", "claims", "terminal", "history", "operators"]) byId(id).hidden = true;
   dialog.showModal();
   loadDetails();
 }
@@ -60,7 +63,7 @@ async function loadDetails() {
   const name = details.name;
   try {
     const answer = await fetch(`/document?name=${encodeURIComponent(name)}`);
-    if (answer.status === 404) byId("facts").replaceChildren(element("dd", "This document was deleted."));
+    if (answer.status === 404) showDeleted();
     if (answer.ok) {
       details.doc = await answer.json();
       details.at = performance.now();
@@ -76,38 +79,38 @@ async function loadDetails() {
   }
 }
 
+function showDeleted() {
+  byId("facts").replaceChildren(element("dd", "This document was deleted."));
+  byId("evidence").hidden = true;
+  details.doc = null;
+}
+
+const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Date.parse(past.ended_at) });
+
 function renderDetails() {
   const doc = details.doc;
   renderFacts();
   const history = doc.history || [];
   const ended = [...history].reverse();
-  const led = (past) => Date.parse(past.ended_at) - Date.parse(past.acquired_at);
+  const now = shownNow();
   fill("history", ended.map((past) => [
     [past.token == null ? "–" : String(past.token), "number"],
     [past.identity || "–"],
-    [duration(led(past)), "number"],
-    [past.ended_at || "–"],
+    [duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
+    [dated(past.ended_at, now)],
     [past.reason || "–"],
   ]));
-  const parts = history.map((past) => [led(past), PLANNED.has(past.reason) ? "" : "broken"]);
-  const holder = principal(doc);
-  if (holder && parts.length) parts.push([since(holder.since), "present"]);
-  byId("timeline").replaceChildren(...parts.map(([ms, name]) => {
-    const part = document.createElement("i");
-    part.className = name;
-    part.style.flexGrow = String(Math.log2(2 + Math.max(0, ms || 0) / 1000));
-    return part;
-  }));
   fill("operators", [...(doc.actions || [])].reverse().map((action) => [
-    [action.at || "–"],
+    [dated(action.at, now)],
     [action.to ? `${action.action} to ${action.to}` : action.action],
     [action.token == null ? "–" : String(action.token), "number"],
     [action.by || "–"],
     [action.reason || ""],
   ]));
   byId("actions").hidden = !secret || doc.kind !== "lease";
+  renderCommands(doc);
   const others = new Set([...(doc.candidates || []), ...history.map((past) => past.identity).filter(Boolean)]);
-  if (holder) others.delete(holder.identity);
+  if (doc.holder) others.delete(doc.holder.identity);
   byId("candidates").replaceChildren(...[...others].map((identity) => {
     const option = document.createElement("option");
     option.value = identity;
@@ -125,21 +128,53 @@ function offer(action, possible) {
   button.disabled = !possible || button.dataset.running === "true";
 }
 
+// Shows the commands for a terminal that apply to this document.
+function renderCommands(doc) {
+  const name = quoted(doc.name);
+  const can = (verb) => `leasehold ${verb} ${name}`;
+  const [at, now] = [details.at, shownNow()];
+  let commands = [];
+  const isDead = isGone(state(doc, at, now));
+  if (doc.kind === "lease") {
+    commands = [can("describe")];
+    if (!secret && doc.holder && !isDead) commands.push(can("step-down"));
+    if (!secret) commands.push(can(doc.paused ? "resume" : "pause"));
+  }
+  if (doc.kind === "lock" && isDead) commands = [can("locks break")];
+  byId("terminal").hidden = commands.length === 0;
+  const place = "On a machine that reaches this collection:";
+  setText(byId("terminal").querySelector("p"), secret ? place : `This page is read-only. ${place}`);
+  byId("terminal").lastElementChild.replaceChildren(...commands.map((command) => {
+    const item = document.createElement("li");
+    item.append(element("code", command));
+    return item;
+  }));
+}
+
 // Shows the current state, and lets the times since the last renewals grow.
 function renderFacts() {
   const doc = details.doc;
   if (!doc || !dialog.open) return;
   const now = shownNow();
-  const holder = principal(doc);
-  const facts = [["State", state(doc, details.at, now)]];
+  const at = details.at;
+  const holder = principal(doc, at, now);
+  const found = state(doc, at, now);
+  dialog.className = `${found}${isUnconfirmed(doc, at, now) ? " unseen" : ""}`;
+  setText(byId("details-kind"), doc.kind === "foreign" ? "Other document" : doc.kind === "lock" ? "Lock" : "Lease");
+  const why = holder ? evidence(doc, holder, at, now) : [];
+  if (!holder && isUnclaimed(doc, at, now)) why.push("no candidate acquires it: start one, or look at the log of a candidate");
+  if (found === "silent" && !doc.candidates) why.push("no candidate is known to answer");
+  byId("evidence").hidden = why.length === 0 || found === "kept";
+  setText(byId("evidence"), [shownState(found), ...why].join("; "));
+  const facts = [["State", shownState(found)]];
   if (doc.kind === "foreign") facts.push(["Reason", doc.foreign]);
   else facts.push(["Token", String(doc.token)]);
   if (holder && doc.kind === "lease") {
     facts.push(
       ["Holder", holder.identity],
       ["Address", holder.address || "–"],
-      ["Since", `${holder.since} (${duration(since(holder.since))} ago)`],
-      ["Renewed", renewed(holder, details.at, now)],
+      ["Since", dated(holder.since, now)],
+      ["Renewed", renewed(holder, at, now)],
       ["Lease duration", duration(holder.lease_duration_ms)],
     );
   }
@@ -156,12 +191,14 @@ function renderFacts() {
     if (doc.reserved_for && !doc.holder) facts.push(["Reserved", `for ${doc.reserved_for.identity}`]);
   }
   if (doc.kind === "lock") {
+    if (found === "kept") facts.push(["Kept", why[0].replace("kept ", "")]);
     facts.push(["Slots", doc.slots ? String(doc.slots) : "exclusive and shared"]);
     const claim = (place) => (entry) => [
       [place], [entry.identity], [entry.mode], [entry.token == null ? "–" : String(entry.token), "number"],
-      [duration(since(entry.since)), "number"], [renewed(entry, details.at, now), "number"],
+      [duration(since(entry.since, now)), "number"], [entry.over ? evidence(doc, entry, at, now)[0] || "–" : renewed(entry, at, now), "number"],
     ];
-    fill("claims", [...doc.holders.map((entry) => claim(entry.over ? "kept" : "holds")(entry)), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
+    const holds = (entry) => ({ held: "holds", free: "ended" }[holderState(entry, at, now)] || holderState(entry, at, now));
+    fill("claims", [...doc.holders.map((entry) => claim(holds(entry))(entry)), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
   }
   const list = byId("facts");
   if (list.children.length !== facts.length * 2) {
@@ -171,6 +208,22 @@ function renderFacts() {
     setText(list.children[index * 2].firstChild, name);
     setText(list.children[index * 2 + 1].firstChild, text);
   });
+  renderSpan(doc, at, now);
+}
+
+// Shows the timeline with its hours.
+function renderSpan(doc, at, now) {
+  const section = byId("span-details");
+  section.hidden = doc.kind === "foreign";
+  const hours = Number(byId("hours").value);
+  setText(section.firstElementChild, `Who held it, ${hours === 1 ? "last hour" : `last ${hours} hours`}`);
+  renderTimeline(byId("timeline"), doc, (doc.history || []).map(parsed), at, now, 20);
+  const end = wall(now);
+  const marks = [0, 1, 2, 3].map((third) => utc(end - (hours * 3_600_000 * (3 - third)) / 3).slice(0, 5));
+  const axis = byId("axis");
+  if (axis.textContent !== marks.join("")) {
+    axis.replaceChildren(...marks.map((mark) => Object.assign(document.createElement("li"), { textContent: mark })));
+  }
 }
 
 function disarm() {

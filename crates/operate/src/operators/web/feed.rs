@@ -13,16 +13,19 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::super::observed::{ObservedDocument, Silence};
+use super::super::observed::{ObservedDocument, Silence, wall};
 use super::super::render;
 use super::board::{AnsweredRollCall, Link, Position, Snapshot};
 use super::site::Shared;
 use leasehold_clock::boot_now;
-use leasehold_core::election::BootTime;
+use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_core::lock::Entry;
 use leasehold_host::log::millis;
 use leasehold_http::{Feed, StreamPlace};
+use leasehold_mongodb::store::Failure;
+use leasehold_mongodb::store::mongo::PastHolder;
 use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
+use leasehold_status::render::date;
 
 /// Minimum time between two events about changes, once a browser has all documents.
 const BATCH: Duration = Duration::from_millis(100);
@@ -110,10 +113,11 @@ impl Events {
         let info = self.shared.session.collection.info().unwrap_or_default();
         let mut store = render::store_object(&info);
         store["state"] = json!(board.link.state);
-        store["why"] = json!(board.link.why);
+        store["why"] = json!(board.link.why.as_ref().map(Failure::summary));
         store["listed"] = board.is_listed().into();
         store["old_ms"] = board.link.age(now).map(millis).into();
         let mut data = json!(delta);
+        data["now"] = date(wall()).into();
         data["store"] = store;
         format!("data: {data}\n\n")
     }
@@ -125,26 +129,40 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
         Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
         Content::Lease(lease) => {
             let mut object = named(seen, "lease", render::object(seen, None, now));
-            object["last"] = lease.history.last().map(render::ended_object).into();
+            add_history(&mut object, &lease.history);
             object
         }
         Content::Foreign(_) => named(seen, "foreign", render::object(seen, None, now)),
     }
 }
 
-/// Time since one holder last renewed, in milliseconds, and true if that renewal was seen.
+/// Time since one holder last renewed, in milliseconds, and true if that renewal was seen; else with
+/// the date of the holder's last write.
 #[derive(Debug, Serialize)]
-pub(super) struct RenewalAge(u64, bool);
+pub(super) struct RenewalAge(u64, bool, Option<String>);
 
 /// Returns the part of [`row`] that a renewal changes: the times since the holders last renewed.
 pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge> {
-    let renewed = |silence: &Silence| RenewalAge(millis(silence.lasts(now)), silence.renewal_seen);
-    let Content::Lock(record) = &seen.entry.content else {
-        return vec![renewed(&seen.silence)];
+    let renewed = |silence: &Silence, renewed_at: WallMillis| {
+        let written = (!silence.renewal_seen).then(|| date(renewed_at));
+        RenewalAge(millis(silence.lasts(now)), silence.renewal_seen, written)
     };
-    let holders = record.lock.holders.iter().take(CLAIMS_MAX);
-    let silences = holders.filter_map(|holder| seen.claims.get(&holder.claim));
-    silences.map(renewed).collect()
+    match &seen.entry.content {
+        Content::Lock(record) => {
+            let holders = record.lock.holders.iter().take(CLAIMS_MAX);
+            let renewed = holders.filter_map(|holder| {
+                let silence = seen.claims.get(&holder.claim)?;
+                Some(renewed(silence, holder.owner.renewed_at))
+            });
+            renewed.collect()
+        }
+        Content::Lease(lease) => {
+            let holder = lease.holder.iter();
+            let renewed = holder.map(|holder| renewed(&seen.silence, holder.renewed_at));
+            renewed.collect()
+        }
+        Content::Foreign(_) => Vec::new(),
+    }
 }
 
 /// Returns a document with its history, and the last roll call of its candidates.
@@ -175,6 +193,24 @@ pub(super) fn details(
     }
 }
 
+/// Adds the last former holder, and all of them for the timeline: start and end in milliseconds of
+/// the wall clock, identity, token and reason.
+fn add_history(object: &mut Value, history: &[PastHolder]) {
+    let past = history.iter().map(|one| {
+        let identity = one.identity.as_ref().map(|identity| identity.as_str());
+        let token = one.token.map(|token| token.get());
+        json!([
+            one.acquired_at.0,
+            one.ended_at.0,
+            identity,
+            token,
+            one.reason
+        ])
+    });
+    object["past"] = past.collect();
+    object["last"] = history.last().map(render::ended_object).into();
+}
+
 fn named(seen: &ObservedDocument, kind: &str, mut object: Value) -> Value {
     object["kind"] = kind.into();
     object["name"] = seen.entry.name.as_str().into();
@@ -195,9 +231,10 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
         "holders_total": lock.holders.len(),
         "queue": claims(&lock.queue),
         "queue_total": lock.queue.len(),
-        "last": record.history.last().map(render::ended_object),
     });
-    named(seen, "lock", object)
+    let mut object = named(seen, "lock", object);
+    add_history(&mut object, &record.history);
+    object
 }
 
 fn claim(seen: &ObservedDocument, entry: &Entry, now: BootTime) -> Value {

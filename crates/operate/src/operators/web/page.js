@@ -4,19 +4,33 @@
 const CONTACT_MAX_MS = 6000; // Three heartbeats.
 const RETRY_MS = 1000;
 const TICK_MS = 200; // The shown times since a renewal grow in these steps.
-const ROW_PX = 40;
 const OVERSCAN = 8; // Rows that are drawn above and below the rows in view.
+const OUTAGE_SHOWN_MS = 900_000; // A past outage stays on the page for this time.
+const GROUPS = { lease: "Leases", lock: "Locks", foreign: "Other documents" };
+// The documents that a button of the summary shows.
+const ONLY = {
+  leases: ({ doc }, found) => doc.kind === "lease" && ["held", "late"].includes(found),
+  locks: ({ doc }, found) => doc.kind === "lock" && ["held", "late", "kept"].includes(found),
+  silent: (_, found) => isGone(found),
+  unclaimed: ({ doc, at }, _, now) => isUnclaimed(doc, at, now),
+  paused: ({ doc }) => Boolean(doc.paused),
+  waiting: ({ doc }) => doc.queue_total > 0,
+};
 
 const known = new Map(); // Name to { doc, at, text }.
 let stale = null; // Names not yet received again after a reset.
-let order = []; // Names as shown.
+let order = []; // Names as shown, and the headings of groups.
+let tops = [0]; // The distance of each row, and of the end, from the first row in pixels.
 let isOrderOld = true;
 let sort = { key: "name", descending: false };
+let only = ""; // The pressed button of the summary.
 let store = null; // The server's connection to MongoDB.
 let contact = performance.now();
 let received = performance.now(); // The last event.
 let problem = "connecting to this server";
+let outage = null; // The last time without current data: { from, to } on this page's clock.
 const rows = new Map(); // Name to the row in the page.
+const heights = { row: 0, group: 0 };
 
 // The instant at which the shown data was current. Times since a renewal do not grow after it,
 // because renewals are not observed then.
@@ -42,33 +56,53 @@ function renderConnection() {
   const isOld = found !== null;
   document.body.classList.toggle("old", isOld);
   line.classList.toggle("old", isOld);
+  const now = performance.now();
   if (!found) {
+    const waits = [...known.values()].filter(({ doc, at }) => isUnconfirmed(doc, at, now)).length;
     const polled = store && store.state === "polling";
-    setText(line, polled ? `Polling, because MongoDB reports no changes: ${store.why}.` : "Live.");
-    return;
+    const holders = waits === 1 ? "1 holder" : `${waits} holders`;
+    const unseen = waits && outage && !outage.isConfirmed ? ` ${holders} not yet seen renewing.` : "";
+    if (outage) {
+      outage.to ??= now;
+      outage.isConfirmed ||= waits === 0;
+    }
+    line.classList.toggle("wary", Boolean(polled || unseen));
+    setText(line, (polled ? `Polling, because MongoDB reports no changes: ${store.why}.` : "Live.") + unseen);
+    setText(byId("age"), utc(wall(now)));
+  } else {
+    const [why, age] = found;
+    // The age stands in another element: a screen reader announces this once.
+    setText(line, age == null ? `No data yet: ${why}.` : `Data is stale since ${utc(wall(now - age))}: ${why}.`);
+    setText(byId("age"), age == null ? "" : `${duration(age)} ago`);
+    const isNew = !outage || outage.to != null;
+    if (isNew && age != null && known.size) outage = { from: now - age, to: null, isConfirmed: false };
   }
-  const [why, age] = found;
-  // Without the seconds, a screen reader announces this once.
-  setText(line, age == null ? `No data yet: ${why}.` : `Data is stale since ${clockTime(age)}: ${why}.`);
+  const note = byId("outage");
+  note.hidden = !outage || outage.to != null && now - outage.to > OUTAGE_SHOWN_MS;
+  if (note.hidden) return;
+  const span = utc(wall(outage.from));
+  setText(note, outage.to == null
+    ? `All states below are those of ${span}. Who leads or holds now is not known here. A replica that still reaches MongoDB continues: ask its own status.`
+    : `There was no data from ${span} to ${utc(wall(outage.to))}. A holder is green once its renewal has been seen again.`);
 }
 
 function sortValue(name, key, now) {
   const { doc, at } = known.get(name);
-  const holder = principal(doc);
+  if (key === "name") return name;
+  const holder = principal(doc, at, now);
   if (key === "holder") return holderName(doc);
-  if (key === "state") return state(doc, at, now);
+  if (key === "state") return -STATES.indexOf(state(doc, at, now));
   if (key === "token") return doc.token ?? -1;
   if (key === "since") return holder ? -Date.parse(holder.since) : -Infinity;
-  if (key === "silence") return holder ? silence(holder, at, now) : -1;
-  return name;
+  return holder ? silence(holder, at, now) : -1;
 }
 
-function isShown({ doc, at, text }, words, kind, now) {
+function isShown(entry, words, kind, now) {
+  const { doc, at, text } = entry;
   const found = state(doc, at, now);
+  if (only && !ONLY[only](entry, found, now)) return false;
   if (kind === "attention") {
-    const quiet = ["free", "kept"].includes(found) && doc.kind === "lock";
-    const calm = (found === "held" || quiet) && !doc.paused && !doc.request;
-    if (calm) return false;
+    if (!needsAttention(doc, at, now)) return false;
   } else if (kind && doc.kind !== kind) return false;
   return words.every((word) => text.includes(word) || found.includes(word));
 }
@@ -78,29 +112,88 @@ function arrange() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const kind = byId("kind").value;
   const now = shownNow();
-  const values = [];
+  const groups = { lease: [], lock: [], foreign: [] };
   for (const [name, entry] of known) {
-    if (isShown(entry, words, kind, now)) values.push([sortValue(name, sort.key, now), name]);
+    if (isShown(entry, words, kind, now)) groups[entry.doc.kind].push([sortValue(name, sort.key, now), name]);
   }
   const compare = (a, b) => (typeof a === "number" ? a - b : collator.compare(a, b));
   const sign = sort.descending ? -1 : 1;
-  values.sort((a, b) => sign * compare(a[0], b[0]) || collator.compare(a[1], b[1]));
-  order = values.map(([, name]) => name);
+  const filled = Object.entries(groups).filter(([, values]) => values.length);
+  const count = filled.reduce((sum, [, values]) => sum + values.length, 0);
+  order = [];
+  for (const [group, values] of filled) {
+    values.sort((a, b) => sign * compare(a[0], b[0]) || collator.compare(a[1], b[1]));
+    // MongoDB names cannot contain a zero byte.
+    if (filled.length > 1) order.push(`\0${GROUPS[group]} (${values.length})`);
+    for (const [, name] of values) order.push(name);
+  }
+  measure();
   const total = known.size;
-  setText(byId("count"), order.length === total ? `${total} documents` : `${order.length} of ${total}`);
+  setText(byId("count"), count === total && !only && !kind ? `${total} document${total === 1 ? "" : "s"}` : `${count} of ${total}`);
   byId("documents").setAttribute("aria-rowcount", String(order.length + 1));
   const listed = store && store.listed;
-  byId("nothing").hidden = order.length > 0 || !listed;
-  setText(byId("nothing"), total ? "No document matches." : "The collection is empty.");
+  byId("nothing").hidden = count > 0 || !listed;
+  byId("documents").hidden = !byId("nothing").hidden;
+  const place = [store?.database, store?.collection].filter(Boolean).join(".");
+  setText(byId("nothing"), total
+    ? "No document matches. Clear the search, or choose another button above."
+    : `The collection is empty. A lease or lock appears here as soon as its first candidate or job uses ${place}.`);
+  renderSummary(now);
+}
+
+// Computes where each row begins.
+function measure() {
+  const style = getComputedStyle(document.documentElement);
+  heights.row = parseFloat(style.getPropertyValue("--row"));
+  heights.group = parseFloat(style.getPropertyValue("--group"));
+  tops = [0];
+  for (const name of order) tops.push(tops.at(-1) + (name[0] === "\0" ? heights.group : heights.row));
+}
+
+function renderSummary(now) {
+  const counts = { leases: 0, locks: 0, silent: 0, unclaimed: 0, paused: 0, waiting: 0 };
+  const totals = { lease: 0, lock: 0, foreign: 0 };
+  for (const entry of known.values()) {
+    const found = state(entry.doc, entry.at, now);
+    totals[entry.doc.kind] += 1;
+    for (const key in counts) counts[key] += ONLY[key](entry, found, now);
+  }
+  for (const button of byId("summary").children) {
+    const key = button.dataset.only;
+    const of = { leases: totals.lease, locks: totals.lock }[key];
+    setText(button.firstElementChild, of == null ? String(counts[key]) : `${counts[key]}/${of}`);
+    button.classList.toggle("some", counts[key] > 0);
+    button.setAttribute("aria-pressed", String(only === key));
+  }
+  const alarming = counts.silent + counts.unclaimed;
+  const title = `${alarming ? `(${alarming}) ` : ""}leasehold`;
+  if (document.title !== title) document.title = title;
 }
 
 function makeRow(name) {
   const row = document.createElement("tr");
-  const cells = ["name", "state", "holder", "number", "number", "number silence", "notes", "last"].map((cell) => element("td", "", cell));
+  row.setAttribute("role", "row");
+  if (name[0] === "\0") {
+    const cell = element("td", name.slice(1));
+    cell.colSpan = 8;
+    cell.setAttribute("role", "cell");
+    row.className = "group";
+    row.append(cell);
+    return row;
+  }
+  const cells = ["name", "state", "holder", "number since", "number silence", "number token", "past", "notes"].map((cell) => element("td", "", cell));
+  for (const cell of cells) cell.setAttribute("role", "cell");
   const button = element("button", name);
   button.type = "button";
+  button.title = name;
   button.addEventListener("click", () => openDetails(name));
-  cells[0].replaceChildren(button);
+  const kind = document.createElement("span");
+  kind.className = "kind";
+  cells[0].replaceChildren(kind, button);
+  const bar = document.createElement("div");
+  bar.className = "bar";
+  bar.setAttribute("role", "img");
+  cells[6].replaceChildren(bar);
   row.dataset.name = name;
   row.append(...cells);
   return row;
@@ -109,28 +202,71 @@ function makeRow(name) {
 function renderRow(row, name, now) {
   const { doc, at, changed } = known.get(name);
   const found = state(doc, at, now);
-  const holder = principal(doc);
+  const holder = principal(doc, at, now);
+  const said = notes(doc, at, now);
   const texts = [
-    name, found, holderName(doc) || "–", doc.token == null ? "–" : String(doc.token),
-    holder ? duration(since(holder.since)) : "–", renewed(holder, at, now), notes(doc), lastChange(doc),
+    null, shownState(found), holderName(doc, isGone(found) ? holder : null) || "–", holder ? duration(since(holder.since, now)) : "–",
+    renewed(holder, at, now), doc.token == null ? "–" : String(doc.token), null, said || lastChange(doc, now),
   ];
-  const className = `${found}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
+  const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
+  const className = `${found}${unseen} kind-${doc.kind}${said ? "" : " calm"}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
   if (row.className !== className) row.className = className;
+  setText(row.firstChild.firstChild, `${doc.kind} `);
   texts.forEach((text, index) => {
+    if (text == null) return;
     const cell = row.children[index];
-    const inner = index === 0 ? cell.firstChild.firstChild : cell.firstChild;
-    if (inner.textContent === text) return;
-    inner.textContent = text;
+    if (cell.firstChild.textContent === text) return;
+    cell.firstChild.textContent = text;
     cell.title = text;
   });
+  const past = (doc.past || []).map(([from, to, identity, token, reason]) => ({ from, to, identity, token, reason }));
+  renderTimeline(row.children[6].firstChild, doc, past, at, now);
+}
+
+// Without current data, a state is that of the past.
+const shownState = (found) => (trouble() ? `was ${found}` : found);
+
+// Draws a timeline, unless nothing has changed since it was drawn. With the height of a lane, the
+// timeline grows with its lanes.
+function renderTimeline(bar, doc, past, at, now, lanePx) {
+  const hours = Number(byId("hours").value);
+  const found = timeline(doc, past, at, now, hours);
+  const texts = found.parts.map((part) => partText(part, now));
+  const shape = found.parts.map((part) => [part.start.toFixed(3), part.stop.toFixed(3), part.identity, part.reason, part.isUnknown]);
+  const key = JSON.stringify([shape, found.forgotten, found.lanes, hours]);
+  if (bar.dataset.key === key) return;
+  bar.dataset.key = key;
+  bar.setAttribute("aria-label", texts.length ? texts.slice(-3).reverse().join("; ") : `no holder in the last ${hours} hours`);
+  const part = (start, stop, name, text, title) => {
+    const made = element("i", text, `part ${name}`);
+    made.style.left = `${start * 100}%`;
+    made.style.width = `${(stop - start) * 100}%`;
+    made.title = title;
+    return made;
+  };
+  if (lanePx) bar.style.height = `${lanePx * Math.max(1, found.lanes)}px`;
+  const hasNames = lanePx || found.lanes === 1;
+  const parts = found.parts.map((one, index) => {
+    const isCut = one.to && one.reason && !one.isPlanned;
+    const name = one.isUnknown ? "unknown" : `shade${one.shade}${isCut ? " cut" : ""}`;
+    const made = part(one.start, one.stop, name, hasNames && !one.isUnknown ? one.identity || "" : "", texts[index]);
+    made.style.top = `${(one.lane / found.lanes) * 100}%`;
+    made.style.height = `${100 / found.lanes}%`;
+    return made;
+  });
+  if (found.forgotten) parts.unshift(part(0, found.forgotten, "forgotten", "", "not recorded: the document keeps its last 20 holders"));
+  bar.replaceChildren(...parts);
 }
 
 // Shows the rows in view.
 function renderRows() {
   const body = byId("rows");
-  const top = byId("above").getBoundingClientRect().top;
-  const first = Math.max(0, Math.min(Math.floor(-top / ROW_PX) - OVERSCAN, order.length - 1));
-  const last = Math.min(order.length, first + Math.ceil(innerHeight / ROW_PX) + 2 * OVERSCAN);
+  const top = -byId("above").getBoundingClientRect().top;
+  const below = (edge) => tops.findIndex((place) => place > edge);
+  const found = below(top);
+  const first = Math.max(0, (found < 0 ? order.length : found - 1) - OVERSCAN);
+  const end = below(top + innerHeight);
+  const last = Math.min(order.length, (end < 0 ? order.length : end) + OVERSCAN);
   const names = order.slice(first, last);
   const wanted = new Set(names);
   for (const [name, row] of rows) {
@@ -147,15 +283,15 @@ function renderRows() {
     else body.insertBefore(row, next);
     const place = String(first + index + 2);
     if (row.getAttribute("aria-rowindex") !== place) row.setAttribute("aria-rowindex", place);
-    renderRow(row, name, now);
+    if (name[0] !== "\0") renderRow(row, name, now);
   });
-  space("above", first);
-  space("below", order.length - last);
+  space("above", tops[first]);
+  space("below", tops[order.length] - tops[last]);
 }
 
-function space(id, count) {
+function space(id, pixels) {
   const cell = byId(id).rows[0].cells[0];
-  const height = `${Math.max(0, count) * ROW_PX}px`;
+  const height = `${Math.max(0, pixels)}px`;
   if (cell.style.height !== height) cell.style.height = height;
 }
 
@@ -176,7 +312,8 @@ function render() {
 
 function searched(doc) {
   const names = doc.kind === "lock" ? [...doc.holders, ...doc.queue].map((entry) => entry.identity) : [holderName(doc)];
-  return [doc.name, doc.kind, ...names, notes(doc)].join("\n").toLowerCase();
+  const now = performance.now();
+  return [doc.name, doc.kind, ...names, notes(doc, now, now)].join("\n").toLowerCase();
 }
 
 function apply(event) {
@@ -187,6 +324,7 @@ function apply(event) {
   }
   problem = "";
   store = event.store;
+  if (event.now) clockAhead = Date.parse(event.now) - Date.now();
   const of = [store.database, store.collection].filter(Boolean).join(".");
   setText(byId("collection"), of + (store.set ? ` (${store.set})` : ""));
   if (event.reset) stale = new Set(known.keys());
@@ -266,25 +404,49 @@ for (const id of ["search", "kind"]) {
     render();
   });
 }
-for (const header of document.querySelectorAll("th[data-sort]")) {
-  header.firstChild.addEventListener("click", () => {
-    const key = header.dataset.sort;
-    sort = { key, descending: sort.key === key && !sort.descending };
-    for (const other of document.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
-    header.setAttribute("aria-sort", sort.descending ? "descending" : "ascending");
-    isOrderOld = true;
-    render();
-  });
+function sortBy(key, descending) {
+  sort = { key, descending };
+  for (const header of document.querySelectorAll("th[data-sort]")) {
+    if (header.dataset.sort === key) header.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    else header.removeAttribute("aria-sort");
+  }
+  byId("sort").value = key;
+  isOrderOld = true;
+  render();
 }
+
+for (const header of document.querySelectorAll("th[data-sort]")) {
+  const key = header.dataset.sort;
+  header.firstChild.addEventListener("click", () => sortBy(key, sort.key === key && !sort.descending));
+}
+byId("sort").addEventListener("input", () => sortBy(byId("sort").value, byId("sort").value === "silence"));
+byId("summary").addEventListener("click", (event) => {
+  const button = event.target.closest("[data-only]");
+  if (!button) return;
+  only = only === button.dataset.only ? "" : button.dataset.only;
+  isOrderOld = true;
+  render();
+});
+byId("hours").addEventListener("input", () => {
+  const hours = byId("hours").value;
+  setText(byId("span"), hours === "1" ? "Last hour" : `Last ${hours} hours`);
+  render();
+  renderFacts();
+});
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || dialog.open || event.target.matches("input, select")) return;
   event.preventDefault();
   byId("search").focus();
 });
 addEventListener("scroll", render, { passive: true });
-addEventListener("resize", render, { passive: true });
+addEventListener("resize", () => {
+  measure();
+  render();
+}, { passive: true });
+let ticks = 0;
 setInterval(() => {
-  isOrderOld ||= sort.key === "silence" || sort.key === "state" || byId("kind").value === "attention";
+  ticks += 1;
+  isOrderOld ||= ticks % 5 === 0; // States change with time.
   render();
   renderFacts();
 }, TICK_MS);

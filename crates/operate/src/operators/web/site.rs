@@ -185,7 +185,7 @@ impl Shared {
     /// Carries out an action of the page, even if the browser closes the connection.
     async fn act(&self, request: Request<Incoming>, client: &Client) -> Result<Answer, Refusal> {
         let Some(actions) = &self.actions else {
-            let why = "this page is read-only: leasehold web --allow-actions";
+            let why = "this page is read-only: use leasehold in a terminal instead";
             return refused(StatusCode::FORBIDDEN, why);
         };
         from_the_page(request.headers(), &actions.secret)?;

@@ -2,6 +2,11 @@
 // Texts of documents. These functions do not access the page.
 
 const collator = new Intl.Collator("en", { numeric: true });
+const HISTORY_MAX = 20; // Former holders that a document keeps.
+const UNCLAIMED_MS = 10_000; // A free lease counts as unclaimed after this time.
+// From the best state to the worst.
+const STATES = ["kept", "held", "free", "paused", "late", "foreign", "silent", "expired"];
+let clockAhead = 0; // The server's wall clock minus this browser's.
 
 // Formats milliseconds with at most two units, and with tenths of a second below ten seconds.
 function duration(ms) {
@@ -15,8 +20,21 @@ function duration(ms) {
   return two(Math.floor(seconds / 86400), "d", Math.floor(seconds / 3600) % 24, "h");
 }
 
-// Time since a date of a document; this machine's clock and the writer's may differ.
-const since = (date) => (date ? Date.now() - Date.parse(date) : NaN);
+// The server's wall clock at an instant of this page.
+const wall = (now) => Date.now() + clockAhead - (performance.now() - now);
+
+// Time since a date of a document; the server's clock and the writer's may differ.
+const since = (date, now) => (date ? Math.max(0, wall(now) - Date.parse(date)) : NaN);
+
+const utc = (ms) => `${new Date(ms).toISOString().slice(11, 19)} UTC`;
+
+// Formats a date with its age: with the day, unless it is today.
+function dated(date, now) {
+  if (!date || !Date.parse(date)) return "–";
+  const [at, today] = [new Date(date).toISOString(), new Date(wall(now)).toISOString()];
+  const day = at.slice(0, 10) === today.slice(0, 10) ? "" : `${at.slice(0, 10)} `;
+  return `${day}${utc(Date.parse(date))} (${duration(since(date, now))} ago)`;
+}
 
 // Time since the last renewal, at an instant. `at` is when this page received `silent_ms`.
 function silence(entry, at, now) {
@@ -28,47 +46,96 @@ function kept(entry, at, now) {
   return entry && entry.over ? Math.max(0, entry.at_least_ms - silence(entry, at, now)) : 0;
 }
 
+// State of one holder. `silent` is evidence from the holder's wall clock; `expired` was observed.
+function holderState(entry, at, now) {
+  if (entry.over) return kept(entry, at, now) > 0 ? "kept" : "free";
+  const silent = silence(entry, at, now);
+  if (silent >= entry.lease_duration_ms) return "expired";
+  if (!entry.renewal_seen && since(entry.renewed_at, now) >= entry.lease_duration_ms) return "silent";
+  return silent > entry.lease_duration_ms / 4 ? "late" : "held";
+}
+
 function renewed(entry, at, now) {
-  const rest = kept(entry, at, now);
-  if (rest > 0) return `kept until ${clockTime(-rest)}`;
   const ms = silence(entry, at, now);
-  if (Number.isNaN(ms)) return "–";
-  return entry.renewal_seen ? `${duration(ms)} ago` : `> ${duration(ms)}`;
+  if (Number.isNaN(ms) || entry.over) return "–"; // It renews no more.
+  if (entry.renewal_seen) return `${duration(ms)} ago`;
+  const written = since(entry.renewed_at, now);
+  return written + 1000 >= ms ? `~${duration(Math.max(written, ms))} ago` : `> ${duration(ms)}`;
 }
 
 // Applies the renewals of the holders in the list, in its order.
 function renew(doc, holders) {
   const entries = doc.kind === "lock" ? doc.holders : [doc.holder];
-  holders.forEach(([silent_ms, renewal_seen], index) => {
-    if (entries[index]) Object.assign(entries[index], { silent_ms, renewal_seen });
+  holders.forEach(([silent_ms, renewal_seen, renewed_at], index) => {
+    if (!entries[index]) return;
+    Object.assign(entries[index], { silent_ms, renewal_seen });
+    if (renewed_at) entries[index].renewed_at = renewed_at;
   });
 }
 
-// The holder whose renewal the list shows. For a lock, it is the holder without a renewal for the
+// The holder that the list shows: the one in the worst state, then the one without a renewal for the
 // longest time. If the work of all holders has ended, it is the holder that is kept for longest.
-function principal(doc) {
+function principal(doc, at, now) {
   if (doc.kind !== "lock") return doc.holder || null;
   const working = doc.holders.filter((holder) => !holder.over);
-  const rest = (holder) => (holder.over ? holder.at_least_ms - holder.silent_ms : holder.silent_ms);
+  const rank = (holder) => [
+    STATES.indexOf(holderState(holder, at, now)),
+    holder.over ? kept(holder, at, now) : silence(holder, at, now),
+  ];
+  const worse = (a, b) => a[0] - b[0] || a[1] - b[1];
   const all = working.length ? working : doc.holders;
-  return all.reduce((a, b) => (a && rest(a) >= rest(b) ? a : b), null);
+  return all.reduce((a, b) => (a && worse(rank(a), rank(b)) >= 0 ? a : b), null);
 }
 
 function state(doc, at, now) {
-  const holder = principal(doc);
   if (doc.kind === "foreign") return "foreign";
-  if (!holder) return doc.paused ? "paused" : "free";
-  if (holder.over) return kept(holder, at, now) > 0 ? "kept" : "free";
-  const silent = silence(holder, at, now);
-  if (silent >= holder.lease_duration_ms) return "expired";
-  return silent > holder.lease_duration_ms / 4 ? "late" : "held";
+  const holder = principal(doc, at, now);
+  if (holder) return holderState(holder, at, now);
+  return doc.paused ? "paused" : "free";
 }
 
-function holderName(doc) {
+const isGone = (found) => found === "silent" || found === "expired";
+
+// True if this page has not seen a renewal of the holder, nor evidence that it is silent.
+function isUnconfirmed(doc, at, now) {
+  const holder = principal(doc, at, now);
+  return Boolean(holder) && !holder.renewal_seen && ["held", "late"].includes(holderState(holder, at, now));
+}
+
+// True if no candidate has acquired a free or expired lease for a while.
+function isUnclaimed(doc, at, now) {
+  if (doc.kind !== "lease") return false;
+  const found = state(doc, at, now);
+  const ended = doc.last ? since(doc.last.ended_at, now) : Infinity;
+  return found === "expired" || found === "free" && !doc.paused && !(ended < UNCLAIMED_MS);
+}
+
+function needsAttention(doc, at, now) {
+  const found = state(doc, at, now);
+  if (doc.paused || doc.request || isUnclaimed(doc, at, now)) return true;
+  return ["late", "silent", "expired", "foreign"].includes(found);
+}
+
+function holderName(doc, shown) {
   if (doc.kind !== "lock") return doc.holder ? doc.holder.identity : "";
-  if (doc.holders.length === 0) return "";
+  const first = shown || doc.holders[0];
   const more = doc.holders_total - 1;
-  return doc.holders[0].identity + (more > 0 ? ` and ${more} more` : "");
+  return first ? first.identity + (more > 0 ? ` and ${more} more` : "") : "";
+}
+
+// Why a holder counts as kept, silent or expired.
+function evidence(doc, entry, at, now) {
+  const rest = kept(entry, at, now);
+  if (rest > 0) return [`kept until ${utc(wall(now) + rest)} (${duration(rest)} left)`];
+  const ms = silence(entry, at, now);
+  const found = holderState(entry, at, now);
+  const write = entry.renewal_seen
+    ? `last renewal seen ${duration(ms)} ago`
+    : `last write ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
+  if (found === "expired") return [write, doc.kind === "lease" ? "no candidate has taken over" : "the next waiter removes it"];
+  if (found === "silent") return [write, `expires for others in ${duration(entry.lease_duration_ms - ms)}`];
+  if (!entry.renewal_seen && !entry.over) return [`${write}, no renewal seen yet`];
+  return [];
 }
 
 function request(doc) {
@@ -79,29 +146,78 @@ function request(doc) {
   return kind + by + (request.why_not ? `, no effect: ${request.why_not}` : "");
 }
 
-function notes(doc) {
+function notes(doc, at, now) {
   if (doc.kind === "foreign") return `not a lease: ${doc.foreign}`;
+  const holder = principal(doc, at, now);
+  const parts = holder ? evidence(doc, holder, at, now) : [];
   if (doc.kind === "lock") {
-    const parts = ["lock"];
     if (doc.slots) parts.push(`${doc.holders_total} of ${doc.slots} slots`);
     else if (doc.holders.length) parts.push(doc.holders[0].mode);
-    const more = doc.queue_total - doc.queue.length;
-    if (doc.queue_total) parts.push(`queue: ${doc.queue.map((waiter) => waiter.identity).join(", ")}${more ? ` and ${more} more` : ""}`);
-    return parts.join("; ");
+    if (doc.queue_total) {
+      const more = doc.queue_total - doc.queue.length;
+      const names = doc.queue.map((waiter) => waiter.identity).join(", ");
+      parts.push(`${doc.queue_total} waiting: ${names}${more ? ` and ${more} more` : ""}`);
+    }
+  } else {
+    if (doc.paused) parts.push("paused");
+    if (doc.request) parts.push(request(doc));
+    if (doc.reserved_for && !doc.holder) parts.push(`reserved for ${doc.reserved_for.identity}`);
+    if (doc.holder && doc.holder.token !== doc.token) parts.push(`token raised to ${doc.token}`);
+    if (state(doc, at, now) === "free" && isUnclaimed(doc, at, now)) parts.push("no candidate acquires it");
   }
-  const parts = [];
-  if (doc.paused) parts.push("paused");
-  if (doc.request) parts.push(request(doc));
-  if (doc.reserved_for && !doc.holder) parts.push(`reserved for ${doc.reserved_for.identity}`);
-  if (doc.holder && doc.holder.token !== doc.token) parts.push(`token raised to ${doc.token}`);
   return parts.join("; ");
 }
 
-function lastChange(doc) {
+function lastChange(doc, now) {
   const last = doc.last;
   if (!last) return "";
-  return `${last.reason || "ended"}: ${last.identity || "?"}, ${duration(since(last.ended_at))} ago`;
+  return `before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`;
 }
 
-// Clock time of an instant some milliseconds ago.
-const clockTime = (ago) => new Date(Date.now() - ago).toLocaleTimeString();
+// Reasons of intended ends. The timeline marks all others.
+const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "released"]);
+
+// The parts of a timeline that ends now and covers `hours`. Each part has its place as fractions of
+// the timeline, and a lane if holders overlap.
+function timeline(doc, past, at, now, hours) {
+  const end = wall(now);
+  const begin = end - hours * 3_600_000;
+  const all = past.filter((one) => one.from && one.to).map((one) => ({ ...one, isPlanned: PLANNED.has(one.reason) }));
+  for (const holder of doc.kind === "lock" ? doc.holders : doc.holder ? [doc.holder] : []) {
+    const from = Date.parse(holder.since);
+    const found = holderState(holder, at, now);
+    const known = { from, identity: holder.identity, token: holder.token, isPlanned: true };
+    const last = holder.renewal_seen ? end - silence(holder, at, now) : Date.parse(holder.renewed_at);
+    const until = isGone(found) ? Math.max(from, last) : end;
+    if (found !== "free") all.push({ ...known, to: until, isNow: !isGone(found) });
+    if (isGone(found)) all.push({ ...known, from: until, to: end, isUnknown: true });
+  }
+  all.sort((a, b) => a.from - b.from);
+  const lanes = [];
+  const shade = new Map();
+  const shown = [];
+  for (const one of all) {
+    if (!shade.has(one.identity)) shade.set(one.identity, shade.size % 4);
+    if (one.to <= begin || one.from >= end) continue;
+    // Clocks of two machines differ by a little.
+    let lane = lanes.findIndex((until) => until <= one.from + 1000);
+    if (lane < 0) lane = lanes.length < 4 ? lanes.length : 3;
+    lanes[lane] = Math.max(lanes[lane] || 0, one.to);
+    const place = (ms) => Math.min(1, Math.max(0, (ms - begin) / (end - begin)));
+    shown.push({ ...one, lane, shade: shade.get(one.identity), start: place(one.from), stop: place(one.to) });
+  }
+  const isFull = past.length >= HISTORY_MAX;
+  const forgotten = isFull ? Math.min(1, Math.max(0, (all[0].from - begin) / (end - begin))) : 0;
+  return { parts: shown, lanes: lanes.length, forgotten };
+}
+
+function partText(part, now) {
+  if (part.isUnknown) return `${part.identity}: no renewal known since ${dated(new Date(part.from).toISOString(), now)}`;
+  const token = part.token == null ? "" : ` (token ${part.token})`;
+  const span = part.isNow ? `since ${utc(part.from)}` : `${utc(part.from)} to ${utc(part.to)}`;
+  const ended = part.reason ? `, ended: ${part.reason}` : "";
+  return `${part.identity || "unknown"}${token}: ${span}, ${duration(part.to - part.from)}${ended}`;
+}
+
+// A name as a word of a shell.
+const quoted = (name) => (/^[\w.:@/-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);

@@ -1,0 +1,229 @@
+//! Goal: at the first look, a visitor sees what needs attention: a holder that has stopped never
+//! looks alive, leases and locks are told apart, and a phone shows all of it.
+
+use leasehold_testbed::{DaemonTimings, ReplicaSet};
+use mongodb::bson::{DateTime, doc};
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::page::{cell, open_details, row_class, shows};
+use crate::production::{LONG_NAME, Production, SILENT};
+use crate::server::{LONG, Server, shared_stage, stage_of};
+
+/// Returns a JavaScript expression for the number on a button of the summary.
+fn counted(only: &str) -> String {
+    format!("document.querySelector('[data-only={only}] b').textContent")
+}
+
+pub(crate) async fn size(browser: &mut Browser, width: u32, height: u32) {
+    let size =
+        json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
+    browser
+        .call("Emulation.setDeviceMetricsOverride", size)
+        .await;
+}
+
+#[tokio::test]
+async fn a_phone_scrolls_in_one_direction_only() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let _production = Production::of(&stage).await;
+    let server = Server::start(&stage, &["--allow-actions"]).await;
+    size(&mut browser, 390, 844).await;
+    browser.open(&server.origin()).await;
+    browser
+        .until("document.querySelector('#count').textContent === '16 documents'")
+        .await;
+    browser
+        .value("document.querySelector('#legend').open = true")
+        .await;
+    let fits = "document.documentElement.scrollWidth <= 390 && \
+        [...document.querySelectorAll('main *')].every((one) => one.getBoundingClientRect().right <= 391)";
+    assert_eq!(browser.value(fits).await, true, "the list is wider");
+    let cards = "[...document.querySelectorAll('#rows tr:not(.group)')].every((row) => row.offsetWidth > 340)";
+    assert_eq!(browser.value(cards).await, true, "a row is not a card");
+    // Each part of a card is in the card.
+    let inside = "[...document.querySelectorAll('#rows tr:not(.group)')].flatMap((row) => [...row.children].map((cell) => \
+        [cell.getBoundingClientRect().bottom, row.getBoundingClientRect().bottom])).filter(([a, b]) => a > b)";
+    assert_eq!(browser.value(inside).await, json!([]));
+    for name in [LONG_NAME, SILENT, "db-migrations", "video-transcode"] {
+        browser
+            .value(&format!(
+                "document.querySelector('#search').value = {name:?}; document.querySelector('#search').dispatchEvent(new Event('input'))"
+            ))
+            .await;
+        let text = browser.until(&cell(name, "name")).await;
+        let kinds = ["lease", "lock"].map(|kind| json!(format!("{kind} {name}")));
+        assert!(kinds.contains(&text), "{text}, for a screen reader");
+        open_details(&mut browser, name).await;
+        browser
+            .until("!document.querySelector('#span-details').hidden")
+            .await;
+        let fits = "document.querySelector('#details').scrollWidth <= document.querySelector('#details').clientWidth \
+            && document.querySelector('#details').offsetWidth <= 390";
+        assert_eq!(browser.value(fits).await, true, "{name}");
+        browser.press("Escape", "").await;
+        browser
+            .until("document.querySelector('#details').open === false")
+            .await;
+    }
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_summary_counts_and_filters() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let _production = Production::of(&stage).await;
+    let server = Server::start(&stage, &[]).await;
+    size(&mut browser, 1280, 1600).await;
+    browser.open(&server.origin()).await;
+    // The short lease of mail-outbox has expired by then.
+    shows(&mut browser, "mail-outbox", "state", "expired").await;
+    for (only, number) in [
+        ("leases", "6/10"),
+        ("locks", "4/5"),
+        ("silent", "2"),
+        ("unclaimed", "2"),
+        ("paused", "1"),
+        ("waiting", "2"),
+    ] {
+        browser
+            .until(&format!("{} === {number:?}", counted(only)))
+            .await;
+    }
+    let groups = "[...document.querySelectorAll('#rows .group')].map((group) => group.textContent)";
+    assert_eq!(
+        browser.value(groups).await,
+        json!(["Leases (10)", "Locks (5)", "Other documents (1)"])
+    );
+    assert_eq!(
+        browser.value("document.title").await,
+        "(4) leasehold",
+        "the title counts what is silent or unclaimed"
+    );
+    browser
+        .value("document.querySelector('[data-only=silent]').click()")
+        .await;
+    browser
+        .until("document.querySelector('#count').textContent === '2 of 16'")
+        .await;
+    let pressed = "document.querySelector('[data-only=silent]').getAttribute('aria-pressed')";
+    assert_eq!(browser.value(pressed).await, "true");
+    browser
+        .value("document.querySelector('[data-only=silent]').click()")
+        .await;
+    browser
+        .until("document.querySelector('#count').textContent === '16 documents'")
+        .await;
+
+    // A dead leader is shown with the evidence, in the list and in the details.
+    let class = browser.value(&row_class(SILENT)).await;
+    assert!(class.as_str().unwrap().starts_with("silent"), "{class}");
+    let note = browser.value(&cell(SILENT, "notes")).await;
+    let note = note.as_str().unwrap().to_owned();
+    assert!(note.starts_with("last write 6m"), "{note}");
+    assert!(
+        note.contains(" ago by the holder's clock; expires for others in "),
+        "{note}"
+    );
+    open_details(&mut browser, SILENT).await;
+    browser
+        .until(
+            "document.querySelector('#evidence').textContent.startsWith('silent; last write 6m')",
+        )
+        .await;
+    browser.press("Escape", "").await;
+    shows(
+        &mut browser,
+        "recommendations",
+        "notes",
+        "no candidate acquires it",
+    )
+    .await;
+
+    // The timeline has the former holders and the present one, also for a screen reader.
+    let parts = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelectorAll('.past .part').length";
+    assert_eq!(browser.value(parts).await, 4);
+    let label = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelector('.bar').ariaLabel";
+    let label = browser.value(label).await;
+    let label = label.as_str().unwrap();
+    assert!(label.starts_with("orders-2 (token 9): since "), "{label}");
+    assert!(
+        label.contains("orders-0 (token 7): ") && label.contains(", ended: deadline"),
+        "{label}"
+    );
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_was_killed_before_does_not_look_alive() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    stage.candidate("a").leading(LONG).await.kill();
+    let long_ago = DateTime::from_millis(DateTime::now().timestamp_millis() - 372_000);
+    let stored = stage.stored();
+    stored.set(doc! { "holder.renewed_at": long_ago }).await;
+    let server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    // The server has not watched for a lease duration yet.
+    shows(&mut browser, stage.lease(), "state", "silent").await;
+    let renewed = browser.value(&cell(stage.lease(), "silence")).await;
+    assert!(renewed.as_str().unwrap().starts_with("~6m"), "{renewed}");
+    shows(&mut browser, stage.lease(), "state", "expired").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn after_an_outage_a_holder_is_green_only_once_its_renewal_was_seen() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = stage_of(ReplicaSet::start().await);
+    let (proxy, _) = stage.proxied();
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = stage.lease();
+    let uri = stage.set().proxied_uri(&proxy);
+    let server = Server::start_with(&stage, &uri, &[]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, lease, "state", "held").await;
+    proxy.cut();
+    browser
+        .until(&format!("{}?.startsWith('was ')", cell(lease, "state")))
+        .await;
+    let line = "document.querySelector('#connection').textContent";
+    browser
+        .until(&format!("{line}.startsWith('Data is stale since ')"))
+        .await;
+    browser
+        .until("document.querySelector('#outage').textContent.startsWith('All states below are those of ')")
+        .await;
+    // The leader renews for a while, and then it is killed.
+    tokio::time::sleep(DaemonTimings::DEMO.lease_duration).await;
+    a.kill();
+    let watch = format!(
+        "window.green = []; new MutationObserver(() => {{ const found = {}; if (/^(held|late) (?!unseen)/.test(found) \
+         && !document.body.classList.contains('old')) window.green.push(found); }}) \
+         .observe(document.body, {{ subtree: true, attributes: true, attributeFilter: ['class'] }})",
+        row_class(lease)
+    );
+    browser.value(&watch).await;
+    proxy.resume();
+    browser
+        .until(
+            "document.querySelector('#outage').textContent.startsWith('There was no data from ')",
+        )
+        .await;
+    shows(&mut browser, lease, "state", "expired").await;
+    assert_eq!(browser.value("window.green").await, Value::Array(vec![]));
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
