@@ -120,19 +120,32 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
 }
 
 fn ready(status: &Status, state: &AdminState) -> Answer {
-    let why_not = match *state.ready_when.borrow() {
-        ReadyWhen::Connected if !status.store_reached => {
-            "the store has not been reached since the start"
-        }
-        ReadyWhen::Leader if authority_at(status, clock::boot_now()).is_none() => {
-            "this candidate does not lead, and http.ready_when is \"leader\""
-        }
-        ReadyWhen::Connected | ReadyWhen::Leader => return text(StatusCode::OK, "ok"),
-    };
+    let now = ClockPair::now();
     let error = state.store_error.borrow();
-    let error = error.as_ref().map(|error| format!(": {}", error.message));
-    let why_not = why_not.to_owned() + &error.unwrap_or_default();
-    text(StatusCode::SERVICE_UNAVAILABLE, &why_not)
+    let connection = match error.as_ref() {
+        Some(error) => {
+            format!(
+                "not connected to MongoDB since {} ({} s): {}",
+                now.date(error.since),
+                now.boot.since(error.since).as_secs(),
+                error.message
+            )
+        }
+        None if status.store_reached => "connected to MongoDB".to_owned(),
+        None => "no answer of MongoDB yet".to_owned(),
+    };
+    let (code, state) = match *state.ready_when.borrow() {
+        ReadyWhen::Connected if !status.store_reached => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "MongoDB has not been reached since the start",
+        ),
+        ReadyWhen::Leader if authority_at(status, now.boot).is_none() => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this candidate does not lead, and http.ready_when is \"leader\"",
+        ),
+        ReadyWhen::Connected | ReadyWhen::Leader => (StatusCode::OK, "ok"),
+    };
+    text(code, &format!("{state}; {connection}"))
 }
 
 pub(super) fn leader(status: &Status) -> Answer {

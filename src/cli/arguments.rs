@@ -192,8 +192,12 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         // A flag, or a value that begins with a dash, is not a command.
         error.remove(ContextKind::Suggested);
     } else if subcommand.is_some_and(takes_command) {
-        let tip = format!("to run a command, put '--' before it: -- {unexpected} …");
-        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        let mut tips =
+            vec![format!("to run a command, put '--' before it: -- {unexpected} …").into()];
+        if subcommand.is_some_and(|command| command.get_name() == "run") {
+            tips.insert(0, format!("to name the lease: --lease {unexpected}").into());
+        }
+        let tips = ContextValue::StyledStrs(tips);
         error.insert(ContextKind::Suggested, tips);
     }
     error

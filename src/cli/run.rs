@@ -248,7 +248,7 @@ fn log_sources(config: &Config, sources: &Sources) {
     for (variable, meant) in sources.misspelt_variables() {
         warn!(
             %lease, variable, meant = meant.variable(),
-            "environment variable ignored: configuration variables have two underscores after the section"
+            "environment variable ignored: a configuration variable is LEASEHOLD_<SECTION>__<KEY>, with two underscores"
         );
     }
     if let UriSource::Pipe(path, _) = &config.mongodb.uri {

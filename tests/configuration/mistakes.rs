@@ -196,7 +196,18 @@ fn a_small_file_that_becomes_gigabytes_is_refused() {
 }
 
 #[test]
-fn a_variable_with_one_underscore_is_named_with_the_missing_key() {
+fn a_misspelt_variable_is_named_with_the_missing_key() {
+    let misspelt = [
+        ("LEASEHOLD_MONGDB__URI", "mongodb://localhost"),
+        ("LEASEHOLD_OTHER__URI", "mongodb://localhost"),
+        ("LEASEHOLD_MONGDB__PORT", "1"),
+    ];
+    let sources_of_misspelt = sources(&[], &misspelt, &REQUIRED[..2]);
+    assert_contains(
+        &refusal(&sources_of_misspelt),
+        "LEASEHOLD_MONGDB__URI is set and ignored: write LEASEHOLD_MONGODB__URI",
+    );
+    assert_eq!(sources_of_misspelt.misspelt_variables().len(), 1);
     let variables = [
         ("LEASEHOLD_MONGODB_URI", "mongodb://localhost"),
         ("LEASEHOLD_LOG_LEVEL", "debug"),

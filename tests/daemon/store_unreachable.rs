@@ -52,8 +52,9 @@ async fn a_store_that_comes_later_is_contended_on_at_once() {
     is_alive_and_not_ready(&daemon).await;
     proxy.resume();
     daemon.wait_leads(LONG).await;
-    assert_eq!(daemon.http("/readyz").await.unwrap().0, 200);
     daemon.wait_logged("MongoDB answers again", LONG).await;
+    let (ready, body) = daemon.http("/readyz").await.unwrap();
+    assert_eq!((ready, body.trim_end()), (200, "ok; connected to MongoDB"));
     let answers_again = records(&daemon, "MongoDB answers again");
     assert_eq!(answers_again.len(), 1, "{}", daemon.logs());
 }
@@ -68,8 +69,12 @@ async fn i4_a_leader_that_loses_the_store_says_so_in_two_lines_and_leads_again()
         .wait_until(|status| status["role"] != "leader", LONG)
         .await;
     assert_eq!(lost["reason"], "deadline");
-    let (ready, _) = daemon.http("/readyz").await.unwrap();
+    let (ready, body) = daemon.http("/readyz").await.unwrap();
     assert_eq!(ready, 200, "MongoDB was reached once");
+    assert!(
+        body.contains("ok; not connected to MongoDB since 20"),
+        "{body}"
+    );
     // The role becomes unknown a lease_duration after the last read.
     daemon.wait_role("unknown", LONG).await;
     proxy.resume();

@@ -244,7 +244,7 @@ async fn i11_a_lease_of_that_name_is_not_touched() {
     };
     untouched(&store, &stored, &lease).await;
     let read = store.perform(LockOperation::Read { confirm: false }).await;
-    let why = "a lease has this name, not a lock".to_owned();
+    let why = "a lease has this name; choose another name for the lock".to_owned();
     assert_eq!(read.outcome, LockOutcome::Applied(FoundLock::Foreign(why)));
     untouched(&store, &stored, &doc! { "hello": "world" }).await;
 }

@@ -24,7 +24,7 @@ async fn a_name_that_does_not_exist_is_reported_with_a_similar_one() {
     .await
     .expect(0, &[]);
     for verb in ["describe", "step-down", "pause", "resume", "cancel"] {
-        let answer = leasehold(&stage, &[verb, "orders-sheduler"]).await;
+        let answer = leasehold(&stage, &[verb, "--lease", "orders-sheduler"]).await;
         answer.expect(
             78,
             &["lease orders-sheduler does not exist; did you mean orders-scheduler?"],
@@ -62,7 +62,7 @@ async fn locks_and_foreign_documents_are_not_taken_for_leases() {
             &["lease theirs: the document of this name is not a lease: it has no schema"],
         );
     }
-    leasehold(&stage, &["locks", "break", "free"])
+    leasehold(&stage, &["locks", "break", "--name", "free"])
         .await
         .expect(78, &["a lease has this name"]);
 }
@@ -72,7 +72,15 @@ async fn values_that_make_no_sense_are_usage_errors() {
     let stage = shared_stage().await;
     for (arguments, part) in [
         (vec!["step-down"], "<NAME>"),
-        (vec!["step-down", "a/b"], "invalid value 'a/b' for '<NAME>'"),
+        (vec!["step-down", "a/b"], "invalid value 'a/b' for '[NAME]'"),
+        (
+            vec!["step-down", "a", "--lease", "a"],
+            "cannot be used with",
+        ),
+        (
+            vec!["web", "--listen", ":9403"],
+            "expected IP:PORT: 127.0.0.1:9403 for this machine only",
+        ),
         (vec!["transfer", "orders"], "--to"),
         (
             vec!["transfer", "orders", "--to", ""],
@@ -145,13 +153,20 @@ async fn a_store_that_is_away_is_waited_for() {
     let stage = shared_stage().await;
     // No server listens on port 9.
     let uri = "mongodb://127.0.0.1:9/?replicaSet=none";
-    let began = Instant::now();
-    let away = run(command_with(
-        uri,
-        &stage,
-        &["leases", "--timeout", "1500ms"],
-    ))
-    .await;
-    away.expect(69, &["cannot list the leases: ", "connection refused"]);
-    assert!(began.elapsed() >= Duration::from_millis(1_500));
+    for (arguments, part) in [
+        (&["leases"][..], "cannot list the leases: "),
+        (&["describe", "orders"], "cannot read the lease: "),
+        (&["step-down", "orders"], "cannot read the lease: "),
+        (&["locks"], "cannot list the locks: "),
+    ] {
+        let began = Instant::now();
+        let arguments = [arguments, &["--timeout", "1500ms"]].concat();
+        let away = run(command_with(uri, &stage, &arguments)).await;
+        let connecting = "connecting to 127.0.0.1:9 (1 s)\n";
+        away.expect(69, &[connecting, part, "connection refused"]);
+        assert!(
+            began.elapsed() >= Duration::from_millis(1_400),
+            "{arguments:?}"
+        );
+    }
 }

@@ -14,5 +14,6 @@ mod many;
 mod repair;
 mod replicas;
 mod requests;
+mod silent;
 mod unhealthy;
 mod waiting;

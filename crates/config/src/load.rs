@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKind};
 
 use super::error::{Origin, Problem};
-use super::schema::{DEFAULT_TOML, KEYS, Key, ValueType, find_in, is_section};
+use super::schema::{DEFAULT_TOML, KEYS, Key, ValueType, find_in, is_section, suggest};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason};
 use super::{value, yaml};
 use leasehold_host::bounded_file::read_bounded;
@@ -40,8 +40,8 @@ impl Sources {
         }
     }
 
-    /// Returns variables that are ignored because they have one underscore instead of two, with the
-    /// keys that were probably meant.
+    /// Returns variables that are ignored because they have one underscore instead of two, or a
+    /// misspelt section, with the keys that were probably meant.
     pub fn misspelt_variables(&self) -> Vec<(String, &'static Key)> {
         let names = self.environment.iter().map(|(name, _)| name);
         names
@@ -356,10 +356,21 @@ fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     Some((named(section)?, key.to_owned()))
 }
 
-/// Returns the key whose variable has this name with a second underscore.
+/// Returns the key whose variable has this name with a second underscore, or with a similar section.
+/// A variable of an unknown section may belong to another program, so it is not an error.
 fn misspelt(name: &OsStr) -> Option<&'static Key> {
-    let mut keys = KEYS.iter();
-    keys.find(|key| name == key.variable().replace("__", "_").as_str())
+    let one = |key: &&Key| name == key.variable().replace("__", "_").as_str();
+    KEYS.iter().find(one).or_else(|| {
+        let known = variable_parts(name).is_some();
+        let rest = name
+            .to_str()?
+            .strip_prefix("LEASEHOLD_")
+            .filter(|_| !known)?;
+        let (section, key) = rest.rsplit_once("__")?;
+        let sections = KEYS.iter().map(|key| key.section);
+        let near = suggest(&section.replace("__", "."), sections)?;
+        find_in(near, &key.to_lowercase())
+    })
 }
 
 fn read_text(path: &Path, yaml: bool) -> Result<String, String> {

@@ -207,8 +207,7 @@ impl Loaded {
         for (name, meant) in &self.misspelt {
             if key.contains(&meant.path()) {
                 let variable = meant.variable();
-                text +=
-                    &format!("; {name} is set and ignored: write {variable}, with two underscores");
+                text += &format!("; {name} is set and ignored: write {variable}");
             }
         }
         self.problems.push(Problem::new(text));

@@ -214,6 +214,18 @@ impl ConnectionUri {
         format!("{servers}, {set}, {login}, {tls}")
     }
 
+    /// Returns the servers as `host:port,host:port`, or the name of the SRV record.
+    pub fn hosts(&self) -> String {
+        match &self.driver.host_info {
+            HostInfo::DnsRecord(name) => name.clone(),
+            HostInfo::HostIdentifiers(hosts) => {
+                let hosts = hosts.iter().map(ToString::to_string);
+                hosts.collect::<Vec<_>>().join(",")
+            }
+            _ => "MongoDB".to_owned(),
+        }
+    }
+
     /// Returns true for a connection to one server only, whatever its type is.
     pub fn is_direct(&self) -> bool {
         self.driver.direct_connection == Some(true)

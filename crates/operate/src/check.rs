@@ -22,8 +22,9 @@ use self::report::{Check, Report, Skip};
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
-use leasehold_cli::values::{Output, between};
-use leasehold_config::{Config, Sources};
+use leasehold_cli::values::{Output, between, name};
+use leasehold_config::{Config, Sources, find};
+use leasehold_core::election::ResourceName;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::probe::{Description, StoreProbe};
@@ -31,7 +32,7 @@ use leasehold_status::directory::intended_directory;
 
 const HELP: &str = "\
 Examples:
-  leasehold check --lease orders --mongodb-uri-file /etc/leasehold/uri
+  leasehold check orders --mongodb-uri-file /etc/leasehold/uri
                              before the first start
   leasehold check --config /etc/leasehold.toml --output json | jq '.checks[] | select(.result == \"failed\")'
                              in a pipeline or a probe
@@ -51,6 +52,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 pub struct CheckArgs {
     #[command(flatten)]
     configuration: Configuration<AllKeys>,
+    /// Same as --lease NAME
+    #[arg(value_parser = name, conflicts_with = "lease.name")]
+    name: Option<ResourceName>,
     /// Time limit of each check
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "10s", value_parser = between(TIMEOUT_MIN, TIMEOUT_MAX))]
@@ -92,7 +96,11 @@ const NOT_REACHED: Skip = "MongoDB was not reached";
 type Primary<'a> = Result<&'a Description, Skip>;
 
 /// Runs the checks.
-pub fn run(args: CheckArgs) -> Result<ExitCode, CommandError> {
+pub fn run(mut args: CheckArgs) -> Result<ExitCode, CommandError> {
+    if let (Some(name), Some(key)) = (&args.name, find("lease.name")) {
+        let flags = &mut args.configuration.sources.flags;
+        flags.push((key, name.to_string()));
+    }
     let config = args.configuration.sources.load().config()?;
     let source = config.mongodb.uri.clone();
     let mut options = store_options(

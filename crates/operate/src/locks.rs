@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use self::calls::Calls;
 use crate::operators::arguments::ConnectionArgs;
-use crate::operators::configured;
 use crate::operators::render::{entry_object, or_dash, table};
+use crate::operators::{announced, configured};
 use crate::table::{Row, text};
 use leasehold_cli::answer;
 use leasehold_cli::keys::LocksKeys;
@@ -62,13 +62,31 @@ enum LocksCommand {
     Prune(PruneArgs),
 }
 
+/// The lock that a command is for.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct LockName {
+    /// Name of the lock
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<ResourceName>,
+    /// Name of the lock, as a flag
+    #[arg(long = "name", value_name = "NAME", value_parser = name)]
+    flag: Option<ResourceName>,
+}
+
+impl LockName {
+    fn get(&self) -> &ResourceName {
+        let given = self.name.as_ref().or(self.flag.as_ref());
+        given.expect("clap requires one of them")
+    }
+}
+
 #[derive(Debug, Args)]
 struct BreakArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LocksKeys>,
-    /// Name of the lock
-    #[arg(value_parser = name)]
-    name: ResourceName,
+    #[command(flatten)]
+    lock: LockName,
     /// Remove all holders, live ones too (unsafe: two may then hold the lock); asks for
     /// confirmation
     #[arg(long)]
@@ -134,18 +152,21 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     configured(&connection, async |config| {
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
         let calls = Calls::new(&locks, &config, connection.timeout());
-        let answered = match args.command {
-            None => list(&calls, args.output.json()).await,
-            Some(LocksCommand::Break(args)) => {
-                let lock = calls.of(args.name);
-                let round_trip = config.timings.operation_timeout();
-                breaking::run(&lock, args.force, args.yes, round_trip).await
-            }
-            Some(LocksCommand::Prune(prune)) => {
-                let json = args.output.json() || prune.output.json();
-                pruning::run(&calls, prune.unused_for, json).await
+        let command = async {
+            match args.command {
+                None => list(&calls, args.output.json()).await,
+                Some(LocksCommand::Break(args)) => {
+                    let lock = calls.of(args.lock.get().clone());
+                    let round_trip = config.timings.operation_timeout();
+                    breaking::run(&lock, args.force, args.yes, round_trip).await
+                }
+                Some(LocksCommand::Prune(prune)) => {
+                    let json = args.output.json() || prune.output.json();
+                    pruning::run(&calls, prune.unused_for, json).await
+                }
             }
         };
+        let answered = announced(&locks, &config.mongodb.uri, command).await;
         locks.shut_down().await;
         answered.map(Into::into)
     })

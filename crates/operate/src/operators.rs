@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use leasehold_cli::keys::Selection;
 use leasehold_clock as clock;
-use leasehold_config::{LockConfig, nearest};
+use leasehold_config::{LockConfig, UriSource, nearest};
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit, log};
@@ -29,12 +29,17 @@ use leasehold_mongodb::store::mongo::operators::{
     Scope, ViewEvent,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy};
+use leasehold_mongodb::uri::ConnectionUri;
 
 use self::arguments::ConnectionArgs;
 pub use self::arguments::OperatorCommand;
-use self::observed::Followed;
-use leasehold_cli::store_options::of_locks;
+use self::observed::{Evidence, Followed};
+use self::roll_call::Roll;
+use leasehold_cli::store_options::{of_locks, read};
 use leasehold_cli::{answer, run_to_end, say};
+
+/// Time without an answer of MongoDB after which a command says what it waits for.
+const CONNECTING_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct RequestArgs {
@@ -121,16 +126,38 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
     let timeout = connection.timeout();
     configured(&connection.clone(), async |config| {
+        let uri = config.mongodb.uri.clone();
         let session = Session {
             collection: MongoCollection::new(of_locks(&config, config.timings)),
             json,
             timeout,
             deadline: clock::boot_now() + timeout,
         };
-        let code = execute(&session, command).await;
+        let executed = execute(&session, command);
+        let code = announced(&session.collection, &uri, executed).await;
         session.collection.shut_down().await;
         code
     })
+}
+
+/// Runs a command. After a second without an answer of MongoDB, says once which servers are tried.
+pub(crate) async fn announced<T>(
+    collection: &MongoCollection,
+    uri: &UriSource,
+    command: impl Future<Output = T>,
+) -> T {
+    let mut command = std::pin::pin!(command);
+    tokio::select! {
+        done = &mut command => return done,
+        () = tokio::time::sleep(CONNECTING_AFTER) => {}
+    }
+    let uri = read(uri)
+        .ok()
+        .and_then(|uri| ConnectionUri::parse(&uri).ok());
+    if let Some(uri) = uri.filter(|_| collection.info().is_none()) {
+        say(&format!("connecting to {} (1 s)", uri.hosts()));
+    }
+    command.await
 }
 
 pub(crate) fn configured<S: Selection>(
@@ -250,6 +277,8 @@ struct CommandOutcome {
     took: Option<Duration>,
     /// The leader after the request.
     leader: Option<Leader>,
+    /// The evidence about a holder that has not applied the request.
+    evidence: Option<Value>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -265,6 +294,7 @@ impl CommandOutcome {
             message: message.into(),
             took: None,
             leader: None,
+            evidence: None,
         }
     }
 
@@ -274,6 +304,11 @@ impl CommandOutcome {
 
     fn refused(message: impl Into<String>) -> Self {
         Self::new(RequestResult::Refused, message)
+    }
+
+    fn with_evidence(self, evidence: Option<&Evidence>, roll: Option<&Roll>) -> Self {
+        let evidence = evidence.map(|evidence| evidence.object(roll));
+        Self { evidence, ..self }
     }
 
     fn after(self, took: Duration) -> Self {
@@ -298,6 +333,7 @@ impl CommandOutcome {
             "result": self.result,
             "message": self.message,
             "leader": self.leader,
+            "evidence": self.evidence,
             "took_ms": self.took.map(|took| took.as_secs_f64() * 1e3),
         })
     }

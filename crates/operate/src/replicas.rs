@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::operators::render::or_dash;
+use crate::operators::render::{or_dash, short};
 use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, run_to_end};
 use leasehold_clock::boot_now;
@@ -108,7 +108,31 @@ pub(crate) struct ReplicaStatus {
     role: String,
     leader: bool,
     token: Option<i64>,
+    /// The holder as this replica sees it.
+    #[serde(default)]
+    holder: Option<SeenHolder>,
     store: Option<ReplicaStore>,
+}
+
+/// A part of the holder in the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SeenHolder {
+    identity: String,
+    token: i64,
+}
+
+/// A failed check, and its remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Problem {
+    what: String,
+    remedy: String,
+}
+
+impl Problem {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (what, remedy) = (what.into(), remedy.into());
+        Self { what, remedy }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +147,7 @@ struct Round {
     replicas: Vec<Replica>,
     /// Addresses of a family that no replica uses, each with the error.
     unused: Vec<(SocketAddr, String)>,
-    problems: Vec<String>,
+    problems: Vec<Problem>,
 }
 
 /// Asks the replicas until all checks pass or the time is over, and prints the last answers.
@@ -179,11 +203,15 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
     for place in &args.replicas {
         match tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place)).await {
             Ok(Ok(found)) => addresses.extend(found),
-            Ok(Err(error)) => problems.push(format!("cannot resolve {place}: {error}")),
-            Err(_) => problems.push(format!(
-                "cannot resolve {place}: no answer within {}",
-                humantime::format_duration(RESOLVE_MAX)
-            )),
+            Ok(Err(error)) => {
+                let what = format!("cannot resolve {place}: {error}");
+                problems.push(Problem::new(what, "check the name and the DNS server"));
+            }
+            Err(_) => {
+                let waited = short(RESOLVE_MAX);
+                let what = format!("cannot resolve {place}: no answer within {waited}");
+                problems.push(Problem::new(what, "check the DNS server"));
+            }
         }
     }
     let answers = join_all(addresses.into_iter().map(async |address| {
@@ -226,54 +254,98 @@ fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String
     (replicas, unused)
 }
 
-fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
+fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<Problem> {
     let mut problems = Vec::new();
+    let mut problem = |what: String, remedy: &str| problems.push(Problem::new(what, remedy));
     let states: Vec<_> = replicas.iter().flat_map(|replica| &replica.state).collect();
     let (found, answering) = (replicas.len(), states.len());
     match args.expect {
-        Some(expected) if usize::try_from(expected) != Ok(found) => {
-            problems.push(format!("{} found, {expected} expected", counted(found)));
-        }
-        None if found == 0 => problems.push("no replica found".to_owned()),
+        Some(expected) if usize::try_from(expected) != Ok(found) => problem(
+            format!("{} found, {expected} expected", counted(found)),
+            "name all replicas, or wait for the others with --wait 1m",
+        ),
+        None if found == 0 => problem(
+            "no replica found".to_owned(),
+            "check the name; a Service has no addresses before its pods run",
+        ),
         _ => {}
     }
     if answering < found {
-        problems.push(format!("{} without an answer", counted(found - answering)));
+        problem(
+            format!("{} without an answer", counted(found - answering)),
+            "check that the daemon runs, and that its http.listen accepts connections from here",
+        );
     }
     let leases: BTreeSet<_> = states.iter().map(|state| state.lease.as_str()).collect();
     let names = joined(&leases);
     match &args.lease {
-        Some(lease) if leases.iter().any(|found| found != lease) => {
-            problems.push(format!("not all contend for {lease}: {names}"));
-        }
-        None if leases.len() > 1 => problems.push(format!("different leases: {names}")),
+        Some(lease) if leases.iter().any(|found| found != lease) => problem(
+            format!("not all contend for {lease}: {names}"),
+            "leave out the replicas of other leases, or correct their lease.name",
+        ),
+        None if leases.len() > 1 => problem(
+            format!("different leases: {names}"),
+            "name the replicas of one lease only, or correct their lease.name",
+        ),
         _ => {}
     }
     if states.iter().any(|state| state.store.is_none()) {
-        problems.push("a replica has not reached MongoDB yet".to_owned());
+        problem(
+            "a replica has not reached MongoDB yet".to_owned(),
+            "leasehold check on its machine finds the cause",
+        );
     }
     let is_unknown = |state: &&&ReplicaStatus| state.role == Role::Unknown.as_str();
     let unknown = states.iter().filter(is_unknown).count();
     if unknown > 0 {
-        problems.push(format!("{} without a known role", counted(unknown)));
+        problem(
+            format!("{} without a known role", counted(unknown)),
+            "MongoDB has not answered them for a lease duration: leasehold check on their machines finds the cause",
+        );
     }
     let stores = states.iter().filter_map(|state| state.store.as_ref());
     let ids: BTreeSet<_> = stores.clone().filter_map(|s| s.set_id.as_ref()).collect();
-    let names: BTreeSet<_> = stores.map(|store| store.name(ids.len() > 1)).collect();
-    if names.len() > 1 {
-        let names = joined(names);
-        problems.push(format!(
-            "different stores, so the replicas do not exclude each other: {names}"
-        ));
+    let stores: BTreeSet<_> = stores.map(|store| store.name(ids.len() > 1)).collect();
+    if stores.len() > 1 {
+        problem(
+            format!(
+                "different stores, so the replicas do not exclude each other: {}",
+                joined(stores)
+            ),
+            "give all replicas one mongodb.uri, mongodb.database and mongodb.collection",
+        );
     }
     let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
-    let names = joined(leaders.iter().map(|leader| &leader.identity));
+    let lease = leases.first().copied().unwrap_or("NAME");
     match leaders.len() {
-        0 if answering > 0 => problems.push("no replica leads".to_owned()),
+        0 if answering > 0 => problem(
+            format!("no replica leads{}", seen_holder(&states)),
+            &format!("leasehold describe {lease} --candidates finds the cause"),
+        ),
         0 | 1 => {}
-        count => problems.push(format!("{count} replicas lead: {names}")),
+        count => problem(
+            format!(
+                "{count} replicas lead: {}",
+                joined(leaders.iter().map(|leader| &leader.identity))
+            ),
+            &format!("stop all but the holder that leasehold describe {lease} shows"),
+        ),
     }
     problems
+}
+
+/// Names the holder that the replicas see although no replica leads.
+fn seen_holder(states: &[&ReplicaStatus]) -> String {
+    let seen = states
+        .iter()
+        .find_map(|state| Some((state, state.holder.as_ref()?)));
+    let Some((state, holder)) = seen else {
+        return String::new();
+    };
+    format!(
+        "; {} sees {} (token {}) as the holder, which has not answered here",
+        state.identity, holder.identity, holder.token
+    )
 }
 
 fn counted(count: usize) -> String {
@@ -329,7 +401,7 @@ impl Round {
             text += &format!("{address}  not used by any replica: {why}\n");
         }
         for problem in &self.problems {
-            text += &format!("failed: {problem}\n");
+            text += &format!("failed: {}\n  to fix: {}\n", problem.what, problem.remedy);
         }
         let mut states = self.replicas.iter().flat_map(|replica| &replica.state);
         let leader = states.find(|state| state.leader);
@@ -348,8 +420,9 @@ impl Round {
                 "state": replica.state.as_ref().ok(), "error": replica.state.as_ref().err(),
             })
         });
+        let problems: Vec<_> = self.problems.iter().map(|problem| &problem.what).collect();
         let round = json!({
-            "schema": SCHEMA, "ok": self.problems.is_empty(), "problems": self.problems,
+            "schema": SCHEMA, "ok": problems.is_empty(), "problems": problems,
             "replicas": replicas.collect::<Vec<_>>(),
         });
         format!("{round}\n")

@@ -18,7 +18,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 pub use self::judge::{FileVerdict, Judgement, judge};
-use crate::operators::render::or_dash;
+use crate::operators::render::{or_dash, short};
 use leasehold_cli::values::Output;
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
@@ -97,7 +97,14 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let text = match text {
         Ok(text) => text,
         Err(error) => {
-            return Judgement::cannot_tell(format!("cannot read {}: {error}", path.display()));
+            let remedy = match error.kind() {
+                ErrorKind::NotFound => {
+                    "; the daemon of this lease does not run here, or it uses another --directory"
+                }
+                _ => "",
+            };
+            let why = format!("cannot read {}: {error}{remedy}", path.display());
+            return Judgement::cannot_tell(why);
         }
     };
     // An unknown boot may differ from the file's boot.
@@ -140,11 +147,20 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
     found.sort();
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err("no status directory found; pass --directory or --lease".to_owned()),
+        [] => {
+            let roots: Vec<_> = roots
+                .iter()
+                .map(|root| root.display().to_string())
+                .collect();
+            Err(format!(
+                "no daemon has written a status below {}: start leasehold run, or pass the daemon's --directory",
+                roots.join(" or ")
+            ))
+        }
         several => {
             let names: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
             Err(format!(
-                "several status directories found; pass one of: --directory {}",
+                "several daemons run here; pass the name of a lease, or one of: --directory {}",
                 names.join(" | ")
             ))
         }
@@ -240,7 +256,7 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     };
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
     let until = until.filter(|_| verdict == FileVerdict::Leader);
-    let left = until.map(|until| format!("{:.1} s", until.since(now).as_secs_f64()));
+    let left = until.map(|until| short(until.since(now)));
     let dated = |date: &str| match age(date, wall) {
         Some(age) => format!("{date} ({age} ago)"),
         None => date.to_owned(),
@@ -279,7 +295,7 @@ fn not_read(document: &StatusDocument) -> bool {
 fn age(date: &str, wall: SystemTime) -> Option<String> {
     let then = humantime::parse_rfc3339(date).ok()?;
     let age = wall.duration_since(then).ok()?;
-    Some(humantime::format_duration(Duration::from_secs(age.as_secs())).to_string())
+    Some(short(Duration::from_secs(age.as_secs())))
 }
 
 #[cfg(test)]

@@ -3,12 +3,26 @@
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
+use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const GAP: usize = 2;
-/// Maximum width of a cell, except in the last column, so that one long name does not widen all
-/// rows. The name of a pod has at most 63 characters.
-const CELL_MAX: usize = 64;
+/// Columns and rows of a terminal that does not report its size.
+const SIZE: (usize, usize) = (80, 24);
+/// Minimum width of a column that is shortened to fit the terminal.
+const COLUMN_MIN: usize = 8;
+
+/// Returns the columns and rows of the terminal.
+pub(crate) fn size() -> (usize, usize) {
+    let Ok(size) = tcgetwinsize(io::stdout()) else {
+        return SIZE;
+    };
+    let or = |reported: u16, default| match reported {
+        0 => default,
+        reported => usize::from(reported),
+    };
+    (or(size.ws_col, SIZE.0), or(size.ws_row, SIZE.1))
+}
 
 /// Returns true on a terminal, unless NO_COLOR is set.
 pub(crate) fn color() -> bool {
@@ -63,25 +77,24 @@ impl Row {
     }
 }
 
-/// Renders rows as aligned lines. Shortens cells to [`CELL_MAX`], except in the last column, and
-/// lines to `width`.
+/// Renders rows as aligned lines. With a `width`, the widest columns are shortened until the lines
+/// fit; without, nothing is cut.
 pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
-    let mut rows = rows.to_vec();
-    for row in &mut rows {
-        let cells = row.cells.iter_mut().take(columns.saturating_sub(1));
-        cells.for_each(shorten);
-    }
-    let widths: Vec<usize> = (0..columns)
+    let mut widths: Vec<usize> = (0..columns)
         .map(|column| {
             let cells = rows.iter().filter_map(|row| row.cells.get(column));
             cells.map(|cell| cell.width()).max().unwrap_or(0)
         })
         .collect();
+    if let Some(width) = width {
+        fit(&mut widths, width);
+    }
     let line = |row: &Row| {
         let mut line = String::new();
         for (cell, width) in row.cells.iter().zip(&widths) {
-            let padding = width - cell.width() + GAP;
+            let cell = shortened(cell, *width);
+            let padding = width.saturating_sub(cell.width()) + GAP;
             let _ = write!(line, "{cell}{:padding$}", "");
         }
         row.style.paint(&cut(line.trim_end(), width), color)
@@ -89,13 +102,30 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
     rows.iter().map(line).collect()
 }
 
-/// Shortens a cell in the middle.
-fn shorten(cell: &mut String) {
-    if cell.width() > CELL_MAX {
-        let half = (CELL_MAX - 1) / 2;
-        let tail: String = fitting(cell.chars().rev(), half).chars().rev().collect();
-        *cell = format!("{}…{tail}", fitting(cell.chars(), half));
+/// Reduces the widest columns until all fit.
+fn fit(widths: &mut [usize], max: usize) {
+    let gaps = GAP * widths.len().saturating_sub(1);
+    let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(max);
+    while excess > 0 {
+        let Some(widest) = widths.iter_mut().max().filter(|it| **it > COLUMN_MIN) else {
+            return;
+        };
+        *widest -= 1;
+        excess -= 1;
     }
+}
+
+/// Shortens a cell in the middle.
+fn shortened(cell: &str, max: usize) -> String {
+    if cell.width() <= max {
+        return cell.to_owned();
+    }
+    let rest = max.saturating_sub(1);
+    let tail: String = fitting(cell.chars().rev(), rest / 2)
+        .chars()
+        .rev()
+        .collect();
+    format!("{}…{tail}", fitting(cell.chars(), rest - rest / 2))
 }
 
 /// Returns the first characters, up to a display width.
@@ -110,8 +140,10 @@ fn fitting(text: impl Iterator<Item = char>, max: usize) -> String {
     text.take_while(fits).collect()
 }
 
+/// Renders rows for standard output: as wide as the terminal, or whole in a pipe.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
-    let mut text = lines(rows, None, color).join("\n");
+    let width = io::stdout().is_terminal().then(|| size().0);
+    let mut text = lines(rows, width, color).join("\n");
     text.push('\n');
     text
 }
@@ -141,28 +173,38 @@ mod tests {
         );
         assert_eq!(
             lines(&rows, Some(5), false),
-            ["A    …", "日本…", "ü    …"].map(|l| cut(l, Some(5)))
+            ["A    …", "日本…", "ü    …"].map(|l| cut(l, Some(5))),
+            "columns are not narrower than COLUMN_MIN"
         );
         let styled = [Row::new(["x"]).styled(Style::Bad)];
         assert_eq!(text(&styled, true), "\u{1b}[31mx\u{1b}[0m\n");
         assert_eq!(text(&styled, false), "x\n");
     }
+
     #[test]
-    fn a_long_cell_widens_no_other_row() {
+    fn the_widest_cells_are_shortened_in_the_middle_to_fit_a_terminal() {
         let long = format!("first-{}-last", "x".repeat(242));
         let wide = "日".repeat(40);
         let rows = [
-            Row::new(["A", "B"]),
-            Row::new([long.as_str(), "y"]),
-            Row::new([&wide, &long]),
+            Row::new(["NAME", "STATE", "NOTES"]),
+            Row::new(["orders", "held", &long]),
+            Row::new([wide.as_str(), "silent", "paused"]),
         ];
-        let lines = lines(&rows, None, false);
-        let (head, tail) = ("x".repeat(25), "x".repeat(26));
-        assert_eq!(lines[1], format!("first-{head}…{tail}-last  y"));
-        let half = "日".repeat(15);
-        assert_eq!(lines[2], format!("{half}…{half}    {long}"));
-        assert!(lines[0].width() <= CELL_MAX + GAP + 1);
-        let pod = "p".repeat(63);
-        assert!(text(&[Row::new([pod.as_str(), "x"])], false).contains(&pod));
+        for width in [80, 60, 30] {
+            let lines = lines(&rows, Some(width), false);
+            assert!(lines.iter().all(|line| line.width() <= width), "{lines:?}");
+            assert!(
+                lines[1].starts_with("orders ") && lines[1].ends_with("last"),
+                "{lines:?}"
+            );
+            assert!(
+                lines[2].contains('…') && lines[2].contains("silent"),
+                "{lines:?}"
+            );
+        }
+        let whole = lines(&rows, None, false);
+        assert!(whole[1].ends_with(&long) && whole[2].starts_with(&wide));
+        let short = [Row::new(["orders", "held"])];
+        assert_eq!(lines(&short, Some(80), false), ["orders  held"]);
     }
 }

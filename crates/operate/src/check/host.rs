@@ -45,7 +45,7 @@ fn configuration(config: &Config, sources: &Sources) -> Finding {
     if !ignored.is_empty() {
         return Finding::warning(
             format!("environment variables ignored: {}", ignored.join(", ")),
-            "configuration variables have two underscores after the section",
+            "a configuration variable is LEASEHOLD_<SECTION>__<KEY>, with two underscores",
         );
     }
     let timings = &config.lease.timings;

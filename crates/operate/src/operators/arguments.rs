@@ -12,7 +12,7 @@ use leasehold_cli::values::{Output, between, expected, identity, name, timeout, 
 use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionKind, OperatorAction};
 
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
 const REASON_MAX: usize = 500;
 /// Appended to the author of the page's actions, so that the history shows where they came from.
@@ -26,7 +26,9 @@ Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than request
 interrupted the command. The last line then says how to withdraw the request.";
 
 const LEASES_HELP: &str = "\
-RENEWED is observed by this command on its own clock; \"> 4s\" means that no renewal was seen in that time.
+RENEWED is the time since the last renewal that this command has seen, on its own clock. \"~6m12s\" is the age of the last \
+write by the wall clocks of the holder and of this machine, because no renewal was seen; \"> 4s\" means that the dates say \
+nothing. A holder is silent if its last write is older than the lease duration: evidence, not a decision.
 
 Examples:
   leasehold leases --mongodb-uri-file /etc/leasehold/uri
@@ -37,7 +39,9 @@ Examples:
 const DESCRIBE_HELP: &str = "\
 Examples:
   leasehold describe orders
-  leasehold describe orders --candidates --output json";
+  leasehold describe orders --candidates --output json
+
+The candidates of a lease with a silent holder are always asked, if the role permits it.";
 
 const REPAIR_HELP: &str = "\
 After a restore, a lease may hand out tokens that were used before. Stop all candidates. Find the highest token in logs, \
@@ -112,7 +116,7 @@ pub enum OperatorCommand {
 pub(crate) struct ConnectionArgs<S: Selection> {
     #[command(flatten)]
     pub(crate) configuration: Configuration<S>,
-    /// Maximum time to wait for MongoDB, and then for the effect of a request [default: 30s]
+    /// Maximum time to wait for MongoDB, and then for the effect of a request [default: 10s]
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -120,6 +124,25 @@ pub(crate) struct ConnectionArgs<S: Selection> {
 impl<S: Selection> ConnectionArgs<S> {
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
+    }
+}
+
+/// The lease that a command is for.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct LeaseName {
+    /// Name of the lease
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<ResourceName>,
+    /// Name of the lease, as a flag
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    lease: Option<ResourceName>,
+}
+
+impl LeaseName {
+    pub(super) fn get(&self) -> &ResourceName {
+        let given = self.name.as_ref().or(self.lease.as_ref());
+        given.expect("clap requires one of them")
     }
 }
 
@@ -157,9 +180,8 @@ pub struct LeasesArgs {
 pub struct DescribeArgs {
     #[command(flatten)]
     query: Query,
-    /// Name of the lease
-    #[arg(value_parser = name)]
-    pub(super) name: ResourceName,
+    #[command(flatten)]
+    pub(super) lease: LeaseName,
     /// List the candidates: ask each to report (takes 3s, requires the right to update)
     #[arg(long)]
     pub(super) candidates: bool,
@@ -171,9 +193,8 @@ pub struct DescribeArgs {
 pub struct WriteArgs {
     #[command(flatten)]
     query: Query,
-    /// Name of the lease
-    #[arg(value_parser = name)]
-    pub(super) name: ResourceName,
+    #[command(flatten)]
+    pub(super) lease: LeaseName,
     /// Author of the request, recorded in the lease [default: USER@HOST]
     #[arg(long, value_name = "WHO", value_parser = identity)]
     by: Option<Identity>,
@@ -224,7 +245,7 @@ pub struct WebArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LeasesKeys>,
     /// Address and port of the page
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403", value_parser = page_address)]
     pub(super) listen: SocketAddr,
     /// File with the token that visitors need; required beyond a loopback address
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -262,7 +283,7 @@ impl WriteArgs {
     pub(super) fn request(self, kind: ActionKind, wait: bool) -> RequestArgs {
         RequestArgs {
             action: self.action(kind),
-            name: self.name,
+            name: self.lease.get().clone(),
             force: false,
             seen: None,
             wait,
@@ -313,6 +334,17 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
         format!(
             "expected 1 to {REASON_MAX} bytes without control characters, not {}",
             text.len()
+        )
+    })
+}
+
+fn page_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        // In other programs, ":9403" stands for all addresses, which here need a token.
+        let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
+        let port = port.parse::<u16>().unwrap_or(9403);
+        format!(
+            "expected IP:PORT: 127.0.0.1:{port} for this machine only, or 0.0.0.0:{port} with --token-file for other machines"
         )
     })
 }

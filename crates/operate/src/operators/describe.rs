@@ -21,7 +21,8 @@ use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Scope};
 use leasehold_status::render::date;
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
-    let (name, scope) = (&args.name, Scope::One(args.name.clone()));
+    let name = args.lease.get();
+    let scope = Scope::One(name.clone());
     let mut followed = session.follow(scope.clone(), "read the lease").await?;
     let entry = followed.observed.one().map(|seen| &seen.entry);
     session.lease(name, entry).await?;
@@ -107,7 +108,12 @@ impl LeaseDescription<'_> {
 
     fn holder(&self) -> Vec<(&'static str, String)> {
         let Some((holder, shown)) = self.lease.held_by().zip(self.lease.holder.as_ref()) else {
-            return vec![("Holder", "none".to_owned())];
+            let state = if self.lease.lease.paused {
+                "paused"
+            } else {
+                "free"
+            };
+            return vec![("Holder", "none".to_owned()), ("State", state.to_owned())];
         };
         let address = shown.address.as_ref();
         let address = address.map_or_else(String::new, |address| format!(" at {address}"));
@@ -126,21 +132,19 @@ impl LeaseDescription<'_> {
     }
 
     fn state(&self, evidence: &Evidence) -> String {
-        if !evidence.is_silent() {
-            return evidence.liveness.as_str().to_owned();
+        let words = || evidence.words(self.roll.as_ref(), self.now);
+        match evidence.liveness {
+            Liveness::Renews => "held".to_owned(),
+            Liveness::Late => format!("held, but {}", words()),
+            Liveness::Silent | Liveness::Expired => words(),
         }
-        evidence.words(self.roll.as_ref(), self.now)
     }
 
     fn renewed(&self, evidence: &Evidence) -> String {
         let watched = short(evidence.silence.lasts(self.now));
-        match evidence.liveness {
-            _ if !evidence.silence.renewal_seen => format!(
-                "not since this command started, {watched} ago; {}",
-                evidence.last_write(self.now)
-            ),
-            Liveness::Late => format!("{watched} ago: late; {}", evidence.expiry()),
-            _ => format!("{watched} ago"),
+        match evidence.silence.renewal_seen {
+            true => format!("{watched} ago"),
+            false => format!("not since this command started, {watched} ago"),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::observed::{Evidence, Followed, Observed, ObservedDocument};
 use super::render::{self, short};
 use super::roll_call::{ANSWER_MAX, Call, Roll, Rolls};
 use super::{Session, say};
-use crate::table::{Row, Style, color, lines, text};
+use crate::table::{Row, Style, color, lines, size, text};
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
@@ -67,8 +67,15 @@ pub(super) async fn await_renewals(
     ask: bool,
 ) -> Rolls {
     let begun = clock::boot_now();
-    if followed.observed.is_complete() || observe.is_zero() {
+    if followed.observed.is_complete() {
         return Rolls::new();
+    }
+    if observe.is_zero() {
+        let why = Some("--observe 0s".to_owned()).filter(|_| ask);
+        return match why {
+            Some(_) => call_silent(session, &followed.observed, why).await.1,
+            None => Rolls::new(),
+        };
     }
     if io::stderr().is_terminal() {
         say(&format!(
@@ -77,7 +84,7 @@ pub(super) async fn await_renewals(
         ));
     }
     let (mut calls, mut rolls) = match ask {
-        true => call_silent(session, &followed.observed).await,
+        true => call_silent(session, &followed.observed, None).await,
         false => <_>::default(),
     };
     let until = match calls.is_empty() {
@@ -106,12 +113,16 @@ pub(super) async fn await_renewals(
     rolls
 }
 
-/// Asks the candidates of the leases whose holders are silent by their last write.
-async fn call_silent(session: &Session, observed: &Observed) -> (Vec<Call>, Rolls) {
+/// Asks the candidates of the leases whose holders are silent by their last write, unless there is
+/// a reason not to ask.
+async fn call_silent(
+    session: &Session,
+    observed: &Observed,
+    mut why_not: Option<String>,
+) -> (Vec<Call>, Rolls) {
     let now = clock::boot_now();
     let is_silent = |seen: &&ObservedDocument| seen.evidence(now).is_some_and(|it| it.is_silent());
     let (mut calls, mut rolls) = (Vec::new(), Rolls::new());
-    let mut why_not = None;
     for seen in observed.documents().filter(is_silent) {
         // A document whose name is not valid has no candidates.
         let Ok(name) = ResourceName::new(seen.entry.name.as_str()) else {
@@ -287,7 +298,7 @@ fn draw(
     first_row: &mut usize,
     trouble: Option<&str>,
 ) -> io::Result<()> {
-    let (width, height) = screen::size();
+    let (width, height) = size();
     let info = session.collection.info().unwrap_or_default();
     let rows = render::rows(observed, &Rolls::new(), clock::boot_now());
     let (header, rows) = rows.split_at(1);

@@ -73,7 +73,8 @@ const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Renews,
-    /// No renewal for more than a quarter of the lease duration.
+    /// No renewal for more than a quarter of the lease duration, on this command's clock or, if no
+    /// renewal was seen, by the wall clocks.
     Late,
     /// No renewal seen, and the last write is older than the lease duration by the wall clocks of
     /// the holder and of this machine.
@@ -117,16 +118,15 @@ impl Evidence {
     ) -> Self {
         let is_dated = silence.blind_since.is_none() && renewed_at.0 > 0;
         let last_write_ago = is_dated.then(|| wall.0.saturating_sub(renewed_at.0));
-        let is_old = |millis: i64| {
-            u64::try_from(millis).is_ok_and(|it| Duration::from_millis(it) >= lease_duration)
-        };
-        let liveness = match silence.liveness(lease_duration, now) {
-            Liveness::Renews | Liveness::Late
-                if !silence.renewal_seen && last_write_ago.is_some_and(is_old) =>
-            {
-                Liveness::Silent
-            }
-            liveness => liveness,
+        let age = last_write_ago.and_then(|millis| u64::try_from(millis).ok());
+        let age = age
+            .map(Duration::from_millis)
+            .filter(|_| !silence.renewal_seen);
+        let liveness = match (silence.liveness(lease_duration, now), age) {
+            (Liveness::Expired, _) => Liveness::Expired,
+            (_, Some(age)) if age >= lease_duration => Liveness::Silent,
+            (_, Some(age)) if age > lease_duration / 4 => Liveness::Late,
+            (liveness, _) => liveness,
         };
         Self {
             liveness,
@@ -387,7 +387,8 @@ mod tests {
         for (ago, liveness) in [
             (372_000, Liveness::Silent),
             (24_000, Liveness::Silent),
-            (23_999, Liveness::Renews),
+            (23_999, Liveness::Late),
+            (6_000, Liveness::Renews),
             (-60_000, Liveness::Renews),
         ] {
             let evidence = seen(first, ago, at(1));

@@ -97,9 +97,25 @@ impl Evidence {
         }
     }
 
+    /// Returns the evidence as JSON.
+    pub(crate) fn object(&self, roll: Option<&Roll>) -> Value {
+        let mut object = json!({
+            "state": self.liveness.as_str(),
+            "last_write_ago_ms": self.last_write_ago,
+            "expires_for_others_in_ms": millis(self.expires_in),
+        });
+        if let Some(roll) = roll {
+            roll.add_to(&mut object);
+        }
+        object
+    }
+
     /// Describes a holder that seems to be gone, with the answers of the candidates if known.
     pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
-        let state = self.liveness.as_str();
+        let state = match self.liveness {
+            Liveness::Renews | Liveness::Late => "late",
+            gone => gone.as_str(),
+        };
         let parts = [state.to_owned(), self.last_write(now), self.expiry()];
         let parts = parts.into_iter().chain(roll.map(Roll::words));
         parts.collect::<Vec<_>>().join("; ")
@@ -176,9 +192,13 @@ pub(super) fn reserved(lease: &LeaseRecord) -> Option<&Reservation> {
 fn notes(lease: &LeaseRecord, evidence: Option<Evidence>, roll: Option<&Roll>) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(evidence) = evidence {
-        if evidence.is_silent() {
-            notes.push(evidence.expiry());
-            notes.extend(roll.map(Roll::words));
+        match evidence.liveness {
+            Liveness::Renews => {}
+            Liveness::Late => notes.push(format!("late; {}", evidence.expiry())),
+            Liveness::Silent | Liveness::Expired => {
+                notes.push(evidence.expiry());
+                notes.extend(roll.map(Roll::words));
+            }
         }
         if let Some(ahead) = evidence.last_write_ago.filter(|ago| *ago <= -SKEW_MIN) {
             let ahead = short(Duration::from_millis(ahead.unsigned_abs()));

@@ -24,7 +24,7 @@ use leasehold_status::render::date;
 const DOING: &str = "repair the lease";
 
 pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, CommandError> {
-    let (name, at_least) = (&args.write.name, args.token_at_least);
+    let (name, at_least) = (args.write.lease.get(), args.token_at_least);
     let scope = Scope::One(name.clone());
     let mut followed = session.follow(scope, DOING).await?;
     let seen = followed.observed.one().map(|seen| &seen.entry);

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use self::progress::{Progress, RequestDecision, decide, is_holder, words};
-use super::observed::{Followed, lease, shown};
+use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
-use super::roll_call::{ANSWER_MAX, candidates, names};
+use super::roll_call::{ANSWER_MAX, Call, Roll, candidates, names};
 use super::{CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, say, system};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
@@ -108,13 +108,18 @@ impl<'a> PendingRequest<'a> {
         let mut followed = self.session.follow(scope, "read the lease").await?;
         let seen = followed.observed.one().map(|seen| &seen.entry);
         let mut lease = self.session.lease(name, seen).await?;
+        let silent = self.silent(&followed);
         let (sent, id) = match decide(kind, self.args.seen, &lease) {
             RequestDecision::Answer(outcome) => return Ok(outcome),
             RequestDecision::Observe(holder) => {
                 return Ok(self.held_already(&mut followed, &holder).await);
             }
-            RequestDecision::Await => (clock::boot_now(), None),
+            RequestDecision::Await => {
+                self.warn(silent.as_ref(), "stands already");
+                (clock::boot_now(), None)
+            }
             RequestDecision::Write => {
+                self.warn(silent.as_ref(), "is recorded nevertheless");
                 if let Some(outcome) = self.no_candidate(&mut followed).await? {
                     return Ok(outcome);
                 }
@@ -129,8 +134,12 @@ impl<'a> PendingRequest<'a> {
                 Some(_) => (RequestResult::Requested, ""),
                 None => (RequestResult::Already, " already"),
             };
-            let message = format!("{} requested{already}", words(kind));
-            return Ok(CommandOutcome::new(result, message));
+            let mut message = format!("{} requested{already}", words(kind));
+            if let Some((holder, evidence)) = &silent {
+                message += &format!("; {holder} is {}", evidence.words(None, clock::boot_now()));
+            }
+            let outcome = CommandOutcome::new(result, message);
+            return Ok(outcome.with_evidence(silent.as_ref().map(|(_, evidence)| evidence), None));
         }
         if id.is_none() {
             (self.note)(&format!("lease {name}: already requested; waiting"));
@@ -138,8 +147,47 @@ impl<'a> PendingRequest<'a> {
         let mut progress = Progress::new(kind, &lease, sent, id);
         match progress.observe(Some(&lease), sent) {
             Some(outcome) => Ok(outcome),
-            None => Ok(self.waited(&mut followed, progress).await),
+            None => {
+                let call = match silent {
+                    Some(_) => self.call_roll().await,
+                    None => None,
+                };
+                Ok(self.waited(&mut followed, progress, call).await)
+            }
         }
+    }
+
+    /// Returns the holder that a request is for, with the evidence, if the holder seems to be gone.
+    fn silent(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
+        use ActionKind::{Pause, StepDown, Transfer};
+
+        if !matches!(self.args.action.kind, StepDown | Transfer { .. } | Pause) {
+            return None;
+        }
+        let (seen, lease) = followed.observed.lease()?;
+        let evidence = seen
+            .evidence(clock::boot_now())
+            .filter(Evidence::is_silent)?;
+        Some((lease.holder.as_ref()?.identity.clone(), evidence))
+    }
+
+    /// Notes immediately that the holder is silent. The dates of two clocks are no proof, so the
+    /// request is recorded in any case: a holder that is alive applies it, and the next leader
+    /// removes it.
+    fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
+        if let Some((holder, evidence)) = silent {
+            (self.note)(&format!(
+                "lease {}: {holder} is {}; the request {recorded}, and {holder} applies it if it comes back",
+                self.args.name,
+                evidence.words(None, clock::boot_now())
+            ));
+        }
+    }
+
+    /// Asks the candidates to report while the request waits.
+    async fn call_roll(&self) -> Option<Result<Call, String>> {
+        let called = Call::begin(self.session, &self.args.name).await;
+        Some(called.map_err(|failure| failure.to_string()))
     }
 
     /// Answers a transfer to the candidate that holds the lease in the document. The holder may
@@ -161,12 +209,13 @@ impl<'a> PendingRequest<'a> {
             let now = clock::boot_now();
             let (lasts, observe) = (silence.lasts(now), (duration / 4).max(OBSERVE_MIN));
             if lasts >= observe || now >= self.session.deadline {
-                return CommandOutcome::refused(format!(
-                    "{to} holds it in the document, but no renewal was seen within {}, so {to} may have exited; another \
-                     candidate may take over {} after the last renewal; nothing written",
+                let evidence = held.and_then(|(seen, _)| seen.evidence(now));
+                let message = format!(
+                    "{to} holds it in the document, but no renewal was seen within {}, so {to} may have exited; {}; nothing written",
                     short(lasts),
-                    short(duration)
-                ));
+                    evidence.map_or_else(String::new, |it| it.words(None, now)),
+                );
+                return CommandOutcome::refused(message).with_evidence(evidence.as_ref(), None);
             }
             let late = (now + observe.saturating_sub(lasts)).min(self.session.deadline);
             followed.advance(late).await;
@@ -273,14 +322,47 @@ impl<'a> PendingRequest<'a> {
     }
 
     /// Waits until the request has its effect, or for the timeout.
-    async fn waited(&self, followed: &mut Followed, mut progress: Progress) -> CommandOutcome {
-        let timeout = self.session.timeout;
-        let deadline = clock::boot_now() + timeout;
+    async fn waited(
+        &self,
+        followed: &mut Followed,
+        progress: Progress,
+        call: Option<Result<Call, String>>,
+    ) -> CommandOutcome {
+        let (mut call, why_not) = match call {
+            Some(Ok(call)) => (Some(call), None),
+            Some(Err(why)) => (None, Some(Roll::NotCalled(why))),
+            None => (None, None),
+        };
+        let waited = self.effect(followed, progress, &mut call).await;
+        let answered = match call {
+            Some(call) => Some(Roll::Answered(call.end(self.session).await)),
+            None => why_not,
+        };
+        match waited {
+            Ok(outcome) => outcome,
+            Err((progress, now)) => {
+                progress.under_way(self.session.timeout, (now, wall()), answered.as_ref())
+            }
+        }
+    }
+
+    /// Follows the request; returns its progress at the timeout.
+    async fn effect(
+        &self,
+        followed: &mut Followed,
+        mut progress: Progress,
+        call: &mut Option<Call>,
+    ) -> Result<CommandOutcome, (Progress, BootTime)> {
+        let deadline = clock::boot_now() + self.session.timeout;
         self.stage.send_replace(Stage::Recorded);
         loop {
             let wakeup = progress.expires().unwrap_or(deadline).min(deadline);
             let event = followed.next(wakeup).await;
             let now = clock::boot_now();
+            if let (Some(call), Some(event)) = (call.as_mut(), &event) {
+                followed.observed.apply(event.clone());
+                call.collect(&followed.observed);
+            }
             let done = match &event {
                 Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
                     (self.note)(&format!("MongoDB reports no changes: {failure}"));
@@ -294,10 +376,10 @@ impl<'a> PendingRequest<'a> {
                 None => None,
             };
             if let Some(outcome) = done {
-                return outcome;
+                return Ok(outcome);
             }
             if event.is_none() && now >= deadline {
-                return progress.under_way(timeout, clock::boot_now());
+                return Err((progress, clock::boot_now()));
             }
             if progress.is_released() {
                 self.stage.send_replace(Stage::SteppedDown);

@@ -30,9 +30,15 @@ fn replica(number: u8, leader: bool) -> Replica {
             role: role.to_owned(),
             leader,
             token: Some(7),
+            holder: None,
             store: Some(store),
         }),
     }
+}
+
+fn problems(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
+    let found = found_in(replicas, args).into_iter();
+    found.map(|problem| problem.what).collect()
 }
 
 /// Returns two replicas, of which the second one is changed.
@@ -50,8 +56,8 @@ fn one_leader_on_one_store_is_well() {
         lease: Some("orders".to_owned()),
         ..args()
     };
-    assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
-    assert_eq!(found_in(&replicas, &expecting), Vec::<String>::new());
+    assert_eq!(problems(&replicas, &args()), Vec::<String>::new());
+    assert_eq!(problems(&replicas, &expecting), Vec::<String>::new());
     let round = Round {
         replicas,
         ..Round::default()
@@ -83,7 +89,7 @@ fn a_replica_with_two_addresses_is_one() {
         expect: Some(2),
         ..args()
     };
-    assert_eq!(found_in(&replicas, &expecting), Vec::<String>::new());
+    assert_eq!(problems(&replicas, &expecting), Vec::<String>::new());
     let lines: Vec<_> = replicas.iter().map(Replica::line).collect();
     assert_eq!(
         lines,
@@ -102,11 +108,11 @@ fn two_leaders_of_one_session_are_two() {
     twin.state.as_mut().expect("a state").token = Some(8);
     let answers = vec![answered(&a, "10.0.0.1:1"), answered(&twin, "10.0.0.2:1")];
     let leading = ["2 replicas lead: orders-1, orders-1"];
-    assert_eq!(found_in(&replicas_of(answers).0, &args()), leading);
+    assert_eq!(problems(&replicas_of(answers).0, &args()), leading);
     let mut old = replica(1, true);
     old.state.as_mut().expect("a state").session = None;
     let answers = vec![answered(&old, "10.0.0.1:1"), answered(&old, "10.0.0.2:1")];
-    assert_eq!(found_in(&replicas_of(answers).0, &args()), leading);
+    assert_eq!(problems(&replicas_of(answers).0, &args()), leading);
 }
 
 #[test]
@@ -123,7 +129,7 @@ fn a_family_of_addresses_that_no_replica_uses_is_not_counted() {
         refused("[fd00::2]:1"),
     ];
     let (replicas, unused) = replicas_of(answers);
-    assert_eq!(found_in(&replicas, &args()), Vec::<String>::new());
+    assert_eq!(problems(&replicas, &args()), Vec::<String>::new());
     assert_eq!(unused.len(), 2);
     // A replica that answers on no address is missing.
     let answers = vec![
@@ -134,7 +140,7 @@ fn a_family_of_addresses_that_no_replica_uses_is_not_counted() {
     ];
     let (replicas, _) = replicas_of(answers);
     let missing = ["2 replicas without an answer"];
-    assert_eq!(found_in(&replicas, &args()), missing);
+    assert_eq!(problems(&replicas, &args()), missing);
 }
 
 #[test]
@@ -159,7 +165,7 @@ fn each_deviation_is_a_problem() {
         }
         replicas
     };
-    let of_one_set = found_in(&with_ids(["6b08", "6b08"]), &args());
+    let of_one_set = problems(&with_ids(["6b08", "6b08"]), &args());
     assert_eq!(of_one_set, Vec::<String>::new());
     for (replicas, problem) in [
         (
@@ -192,8 +198,31 @@ fn each_deviation_is_a_problem() {
             "different stores, so the replicas do not exclude each other: rs0/leasehold.leases, rs1/leasehold.leases",
         ),
     ] {
-        assert_eq!(found_in(&replicas, &args()), [problem]);
+        assert_eq!(problems(&replicas, &args()), [problem]);
     }
+}
+
+#[test]
+fn a_holder_that_does_not_answer_is_named_with_the_remedy() {
+    let mut follower = replica(2, false);
+    follower.state.as_mut().expect("a state").holder = Some(SeenHolder {
+        identity: "orders-1".to_owned(),
+        token: 7,
+    });
+    let replicas = vec![follower];
+    let round = Round {
+        problems: found_in(&replicas, &args()),
+        replicas,
+        ..Round::default()
+    };
+    assert!(
+        round.text().ends_with(
+            "failed: no replica leads; orders-2 sees orders-1 (token 7) as the holder, which has not answered here\n  \
+             to fix: leasehold describe orders --candidates finds the cause\n"
+        ),
+        "{}",
+        round.text()
+    );
 }
 
 #[test]
@@ -203,13 +232,13 @@ fn their_number_and_lease_can_be_required() {
         expect: Some(3),
         ..args()
     };
-    assert_eq!(found_in(&replicas, &more), ["2 replicas found, 3 expected"]);
+    assert_eq!(problems(&replicas, &more), ["2 replicas found, 3 expected"]);
     let other = ReplicasArgs {
         lease: Some("billing".to_owned()),
         ..args()
     };
     assert_eq!(
-        found_in(&replicas, &other),
+        problems(&replicas, &other),
         ["not all contend for billing: orders"]
     );
 }

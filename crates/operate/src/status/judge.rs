@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::operators::render::short;
 use leasehold_core::election::{BootTime, Role};
 use leasehold_host::exit;
 use leasehold_status::render::{SCHEMA, StatusDocument};
@@ -70,7 +71,7 @@ impl Judgement {
     pub fn explanation(&self) -> Option<String> {
         let why = self.why.as_ref()?;
         Some(match self.lasted {
-            Some(lasted) => format!("{why} {:.1} s ago", lasted.as_secs_f64()),
+            Some(lasted) => format!("{why} {} ago", short(lasted)),
             None => why.clone(),
         })
     }
@@ -116,14 +117,18 @@ pub fn judge(
     } else if document.stopped {
         (NotLeader, reason("the daemon has stopped"), None)
     } else if !claims && due.is_some_and(|due| due < now) {
-        let why = "the daemon does not run, or its disk hangs: a rewrite of the file was due";
+        let why = "the daemon was killed or is frozen, or its disk hangs: the file should have been rewritten";
         (NotLeader, reason(why), due)
     } else if !claims {
         (NotLeader, None, None)
     } else if until.is_some_and(|until| until > now) {
         (Leader, None, None)
     } else if until.is_some() {
-        (NotLeader, reason("stale: its deadline passed"), until)
+        (
+            NotLeader,
+            reason("the daemon was killed or is frozen: its deadline passed"),
+            until,
+        )
     } else {
         let why = "the file says leader without a deadline";
         (NotLeader, reason(why), None)

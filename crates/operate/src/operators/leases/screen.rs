@@ -3,12 +3,10 @@
 use std::io::{self, IsTerminal, Read, Write};
 
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 use tokio::sync::mpsc;
 
-/// Columns and rows of a terminal that does not report its size.
-const SIZE: (usize, usize) = (80, 24);
 /// Maximum number of keys pressed during one frame.
 const KEYS_MAX: usize = 16;
 const PAGE: isize = 20;
@@ -102,15 +100,6 @@ fn key(bytes: &[u8]) -> PressedKey {
         b"\x1b[H" | b"\x1b[1~" | b"g" => PressedKey::Scroll(isize::MIN),
         b"\x1b[F" | b"\x1b[4~" | b"G" => PressedKey::Scroll(isize::MAX),
         _ => PressedKey::Scroll(0),
-    }
-}
-
-pub(super) fn size() -> (usize, usize) {
-    match tcgetwinsize(io::stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
-            (usize::from(size.ws_col), usize::from(size.ws_row))
-        }
-        Ok(_) | Err(_) => SIZE,
     }
 }
 

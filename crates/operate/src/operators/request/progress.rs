@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use super::super::observed::{Liveness, Silence};
+use super::super::observed::{Evidence, Liveness, Silence};
 use super::super::render::{ineffective, request, short};
+use super::super::roll_call::Roll;
 use super::super::{CommandOutcome, Leader, RequestResult};
-use leasehold_core::election::{BootTime, Identity, RequestKind, Token};
+use leasehold_core::election::{BootTime, Identity, RequestKind, Token, WallMillis};
 use leasehold_mongodb::store::mongo::operators::{
     ActionId, ActionKind, ActionRecord, LeaseRecord, RequestEffect,
 };
@@ -90,6 +91,8 @@ pub(super) struct Progress {
     before: LeaseRecord,
     /// Time since the former holder last renewed, or since the request if this time is shorter.
     silence: Silence,
+    /// Date of the former holder's last write.
+    renewed_at: WallMillis,
     /// The request's action, until an event shows it. Earlier events are older than the request.
     awaited: Option<ActionId>,
     /// The newest action when the request was recorded: the request itself, or, if an equal request
@@ -116,6 +119,7 @@ impl Progress {
             sent,
             before: before.clone(),
             silence: Silence::new(Some(before.lease.revision), sent),
+            renewed_at: renewed_at(before),
             awaited: action,
             latest: action.map(ActionId::bytes).or_else(|| last?.id),
             released: false,
@@ -143,6 +147,7 @@ impl Progress {
             self.awaited = None;
         }
         self.silence.observe(Some(lease.lease.revision), at);
+        self.renewed_at = renewed_at(lease);
         let (holder, paused) = (lease.held_by(), lease.lease.paused);
         let former = self.before.held_by().map(|holder| holder.claim);
         let successor = holder.filter(|holder| Some(holder.claim) != former);
@@ -289,10 +294,25 @@ impl Progress {
         self.done(now, message, None)
     }
 
+    /// Returns the evidence about the holder at the time of the request, until it has released the
+    /// lease.
+    pub(super) fn evidence(&self, now: BootTime, wall: WallMillis) -> Option<Evidence> {
+        let duration = self.before.lease_duration().filter(|_| !self.released)?;
+        let (silence, renewed_at) = (self.silence, self.renewed_at);
+        Some(Evidence::new(silence, renewed_at, duration, now, wall))
+    }
+
     /// Returns the outcome of a request that has had no effect so far.
-    pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> CommandOutcome {
+    pub(super) fn under_way(
+        &self,
+        waited: Duration,
+        (now, wall): (BootTime, WallMillis),
+        roll: Option<&Roll>,
+    ) -> CommandOutcome {
         let (waited, words) = (short(waited), words(&self.kind));
-        let message = match self.former() {
+        let evidence = self.evidence(now, wall);
+        let gone = evidence.filter(|evidence| evidence.liveness != Liveness::Renews);
+        let message = match (self.former(), gone) {
             _ if self.blind => format!(
                 "{words} under way: the lease cannot be read, so no change was seen within {waited}; leasehold \
                  describe shows it"
@@ -300,20 +320,30 @@ impl Progress {
             _ if self.kind == ActionKind::Resume => {
                 format!("resumed; no candidate has acquired it within {waited}")
             }
-            Some(former) if self.released => {
+            (Some(former), _) if self.released => {
                 format!("{former} stepped down; no candidate has acquired it within {waited}")
             }
-            Some(former) if self.has_expired(now) => format!(
-                "{words} under way: {former} has not renewed for its lease duration and has expired, and no \
-                 candidate has taken over within {waited}"
+            (Some(former), Some(gone)) => {
+                let gone = gone.words(roll, now);
+                match self.kind {
+                    ActionKind::Pause => format!(
+                        "paused; {former} is {gone}; {former} steps down if it comes back; no candidate takes over"
+                    ),
+                    _ => format!(
+                        "no {words} within {waited}: {former} is {gone}; the request stays in case {former} comes \
+                         back, and ends with the next leader"
+                    ),
+                }
+            }
+            (Some(former), None) => format!(
+                "{words} under way: {former} still holds it after {waited}; {}. It releases the lease when its \
+                 workload has ended",
+                evidence.map_or_else(String::new, |evidence| evidence.last_write(now))
             ),
-            Some(former) => format!(
-                "{words} under way: {former} still holds it after {waited}. It releases the lease when its \
-                 workload has ended; leasehold describe shows whether it renews"
-            ),
-            None => format!("{words} under way"),
+            (None, _) => format!("{words} under way"),
         };
-        CommandOutcome::new(RequestResult::UnderWay, message)
+        let outcome = CommandOutcome::new(RequestResult::UnderWay, message);
+        outcome.with_evidence(evidence.as_ref(), roll)
     }
 
     fn done(
@@ -336,6 +366,13 @@ impl Progress {
         let outcome = CommandOutcome::new(RequestResult::Superseded, how);
         Some(outcome.after(at.since(self.sent)))
     }
+}
+
+fn renewed_at(lease: &LeaseRecord) -> WallMillis {
+    lease
+        .holder
+        .as_ref()
+        .map_or_else(WallMillis::default, |holder| holder.renewed_at)
 }
 
 fn leader(lease: &LeaseRecord) -> Option<Leader> {

@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
 use super::progress::Progress;
 use super::*;
-use leasehold_core::election::{Randomness, Token};
+use leasehold_core::election::{Randomness, Token, WallMillis};
 use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 
@@ -327,24 +327,52 @@ fn a_pause_of_an_unresponsive_holder_waits_for_its_lease_duration_of_sight() {
 #[test]
 fn a_request_under_way_says_no_more_than_was_seen() {
     let message = |progress: &Progress, seconds| {
-        let outcome = progress.under_way(Duration::from_secs(30), at(seconds));
+        // The holder wrote 1 s before the request, by its clock.
+        let wall = WallMillis(i64::try_from(1_002 + 1_000 * seconds).expect("small"));
+        let waited = Duration::from_secs(30);
+        let roll = Roll::Answered(Vec::new());
+        let outcome = progress.under_way(waited, (at(seconds), wall), Some(&roll));
         assert_eq!(
             (outcome.result, outcome.code()),
             (RequestResult::UnderWay, exit::UNDER_WAY)
         );
         outcome.message
     };
-    let expired = "a has not renewed for its lease duration and has expired";
     let mut progress = begun(&ActionKind::StepDown, doc! {});
-    assert!(message(&progress, 23).contains("a still holds it after 30s"));
-    assert!(message(&progress, 24).contains(expired));
+    let holds = "a still holds it after 30s; last write 5s ago by the holder's clock";
+    assert!(message(&progress, 4).contains(holds));
+    for (seconds, text) in [
+        (
+            7,
+            "a is late; last write 8s ago by the holder's clock; expires for others in 17s; no candidate",
+        ),
+        (
+            23,
+            "a is silent; last write 24s ago by the holder's clock; expires for others in 1s; no candidate",
+        ),
+        (
+            24,
+            "a is expired; last write 25s ago by the holder's clock; another candidate may take over; no",
+        ),
+    ] {
+        let message = message(&progress, seconds);
+        assert!(
+            message.starts_with("no step-down within 30s: "),
+            "{message}"
+        );
+        assert!(message.contains(text), "{message}");
+        assert!(
+            message
+                .ends_with("the request stays in case a comes back, and ends with the next leader")
+        );
+    }
     progress.lose_sight(at(23));
     let blind = message(&progress, 30);
-    assert!(blind.contains("cannot be read, so") && !blind.contains(expired));
+    assert!(blind.contains("cannot be read, so") && !blind.contains("by the holder's clock"));
     let standing = all([actions([]), requested("step_down", None, 7)]);
     let pending = progress.observe(Some(&lease(standing)), at(31)).is_none();
     assert!(pending);
-    assert!(message(&progress, 32).contains("a still holds it"));
+    assert!(message(&progress, 32).contains("a is silent; last write 33s ago"));
     let released = lease(free(actions([])));
     assert!(progress.observe(Some(&released), at(33)).is_none());
     assert!(message(&progress, 34).contains("a stepped down; no candidate has acquired it"));

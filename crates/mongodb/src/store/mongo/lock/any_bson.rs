@@ -100,7 +100,8 @@ fn a_lock_is_distinguished_from_a_lease() {
     let mut stored = document::create("a", Token::ZERO);
     assert!(matches!(document::read(&stored), FoundLock::Lock(_)));
     stored.insert("kind", "lease");
-    let foreign = FoundLock::Foreign("a lease has this name, not a lock".to_owned());
+    let foreign =
+        FoundLock::Foreign("a lease has this name; choose another name for the lock".to_owned());
     assert_eq!(document::read(&stored), foreign);
 }
 

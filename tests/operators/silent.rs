@@ -1,0 +1,192 @@
+//! Goal: no command shows a dead leader as alive. Each shows at its first look when the leader last
+//! wrote, when the lease expires for others, and if any candidate answers, as far as the role
+//! permits.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
+use mongodb::bson::{Bson, DateTime, doc};
+
+use crate::command::{Answer, LONG, command_with, leasehold, name, run, shared_stage};
+
+/// Kills the only candidate, as if this had happened six minutes ago.
+async fn dead_leader(stage: &Stage) -> String {
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(stage).await;
+    a.kill();
+    let then = SystemTime::now() - Duration::from_secs(372);
+    let then = DateTime::from_system_time(then);
+    stage.stored().set(doc! { "holder.renewed_at": then }).await;
+    lease
+}
+
+const LAST_WRITE: &str = "silent; last write 6m";
+const EXPIRES: &str = "s ago by the holder's clock; expires for others in ";
+
+#[tokio::test]
+async fn each_command_shows_a_dead_leader_at_the_first_look() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let lease = dead_leader(&stage).await;
+
+    let listed = leasehold(&stage, &["leases"]).await.expect(0, &[]).stdout;
+    let row = listed.lines().nth(1).expect("a row");
+    for part in [
+        "silent",
+        "~6m",
+        "expires for others in ",
+        "no candidate answers",
+    ] {
+        assert!(row.contains(part), "{part}: {listed}");
+    }
+    let json = leasehold(&stage, &["leases", "-o", "json"]).await.json();
+    let (object, holder) = (&json[0], &json[0]["holder"]);
+    assert_eq!(object["state"], "silent", "{json}");
+    assert!(
+        holder["last_write_ago_ms"].as_i64() >= Some(372_000),
+        "{json}"
+    );
+    let expires = holder["expires_for_others_in_ms"].as_i64();
+    assert!(Some(0) < expires && expires < Some(24_000), "{json}");
+    assert_eq!(object["candidates"], serde_json::json!([]), "{json}");
+    let not_waiting = leasehold(&stage, &["leases", "--observe", "0s", "-o", "json"]).await;
+    let not_waiting = not_waiting.json();
+    assert_eq!(not_waiting[0]["state"], "silent");
+    assert_eq!(not_waiting[0]["candidates_not_asked"], "--observe 0s");
+
+    leasehold(&stage, &["describe", &lease]).await.expect(
+        0,
+        &[
+            "State:     ",
+            LAST_WRITE,
+            EXPIRES,
+            "; no candidate answers\n",
+        ],
+    );
+
+    let parts = [
+        "a is silent; last write 6m",
+        EXPIRES,
+        "no candidate answers",
+    ];
+    let step_down = ["step-down", &lease, "--timeout", "1s"];
+    let answer = leasehold(&stage, &step_down).await;
+    let answer = answer.expect(3, &parts);
+    let at_once = "the request is recorded nevertheless, and a applies it if it comes back";
+    assert!(answer.stderr.contains(at_once), "{answer:?}");
+    assert!(
+        answer
+            .stdout
+            .contains("no step-down within 1s: a is silent"),
+        "{answer:?}"
+    );
+    assert!(!answer.stdout.contains("under way"), "{answer:?}");
+    let recorded = stage.stored().get().await;
+    assert_ne!(recorded.get("request"), Some(&Bson::Null));
+    let json = leasehold(&stage, &[&step_down[..], &["-o", "json"]].concat()).await;
+    let json = json
+        .expect(3, &["the request stands already, and a applies it"])
+        .json();
+    assert_eq!(json["evidence"]["state"], "silent", "{json}");
+    assert_eq!(
+        json["evidence"]["candidates"],
+        serde_json::json!([]),
+        "{json}"
+    );
+
+    leasehold(&stage, &["step-down", &lease, "--no-wait"])
+        .await
+        .expect(
+            0,
+            &["step-down requested already; a is silent; last write 6m"],
+        );
+    let transfer = [
+        "transfer",
+        &lease,
+        "--to",
+        "b",
+        "--force",
+        "--timeout",
+        "1s",
+    ];
+    leasehold(&stage, &transfer).await.expect(
+        3,
+        &["no transfer to b within 1s: a is silent; last write 6m"],
+    );
+    leasehold(
+        &stage,
+        &["transfer", &lease, "--to", "a", "--timeout", "1s"],
+    )
+    .await
+    .expect(
+        1,
+        &["no renewal was seen within 1", "silent; last write 6m"],
+    );
+    leasehold(&stage, &["pause", &lease, "--timeout", "1s"])
+        .await
+        .expect(3, &["paused; a is silent; last write 6m"]);
+}
+
+#[tokio::test]
+async fn a_role_that_may_not_write_sees_the_evidence_too() {
+    let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
+    let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), Arc::clone(&set));
+    let stage = stage.timings(DaemonTimings::DEFAULT);
+    let lease = dead_leader(&stage).await;
+    let rights = ["find", "changeStream"];
+    let (database, collection) = (stage.database(), stage.collection());
+    let reader = set
+        .add_user_with_actions("reader", database, collection, &rights)
+        .await;
+    let uri = set.uri_for(&reader);
+    let as_reader =
+        async |arguments: &[&str]| -> Answer { run(command_with(&uri, &stage, arguments)).await };
+    let not_asked = "candidates not asked: ";
+    let lacks = "user reader lacks the right";
+    as_reader(&["leases"])
+        .await
+        .expect(0, &["silent", "~6m", not_asked, lacks]);
+    as_reader(&["describe", &lease])
+        .await
+        .expect(0, &[LAST_WRITE, EXPIRES, not_asked, lacks]);
+    let json = as_reader(&["describe", &lease, "-o", "json"]).await.json();
+    assert_eq!(json["state"], "silent", "{json}");
+    let why = json["candidates_not_asked"].as_str().expect("a reason");
+    assert!(why.contains(lacks), "{json}");
+    as_reader(&["step-down", &lease])
+        .await
+        .expect(69, &["a is silent; last write 6m", lacks]);
+}
+
+#[tokio::test]
+async fn a_leader_that_renews_is_held_whatever_its_clock_says() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    // The next renewal is up to 3 s away.
+    let then = DateTime::from_millis(1_000);
+    stage.stored().set(doc! { "holder.renewed_at": then }).await;
+    let described = leasehold(&stage, &["describe", &lease, "-o", "json"])
+        .await
+        .json();
+    assert_eq!(described["state"], "held", "{described}");
+    assert_eq!(described["holder"]["renewal_seen"], true, "{described}");
+    a.stop();
+    let ahead = SystemTime::now() + Duration::from_secs(600);
+    let ahead = DateTime::from_system_time(ahead);
+    stage
+        .stored()
+        .set(doc! { "holder.renewed_at": ahead })
+        .await;
+    leasehold(&stage, &["leases"])
+        .await
+        .expect(0, &["held", "> 4s", "in the future"]);
+    leasehold(&stage, &["describe", &lease]).await.expect(
+        0,
+        &[
+            "State:     held",
+            "Renewed:   not since this command started, 4s ago",
+        ],
+    );
+    a.cont();
+}
