@@ -25,7 +25,7 @@ const LAST_WRITE: &str = "silent; last write 6m";
 const EXPIRES: &str = "s ago by the holder's clock; expires for others in ";
 
 #[tokio::test]
-async fn each_command_shows_a_dead_leader_at_the_first_look() {
+async fn each_command_shows_a_killed_leader_at_the_first_look() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let lease = dead_leader(&stage).await;
 

@@ -28,7 +28,7 @@ interrupted the command. The last line then says how to withdraw the request.";
 const LEASES_HELP: &str = "\
 RENEWED is the time since the last renewal that this command has seen, on its own clock. \"~6m12s\" is the age of the last \
 write by the wall clocks of the holder and of this machine, because no renewal was seen; \"> 4s\" means that the dates say \
-nothing. A holder is silent if its last write is older than the lease duration: evidence, not a decision.
+nothing. STATE silent: the last write is older than the lease duration. It is evidence, not a decision.
 
 Examples:
   leasehold leases --mongodb-uri-file /etc/leasehold/uri

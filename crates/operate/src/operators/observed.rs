@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_write_before_the_lease_duration_is_silent_at_the_first_look() {
+    fn a_last_write_before_the_lease_duration_is_evidence_at_the_first_look() {
         let first = Silence::new(None, at(0));
         for (ago, liveness) in [
             (372_000, Liveness::Silent),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_cannot_be_read_is_not_silent_because_of_its_date() {
+    fn a_document_that_cannot_be_read_is_not_judged_by_its_date() {
         let mut silence = Silence::new(None, at(0));
         silence.lose_sight(at(5));
         let blind = seen(silence, 372_000, at(6));

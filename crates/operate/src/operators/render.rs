@@ -44,7 +44,7 @@ fn state(lease: &LeaseRecord, evidence: Option<Evidence>) -> &'static str {
 }
 
 impl Liveness {
-    /// Returns the state of a lease with such a holder.
+    /// Returns the state of the lease.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Renews | Self::Late => "held",
