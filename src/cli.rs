@@ -7,6 +7,7 @@ pub mod install;
 pub mod run;
 
 mod arguments;
+mod help;
 
 use std::process::ExitCode;
 
@@ -33,25 +34,30 @@ pub use leasehold_cli::trace::of_guard as guard_trace;
 pub enum Invocation {
     /// Contend for a lease, renew it, and publish who leads
     Run(run::RunArgs),
-    /// Run a command under a distributed lock, or hold the lock until standard input closes
+    /// Run a command under a distributed lock
+    ///
+    /// Without a command, the lock is held until standard input closes.
     Lock(lock::LockArgs),
     /// Show the locks of a collection; break or prune them
     Locks(locks::LocksArgs),
     #[allow(missing_docs, reason = "its variants are the commands")]
     #[command(flatten)]
     Operator(operators::OperatorCommand),
-    /// Query the local daemon: exit 0 if it leads, 1 if not, 2 if unknown
+    /// Ask this host's daemon: exits 0 if it leads, 1 if not
+    ///
+    /// Exits 0 if the daemon leads, 1 if not, 2 if unknown.
     Status(status::StatusArgs),
-    /// Examine the installation that run would use, without changing anything
+    /// Examine an installation before or while it runs; changes nothing
     Check(check::CheckArgs),
-    /// Ask every replica of a lease over HTTP: exit 0 if exactly one leads and all use one MongoDB
-    /// collection
+    /// Ask all replicas of a lease over HTTP if exactly one leads
+    ///
+    /// Exit code 0 if exactly one leads and all use one MongoDB collection.
     Replicas(replicas::ReplicasArgs),
-    /// Print the effective configuration and where each value came from
+    /// Print the configuration in effect and where each value came from
     Config(config::ConfigArgs),
     /// Print a completion script
     Completions(completions::CompletionsArgs),
-    /// Copy this program into a directory, to be run by a container of another image
+    /// Copy this program into a directory, for another image's container
     Install(install::InstallArgs),
 }
 

@@ -10,6 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::Invocation;
+use super::help::{WIDTH_MAX, arranged, width};
 use crate::config::{MASK, looks_secret};
 use crate::exit;
 use leasehold_operate::operators::OperatorCommand;
@@ -25,7 +26,7 @@ struct CommandLine {
 
 /// Returns the clap definition of the command line.
 pub fn command() -> Command {
-    CommandLine::command()
+    arranged(CommandLine::command(), WIDTH_MAX)
 }
 
 /// Parses a command line. A request for help or the version is a [`UsageError`] too.
@@ -35,7 +36,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 }
 
 fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
-    let matches = command().try_get_matches_from(arguments);
+    let fitting = arranged(CommandLine::command(), width());
+    let matches = fitting.try_get_matches_from(arguments);
     let mut matches = matches.map_err(|error| explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
         // Typically an empty variable in a script. Without this check, no command would run.
@@ -81,15 +83,15 @@ fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
 
 const EXAMPLES: &str = "\
 Examples:
-  leasehold run --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri
+  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri
                              contend for a lease and publish who leads
-  leasehold run --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri -- ./scheduler
+  leasehold run --lease orders --config /etc/leasehold.toml -- ./scheduler
                              run a command exactly while this replica leads
   leasehold lock nightly-report --wait 30s -- ./report
                              run a job that no other host runs at the same time
-  leasehold status --lease orders-scheduler && ./only-the-leader-does-this
+  leasehold status orders && ./only-the-leader-does-this
                              ask this host's daemon: exit 0 if it leads
-  leasehold check --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri
+  leasehold check --lease orders --mongodb-uri-file /etc/leasehold/uri
                              examine servers, rights, certificates and this host before the first start
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from

@@ -23,11 +23,17 @@ Examples:
 pub struct ConfigArgs {
     #[command(flatten)]
     configuration: Configuration<AllKeys>,
-    /// Print the value of this key only, such as lease.name
+    /// Print this key only, such as lease.name
     #[arg(value_parser = key_of)]
     key: Option<&'static Key>,
-    /// Output format
-    #[arg(short, long, value_name = "FORM", default_value = "toml")]
+    /// Output format: toml or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORM",
+        default_value = "toml",
+        hide_possible_values = true
+    )]
     output: ConfigFormat,
 }
 

@@ -8,18 +8,21 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint,
 
 use leasehold_config::{KEYS, Key, Sources, ValueType};
 
-/// Keys for the first setup; `-h` shows only these flags.
-const FIRST_KEYS: [&str; 9] = [
-    "lease.name",
-    "lease.lease_duration",
-    "identity.name",
-    "mongodb.uri",
-    "mongodb.uri_file",
-    "status.directory",
-    "http.listen",
-    "workload.stop_grace",
-    "log.level",
+/// Keys for the first setup, with a text that fits on one line. `-h` shows only these flags.
+const FIRST_KEYS: [(&str, &str); 7] = [
+    ("lease.name", "Lease to contend for"),
+    ("lease.lease_duration", "Time until others take over"),
+    ("identity.name", "Name of this candidate"),
+    (
+        "mongodb.uri_file",
+        "File with the MongoDB connection string",
+    ),
+    ("status.directory", "Directory of the status files"),
+    ("http.listen", "HTTP and metrics"),
+    ("workload.stop_grace", "Grace before SIGKILL"),
 ];
+/// The keys that `-h` of the other commands shows, if they have them.
+const ESSENTIAL_KEYS: [&str; 2] = ["lease.name", "mongodb.uri_file"];
 
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
@@ -35,6 +38,8 @@ pub fn with_layers(help: &str) -> String {
 pub trait Selection {
     /// The sections whose keys have an effect; `None` for a daemon, which uses all keys.
     const SECTIONS: Option<&'static [&'static str]>;
+    /// True if `-h` shows the keys for the first setup of a daemon.
+    const SHOWS_SETUP: bool = false;
 }
 
 macro_rules! selection {
@@ -49,8 +54,17 @@ macro_rules! selection {
     };
 }
 
+/// All keys, for the daemon.
+#[derive(Debug, Clone, Copy)]
+pub struct DaemonKeys;
+
+impl Selection for DaemonKeys {
+    const SECTIONS: Option<&'static [&'static str]> = None;
+    const SHOWS_SETUP: bool = true;
+}
+
 selection! {
-    /// All keys.
+    /// All keys, for a command that examines the configuration of a daemon.
     AllKeys: None
 }
 selection! {
@@ -74,6 +88,14 @@ fn help<S: Selection>(key: &Key) -> Option<&'static str> {
     }
 }
 
+/// Returns the text of a key's flag in `-h`, or `None` if only `--help` shows the flag.
+fn short<S: Selection>(key: &Key) -> Option<&'static str> {
+    let path = key.path();
+    let shown = S::SHOWS_SETUP || ESSENTIAL_KEYS.contains(&path.as_str());
+    let (_, text) = FIRST_KEYS.iter().find(|(first, _)| *first == path)?;
+    shown.then_some(*text)
+}
+
 /// The configuration of a command, from flags, files and the environment.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
@@ -87,7 +109,9 @@ impl<S: Selection> Args for Configuration<S> {
         let config = Arg::new("config")
             .long("config")
             .value_name("FILE")
-            .help("Configuration file: TOML, or YAML if named .yaml or .yml; repeatable")
+            .help("Configuration file, TOML or YAML")
+            .help_heading("Configuration options")
+            .long_help("Configuration file: TOML, or YAML if named .yaml or .yml; repeatable")
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
@@ -97,7 +121,7 @@ impl<S: Selection> Args for Configuration<S> {
         let keys = KEYS.iter().filter(known);
         command
             .arg(config)
-            .args(keys.filter_map(|key| Some(flag(key, help::<S>(key)?))))
+            .args(keys.filter_map(|key| Some(flag(key, help::<S>(key)?, short::<S>(key)))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -156,7 +180,7 @@ fn heading(section: &str) -> String {
 
 /// Defines the flag of a key. The flag's value stays unparsed here, so that the errors of all
 /// values are reported together.
-fn flag(key: &'static Key, help: &str) -> Arg {
+fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
     let default = match key.default() {
         "" => String::new(),
         default => format!(" [default: {default}]"),
@@ -164,10 +188,11 @@ fn flag(key: &'static Key, help: &str) -> Arg {
     let flag = Arg::new(key.path())
         .long(key.flag())
         .value_name(key.kind.placeholder())
-        .help(format!("{help}{default}"))
+        .help(format!("{}{default}", short.unwrap_or(help)))
+        .long_help(format!("{help}{default}"))
         .help_heading(heading(key.section))
         .allow_negative_numbers(true)
-        .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
+        .hide_short_help(short.is_none())
         .action(ArgAction::Set);
     let flag = match key.kind {
         ValueType::Path => flag.value_hint(ValueHint::AnyPath),

@@ -18,8 +18,14 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct Output {
-    /// Output format
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format: text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORM",
+        default_value = "text",
+        hide_possible_values = true
+    )]
     output: Format,
 }
 

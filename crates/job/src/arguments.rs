@@ -36,8 +36,9 @@ Examples:
                              from cron on every host: once a minute, whatever their clocks say
   leasehold lock reports --once-per 20h -- ./report || [ $? -eq 77 ]
                              tried each hour until it has succeeded once that day
-  leasehold lock schema --shared -- ./app      and      leasehold lock schema -- ./migrate
-                             many applications, or one migration; -s, -x, -w SECONDS and -n as in flock(1)
+  leasehold lock schema --shared -- ./app
+  leasehold lock schema -- ./migrate
+                             many applications, or one migration; -s, -x, -w and -n as in flock(1)
   coproc leasehold lock nightly-report; read -r line <&\"${COPROC[0]}\"
                              hold it from a script until its standard input closes
 
@@ -69,28 +70,37 @@ pub struct LockArgs {
     /// Acquire an exclusive lock (default)
     #[arg(short = 'x', short_alias = 'e', long, conflicts_with = "slots")]
     exclusive: bool,
-    /// Acquire one of N slots (a semaphore); all users must pass the same N
+    /// Acquire one of N slots (a semaphore)
+    ///
+    /// All users must pass the same N.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole::<u32>(1, SLOTS_MAX))]
     slots: Option<u32>,
-    /// Keep the lock at least this long, such as 55s, even if the command ends sooner or dies (at
-    /// most 24h)
+    /// Keep the lock at least this long
+    ///
+    /// Such as 55s, even if the command ends sooner or dies; at most 24h.
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(Duration::ZERO, MIN_HOLD_MAX))]
     at_least: Option<Duration>,
-    /// Skip the command if it succeeded less than this long ago, such as 1h, by MongoDB's clock
+    /// Skip CMD if it succeeded this recently
+    ///
+    /// Skips the command if it succeeded less than this long ago, such as 1h, by MongoDB's clock.
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(PERIOD_MIN, PERIOD_MAX),
           conflicts_with_all = ["shared", "slots"], requires = "command")]
     once_per: Option<Duration>,
-    /// Name of the work that --once-per counts, if a lock covers several [default: default]
+    /// Name of the work that --once-per counts
+    ///
+    /// Needed if one lock covers several kinds of work [default: default]
     #[arg(long, value_parser = work_key, requires = "once_per")]
     key: Option<WorkKey>,
-    /// Exit code if --once-per skips the command
+    /// Exit code if --once-per skips
     #[arg(long, value_name = "CODE", allow_negative_numbers = true,
           value_parser = whole::<u8>(0, 255), default_value_t = exit::SKIPPED, requires = "once_per")]
     pub(crate) skipped_exit_code: u8,
-    /// Maximum wait, such as 30s or 1m30s; a bare number is in seconds [default: no limit]
+    /// Maximum wait
+    ///
+    /// Such as 30s or 1m30s; a bare number is in seconds [default: no limit]
     // The error for a value such as `-1s` names the flag.
     #[arg(short, long, visible_alias = "timeout", value_name = "DURATION",
           allow_hyphen_values = true, value_parser = seconds_or_duration, group = "limit", conflicts_with = "no_wait")]
@@ -98,30 +108,39 @@ pub struct LockArgs {
     /// Fail instead of waiting for other holders
     #[arg(short, long, aliases = ["nonblock", "nb"], group = "limit")]
     no_wait: bool,
-    /// Additional attempts, a retry_interval apart; with --wait or --no-wait
+    /// Additional attempts, with --wait or -n
+    ///
+    /// With --wait or --no-wait, a retry_interval apart.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole::<u32>(0, u32::MAX), default_value_t = 0, hide_default_value = true,
           requires = "limit")]
     pub(crate) retries: u32,
-    /// Exit code if the lock is not acquired
+    /// Exit code if not acquired
     #[arg(short = 'E', long, value_name = "CODE", allow_negative_numbers = true,
           value_parser = whole::<u8>(0, 255), default_value_t = exit::NOT_ACQUIRED)]
     pub(crate) conflict_exit_code: u8,
-    /// Time without a renewal after which others evict this holder; other durations are scaled
+    /// Eviction after this time without renewals
+    ///
+    /// Time without a renewal after which others evict this holder; other durations are scaled.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(LEASE_DURATION_MIN, LEASE_DURATION_MAX))]
     pub(crate) lease_duration: Option<Duration>,
-    /// Log the acquisition and how long it took, even without a wait
+    /// Log the acquisition and how long it took
+    ///
+    /// Even without a wait.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Print the exit code as a last line of JSON, for a parent that cannot wait for it; without CMD
+    /// Print the exit code as JSON; without CMD
+    ///
+    /// As a last line of JSON, for a parent that cannot wait for the process; without CMD.
     #[arg(long, conflicts_with = "command")]
     pub(crate) report_exit_code: bool,
-    /// Do not report that others hold the lock, neither while waiting nor at the end; only the exit
-    /// code reports it
+    /// Do not report that others hold the lock
+    ///
+    /// Neither while waiting nor at the end; only the exit code reports it.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Command to run; without one, the lock is held until standard input closes
+    /// Command to run; without it, hold until standard input closes
     #[arg(value_name = "CMD", last = true)]
     pub(crate) command: Vec<OsString>,
 }

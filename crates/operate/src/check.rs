@@ -34,7 +34,7 @@ const HELP: &str = "\
 Examples:
   leasehold check orders --mongodb-uri-file /etc/leasehold/uri
                              before the first start
-  leasehold check --config /etc/leasehold.toml --output json | jq '.checks[] | select(.result == \"failed\")'
+  leasehold check --output json | jq '.checks[] | select(.result == \"failed\")'
                              in a pipeline or a probe
 
 It needs the same four rights on the collection as run, and no others. A running daemon of \

@@ -15,7 +15,7 @@ use crate::elector::ElectorOptions;
 use crate::publish::directory::RecoveredState;
 use crate::store::KnownHome;
 use crate::trace::Trace;
-use leasehold_cli::keys::{AllKeys, Configuration, given, useless_without_command, with_layers};
+use leasehold_cli::keys::{Configuration, DaemonKeys, given, useless_without_command, with_layers};
 
 /// Keys without effect if `leasehold run` has no command. Flags for them are rejected. Files may
 /// set them, because a daemon with a command may share the file.
@@ -34,8 +34,8 @@ const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
 const HELP: &str = "\
 Examples:
   leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri
-  LEASEHOLD_MONGODB__URI=mongodb://localhost leasehold run --lease orders --http-listen ''
-  leasehold run --config /etc/leasehold.toml --config site.yaml --log-level debug
+  leasehold run --lease orders --mongodb-uri mongodb://localhost
+  leasehold run --config /etc/leasehold.toml --config site.yaml
   leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose
 
 Signals: TERM, INT and QUIT step down, release the lease and exit 0; a second one 1s or more after the first exits at \
@@ -46,7 +46,7 @@ once, without a release. HUP reads the configuration again, USR1 steps down, USR
 #[command(after_help = with_layers(HELP))]
 pub struct RunArgs {
     #[command(flatten)]
-    pub(in crate::cli) configuration: Configuration<AllKeys>,
+    pub(in crate::cli) configuration: Configuration<DaemonKeys>,
     /// Command to run while this replica leads
     #[arg(value_name = "CMD", last = true)]
     pub(in crate::cli) command: Vec<OsString>,

@@ -34,7 +34,7 @@ Examples:
   leasehold leases --mongodb-uri-file /etc/leasehold/uri
   leasehold leases --watch
                              live table on a terminal; otherwise one JSON line per change except renewals
-  leasehold leases --observe 0s --output json | jq -r '.[] | select(.state == \"free\").lease'";
+  leasehold leases -o json | jq -r '.[] | select(.state == \"free\").lease'";
 
 const DESCRIBE_HELP: &str = "\
 Examples:
@@ -76,25 +76,26 @@ fn examples(examples: &str) -> String {
 /// The commands that read or write leases, and `web`.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
-    /// List the leases of a collection: holders, tokens, renewals, requests
+    /// List the leases: holders, tokens, renewals, requests
     #[command(after_help = LEASES_HELP)]
     Leases(LeasesArgs),
-    /// Show a lease with its history, and whether a pending request will be carried out
+    /// Show a lease with its history and requests
+    ///
+    /// Also shows whether a pending request will be carried out.
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArgs),
     /// Ask the leader to step down, and wait for the next leader
-    #[command(after_help = examples("\
-  leasehold step-down orders --reason 'node maintenance'
+    #[command(after_help = examples("  leasehold step-down orders --reason 'node maintenance'
                              the former leader may lead again after the next leader, or one lease duration later"))]
     StepDown(AwaitedArgs),
-    /// Ask the leader to hand over to a candidate, and wait until that candidate leads
-    #[command(after_help = examples("\
-  leasehold transfer orders --to orders-2
+    /// Ask the leader to hand over to a candidate, and wait for it
+    ///
+    /// Waits until that candidate leads.
+    #[command(after_help = examples("  leasehold transfer orders --to orders-2
                              the lease is kept for orders-2 for 5s; then any candidate may lead"))]
     Transfer(TransferArgs),
-    /// Prevent all candidates from leading, and wait until no candidate leads
-    #[command(after_help = examples("\
-  leasehold pause orders --reason 'freeze until Monday'
+    /// Prevent all candidates from leading, and wait until none leads
+    #[command(after_help = examples("  leasehold pause orders --reason 'freeze until Monday'
                              the leader steps down; candidates stay connected"))]
     Pause(AwaitedArgs),
     /// Let candidates lead again, and wait until one does
@@ -103,7 +104,9 @@ pub enum OperatorCommand {
     /// Withdraw a request that the leader has not applied
     #[command(after_help = examples("  leasehold cancel orders"))]
     Cancel(WriteArgs),
-    /// Raise the token of a lease after a backup was restored, if no candidate renews
+    /// Raise the token of a lease after a backup was restored
+    ///
+    /// Only if no candidate renews.
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
     /// Serve a live page of all leases and locks of a collection
@@ -116,7 +119,9 @@ pub enum OperatorCommand {
 pub(crate) struct ConnectionArgs<S: Selection> {
     #[command(flatten)]
     pub(crate) configuration: Configuration<S>,
-    /// Maximum time to wait for MongoDB, and then for the effect of a request [default: 10s]
+    /// Time limit of each wait [default: 10s]
+    ///
+    /// Maximum time to wait for MongoDB, and then for the effect of a request.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -158,7 +163,9 @@ pub(super) struct Query {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Observe {
-    /// Maximum time to wait until each holder has renewed
+    /// Maximum wait for renewals
+    ///
+    /// Maximum time to wait until each holder has renewed.
     // The default is the default interval of renewals, plus a second.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "4s", value_parser = between(Duration::ZERO, OBSERVE_MAX))]
@@ -182,7 +189,9 @@ pub struct DescribeArgs {
     query: Query,
     #[command(flatten)]
     pub(super) lease: LeaseName,
-    /// List the candidates: ask each to report (takes 3s, requires the right to update)
+    /// List the candidates (takes 3s)
+    ///
+    /// Asks each candidate to report; requires the right to update.
     #[arg(long)]
     pub(super) candidates: bool,
     #[command(flatten)]
@@ -195,7 +204,9 @@ pub struct WriteArgs {
     query: Query,
     #[command(flatten)]
     pub(super) lease: LeaseName,
-    /// Author of the request, recorded in the lease [default: USER@HOST]
+    /// Author of the request [default: USER@HOST]
+    ///
+    /// Recorded in the lease.
     #[arg(long, value_name = "WHO", value_parser = identity)]
     by: Option<Identity>,
     /// Reason, recorded in the lease
@@ -219,11 +230,16 @@ pub struct TransferArgs {
     /// Candidate to hand over to
     #[arg(long, value_name = "IDENTITY", value_parser = identity)]
     to: Identity,
-    /// How long the lease stays reserved for the candidate, up to 60s
+    /// Reservation for the candidate
+    ///
+    /// How long the lease stays reserved for the candidate, up to 60s.
     #[arg(long, value_name = "DURATION", default_value = "5s",
           value_parser = between(Duration::ZERO, RESERVATION_MAX))]
     reserve: Duration,
-    /// Do not check that the candidate exists and its workload is healthy (takes up to 3s)
+    /// Do not check that the candidate is healthy
+    ///
+    /// Without this flag, the command checks that the candidate exists and its workload is healthy
+    /// (takes up to 3s).
     #[arg(long)]
     force: bool,
 }
@@ -232,7 +248,9 @@ pub struct TransferArgs {
 pub struct RepairArgs {
     #[command(flatten)]
     pub(super) write: WriteArgs,
-    /// Minimum token of the lease afterwards; the next leader gets a higher token
+    /// Minimum token of the lease afterwards
+    ///
+    /// The next leader gets a higher token.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = token)]
     pub(super) token_at_least: Token,
     /// Create the lease if it does not exist
@@ -244,17 +262,24 @@ pub struct RepairArgs {
 pub struct WebArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LeasesKeys>,
-    /// Address and port of the page
+    /// Address of the page
+    ///
+    /// Address and port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403", value_parser = page_address)]
     pub(super) listen: SocketAddr,
-    /// File with the token that visitors need; required beyond a loopback address
+    /// File with the token that visitors need
+    ///
+    /// Required beyond a loopback address.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) token_file: Option<PathBuf>,
-    /// Let visitors step down, transfer, pause, resume and cancel; requires the right to update
+    /// Let visitors send requests to leaders
+    ///
+    /// Visitors can step down, transfer, pause, resume and cancel. Requires the right to update.
     #[arg(long)]
     allow_actions: bool,
-    /// Author of the actions on the page, recorded in the lease [default: USER@HOST], followed by "
-    /// (web)"
+    /// Author of the actions [default: USER@HOST]
+    ///
+    /// Recorded in the lease, followed by " (web)".
     #[arg(long, value_name = "WHO", value_parser = page_author, requires = "allow_actions")]
     by: Option<Identity>,
 }

@@ -1,0 +1,184 @@
+//! The layout of every help text: short with `-h`, whole with `--help`, and at most 80 columns wide.
+
+use std::io::stdout;
+
+use clap::Command;
+use clap::builder::Styles;
+use rustix::termios::tcgetwinsize;
+
+/// Maximum width of a line, so that help reads well on every terminal, in a pipe and in a mail.
+pub(super) const WIDTH_MAX: usize = 80;
+/// Number of examples that `-h` shows.
+const EXAMPLES_MAX: usize = 2;
+/// Indentation of the line that explains an example.
+const EXPLAINED: usize = 6;
+
+/// The subcommands, by who uses them. Other subcommands belong to [`SETUP`].
+const GROUPS: [(&str, &[&str]); 2] = [
+    ("Workloads and jobs", &["run", "lock", "status"]),
+    (
+        "Leases and locks, for operators",
+        &[
+            "leases",
+            "describe",
+            "locks",
+            "web",
+            "step-down",
+            "transfer",
+            "pause",
+            "resume",
+            "cancel",
+            "repair",
+        ],
+    ),
+];
+const SETUP: &str = "Setup";
+
+/// Returns the width for help on standard output.
+pub(super) fn width() -> usize {
+    let size = tcgetwinsize(stdout()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col));
+    columns
+        .filter(|columns| *columns > 0)
+        .map_or(WIDTH_MAX, |columns| columns.min(WIDTH_MAX))
+}
+
+/// Arranges the help of a command line and of all its subcommands.
+pub(super) fn arranged(command: Command, width: usize) -> Command {
+    let command = command.term_width(width);
+    let list = subcommands(&command);
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{}:\n{{options}}{{after-help}}",
+        heading("Options", command.get_styles())
+    );
+    let name = command.get_name().to_owned();
+    let command = with_examples(command, &name, width).help_template(template);
+    let pointer =
+        format!("Options of a command: {name} COMMAND -h\nExamples and exit codes: {name} --help");
+    command.after_help(pointer)
+}
+
+/// Shows the text after the options whole in `--help`, and the first examples in `-h`.
+fn with_examples(command: Command, path: &str, width: usize) -> Command {
+    let styles = command.get_styles().clone();
+    let text = command.get_after_help().map(ToString::to_string);
+    let text = text.unwrap_or_default();
+    let pointer = format!("All options, examples and exit codes: {path} --help");
+    let short = match examples(&text) {
+        found if found.is_empty() => pointer,
+        found => format!("Examples:\n{}\n\n{pointer}", found.join("\n")),
+    };
+    let command = command
+        .after_help(laid_out(&short, width, &styles))
+        .mut_subcommands(|subcommand| {
+            let path = format!("{path} {}", subcommand.get_name());
+            with_examples(subcommand, &path, width)
+        });
+    match text.is_empty() {
+        true => command,
+        false => command.after_long_help(laid_out(&text, width, &styles)),
+    }
+}
+
+/// Returns the lines of the first examples with their explanations.
+fn examples(text: &str) -> Vec<&str> {
+    let lines = text.lines().skip_while(|line| *line != "Examples:").skip(1);
+    let mut left = EXAMPLES_MAX;
+    let first = lines.take_while(|line| match indentation(line) {
+        0 => false,
+        ..EXPLAINED => {
+            let more = left > 0;
+            left = left.saturating_sub(1);
+            more
+        }
+        _ => true,
+    });
+    first.collect()
+}
+
+fn indentation(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Wraps lines, and indents their continuations. clap alone would begin each continuation in the
+/// first column, because clap wraps the text as one paragraph.
+fn laid_out(text: &str, width: usize, styles: &Styles) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let (indent, hanging) = match indentation(line) {
+            0 => (0, 0),
+            indent @ ..EXPLAINED => (indent, EXPLAINED),
+            _ => (EXPLAINED, EXPLAINED),
+        };
+        match line.strip_suffix(':') {
+            Some(title) if indent == 0 => lines.push(format!("{}:", heading(title, styles))),
+            _ => wrap(line.trim_start(), width, (indent, hanging), &mut lines),
+        }
+    }
+    lines.join("\n")
+}
+
+fn wrap(text: &str, width: usize, (first, hanging): (usize, usize), lines: &mut Vec<String>) {
+    let mut line = " ".repeat(first);
+    let mut empty = true;
+    // Runs of spaces inside of a line separate columns, and are kept.
+    for word in text.split(' ') {
+        let length = line.chars().count() + word.chars().count() + usize::from(!empty);
+        if length > width && !empty {
+            lines.push(line.trim_end().to_owned());
+            line = " ".repeat(hanging);
+        } else if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    lines.push(line.trim_end().to_owned());
+}
+
+fn heading(title: &str, styles: &Styles) -> String {
+    let style = styles.get_header();
+    format!("{style}{title}{style:#}")
+}
+
+fn subcommands(command: &Command) -> String {
+    let mut list = String::new();
+    let visible = || {
+        command
+            .get_subcommands()
+            .filter(|found| !found.is_hide_set())
+    };
+    let width = visible()
+        .map(|found| found.get_name().len())
+        .max()
+        .unwrap_or(0);
+    let styles = command.get_styles();
+    let mut group = |title: &str, members: &mut dyn Iterator<Item = &Command>| {
+        list += &format!("{}:\n", heading(title, styles));
+        let literal = styles.get_literal();
+        for member in members {
+            let about = member
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let name = member.get_name();
+            let padding = width - name.len() + 2;
+            list += &format!("  {literal}{name}{literal:#}{:padding$}{about}\n", "");
+        }
+        list.push('\n');
+    };
+    for (title, names) in GROUPS {
+        group(
+            title,
+            &mut names
+                .iter()
+                .filter_map(|name| command.find_subcommand(name)),
+        );
+    }
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    group(
+        SETUP,
+        &mut visible().filter(|found| !grouped(found.get_name())),
+    );
+    list
+}
