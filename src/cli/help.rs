@@ -86,7 +86,7 @@ fn examples(text: &str) -> Vec<&str> {
     let mut left = EXAMPLES_MAX;
     let first = lines.take_while(|line| match indentation(line) {
         0 => false,
-        ..EXPLAINED => {
+        1..EXPLAINED => {
             let more = left > 0;
             left = left.saturating_sub(1);
             more
@@ -107,7 +107,7 @@ fn laid_out(text: &str, width: usize, styles: &Styles) -> String {
     for line in text.lines() {
         let (indent, hanging) = match indentation(line) {
             0 => (0, 0),
-            indent @ ..EXPLAINED => (indent, EXPLAINED),
+            indent @ 1..EXPLAINED => (indent, EXPLAINED),
             _ => (EXPLAINED, EXPLAINED),
         };
         match line.strip_suffix(':') {

@@ -104,7 +104,9 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let mut sources = configuration.sources;
     let config = sources.load().config()?;
     let trace = trace::from_environment()?;
-    let log = log::start(config.log.level, config.log.format.json);
+    let json = config.log.format.json;
+    let json = json.unwrap_or_else(log::is_json_by_default);
+    let log = log::start(config.log.level, json);
     log_sources(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
@@ -358,7 +360,7 @@ impl Daemon {
             Signal::Stop(_) => {
                 self.idle_timers.forbid();
                 self.systemd.stopping();
-                info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1 s to exit immediately");
+                info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1s to exit immediately");
                 self.send(Input::Shutdown).await;
             }
             Signal::Reload => self.reloader.begin(),

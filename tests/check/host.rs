@@ -86,7 +86,7 @@ async fn variables_that_are_ignored_are_named() {
     answer.says(
         "configuration",
         "ok",
-        "lease orders as checker, lease_duration 60 s",
+        "lease orders as checker, lease_duration 1m",
     );
     answer.says("boot-id", "ok", "");
 }

@@ -94,7 +94,7 @@ async fn more_rights_than_the_role_has_show_the_settings_of_the_set() {
     let scene = Scene::new().await;
     let answer = scene.check(&scene.set.uri()).run().await;
     answer.says("journal", "ok", "storage engine wiredTiger");
-    let two_seconds = "electionTimeoutMillis 2 s × 1.15 + 0.6 s = 2.9 s without writes";
+    let two_seconds = "electionTimeoutMillis 2s × 1.15 + 0.6s = 2.9s without writes";
     answer.says("election-timeout", "ok", two_seconds);
     answer.says("catch-up", "warning", "catchUpTimeoutMillis = 2000");
     assert_eq!(answer.troubles(), ["catch-up warning"], "{}", answer.stdout);

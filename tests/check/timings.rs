@@ -29,16 +29,12 @@ async fn durations_that_a_default_election_outlasts_are_warned_of_with_the_arith
     let user = scene.user(&ROLE).await;
     let unseen = short(scene.check(&scene.set.uri_for(&user))).run().await;
     unseen.says("election-timeout", "warning", "role clusterMonitor");
-    unseen.says(
-        "election-timeout",
-        "warning",
-        "= 16.8 s; renew_deadline 10 s",
-    );
+    unseen.says("election-timeout", "warning", "= 16.8s; renew_deadline 10s");
     unseen.says("election-timeout", "warning", "rs.conf().settings");
     assert_eq!(unseen.code, 1);
     // An administrator may read the set's settings, which shorten its elections.
     let seen = short(scene.check(&scene.set.uri())).run().await;
-    seen.says("election-timeout", "ok", "= 7.6 s; renew_deadline 10 s");
+    seen.says("election-timeout", "ok", "= 7.6s; renew_deadline 10s");
 }
 
 #[tokio::test]
@@ -53,7 +49,7 @@ async fn the_settings_of_the_set_decide() {
     answer.says(
         "election-timeout",
         "warning",
-        "raise lease.renew_deadline to 16.8 s",
+        "raise lease.renew_deadline to 16.8s",
     );
     answer.says("catch-up", "warning", "has no limit");
     let needed = answer.one("election-timeout")["needed_ms"].clone();
@@ -71,10 +67,10 @@ async fn the_settings_of_the_set_decide() {
     let changed = set.command(0, doc! { "replSetReconfig": config }).await;
     changed.unwrap();
     let answer = default(scene.check(&set.uri())).run().await;
-    answer.says("election-timeout", "ok", "renew_deadline 18 s");
+    answer.says("election-timeout", "ok", "renew_deadline 18s");
     answer.says(
         "catch-up",
         "ok",
-        "catchUpTimeoutMillis 1 s = 13.1 s without writes",
+        "catchUpTimeoutMillis 1s = 13.1s without writes",
     );
 }

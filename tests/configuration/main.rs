@@ -4,6 +4,7 @@
 mod arbitrary_text;
 mod exit_codes;
 mod layers;
+mod log_style;
 mod mistakes;
 mod secrets;
 mod setup;

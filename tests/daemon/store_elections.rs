@@ -6,7 +6,7 @@ use leasehold_testbed::{Daemon, ReplicaSet};
 use crate::contest::{Contest, LONG, PROGRAM, records};
 
 /// The testbed sets `electionTimeoutMillis` to 2000.
-const ARITHMETIC: &str = "electionTimeoutMillis 2 s × 1.15 + 0.6 s = 2.9 s without writes";
+const ARITHMETIC: &str = "electionTimeoutMillis 2s × 1.15 + 0.6s = 2.9s without writes";
 
 #[tokio::test]
 async fn one_warning_shows_the_arithmetic_and_the_remedy() {
@@ -20,7 +20,7 @@ async fn one_warning_shows_the_arithmetic_and_the_remedy() {
     };
     assert_eq!(line["level"], "WARN");
     let said = line["message"].as_str().unwrap();
-    let remedy = "raise lease.renew_deadline to 4.7 s or more";
+    let remedy = "raise lease.renew_deadline to 4.7s or more";
     assert!(said.contains(ARITHMETIC) && said.contains(remedy), "{said}");
 }
 

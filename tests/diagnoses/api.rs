@@ -34,7 +34,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .flag("--kubernetes-enabled=on")
             .flag(&format!("--kubernetes-credentials={directory}"))
             .env(&variables)
-            .says("to=\"leader\"")
+            .says("to=leader")
             .keeps(Arc::clone(place))
     };
     let open = kubernetes.port();
@@ -62,7 +62,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             parts.closed.number(),
         )
         .says("the API server cannot be reached: connection refused")
-        .says(&format!("server=\"https://127.0.0.1:{}\"", parts.closed.number())),
+        .says(&format!("server=https://127.0.0.1:{}", parts.closed.number())),
         at(
             "API server that refuses the token",
             "api-401",

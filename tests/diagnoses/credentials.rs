@@ -76,6 +76,6 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::run("no right for change streams", &follow, "k")
             .says("no change stream, polling")
             .says("user poller lacks the right find or changeStream")
-            .says("to=\"leader\""),
+            .says("to=leader"),
     ]
 }

@@ -45,7 +45,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .flag("--lease-duration=1s")
         .exits(69)
         .says("MongoDB join failed (attempt 1), retrying in ")
-        .says("failing_for_ms=")
+        .says("failing_for=")
         .says("lock patient: gave up after 1"),
         Situation::run("port closed, for a daemon", &of_set(&closed, SET), "unreached")
             .says("MongoDB read failed (attempt 1), retrying in 1s")

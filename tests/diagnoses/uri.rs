@@ -26,7 +26,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     };
     vec![
         Situation::run("w=0 in the URI", &with("w=0"), "w-0")
-            .says("to=\"leader\"")
+            .says("to=leader")
             .never_says("no change stream"),
         Situation::run("unknown option", &with("nonsense=1"), "a")
             .exits(78)

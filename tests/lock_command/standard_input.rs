@@ -90,15 +90,14 @@ fn on_a_terminal(place: &Place, lines: &str) -> (Job, impl Write + use<>) {
     (job, keyboard)
 }
 
-fn wait_shown(shown: &mut impl BufRead, text: &str) {
-    let mut line = String::new();
-    while !line.contains(text) {
-        line.clear();
-        assert!(
-            shown.read_line(&mut line).unwrap() > 0,
-            "the output has ended"
-        );
+/// Waits for a line with this text, and returns all that was shown up to there.
+fn wait_shown(shown: &mut impl BufRead, text: &str) -> String {
+    let mut all = String::new();
+    while !all.contains(text) {
+        let read = shown.read_line(&mut all).unwrap();
+        assert!(read > 0, "the output has ended: {all}");
     }
+    all
 }
 
 fn line(place: &Place, lock: &str) -> String {
@@ -147,8 +146,14 @@ fn in_the_foreground_of_a_terminal_it_says_how_to_release_it() {
     for (key, code) in [(b"\x04", 0), (b"\x03", 130)] {
         let (mut job, mut keyboard) = on_a_terminal(&place, &line(&place, "foreground"));
         let mut shown = BufReader::new(job.standard_output());
-        wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
+        let held = wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
+        assert!(
+            held.contains("lost if MongoDB does not answer for 18s)"),
+            "{held}"
+        );
+        assert!(!held.contains('{'), "JSON is for programs: {held}");
         keyboard.write_all(key).unwrap();
+        wait_shown(&mut shown, "lock foreground: released");
         assert_eq!(job.output().code, code);
     }
 }

@@ -45,7 +45,7 @@ async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
         .spawn();
     let _daemon = Running(daemon.expect("the command starts"));
     let read = || fs::read_to_string(&log).unwrap_or_default();
-    let leads = async || read().contains("to=\"leader\"");
+    let leads = async || read().contains("to=leader");
     eventually(&format!("{uri} leads; log: {}", log.display()), leads).await;
     read()
 }

@@ -30,7 +30,7 @@ impl Needed {
             false => "electionTimeoutMillis",
         };
         let arithmetic = format!(
-            "{setting} {} × 1.15 + 0.6 s = {} without writes; + operation_timeout {} + 1.2 × retry_interval {} + 0.5 s = {}; renew_deadline {}",
+            "{setting} {} × 1.15 + 0.6s = {} without writes; + operation_timeout {} + 1.2 × retry_interval {} + 0.5s = {}; renew_deadline {}",
             shown(noticed),
             shown(gap),
             shown(timings.operation_timeout()),
@@ -66,7 +66,7 @@ mod tests {
         assert!(needed.suffices);
         assert_eq!(
             needed.arithmetic,
-            "electionTimeoutMillis 10 s × 1.15 + 0.6 s = 12.1 s without writes; + operation_timeout 3 s + 1.2 × retry_interval 1 s + 0.5 s = 16.8 s; renew_deadline 18 s"
+            "electionTimeoutMillis 10s × 1.15 + 0.6s = 12.1s without writes; + operation_timeout 3s + 1.2 × retry_interval 1s + 0.5s = 16.8s; renew_deadline 18s"
         );
         let missed = FailoverSettings {
             heartbeat_interval: Duration::from_secs(15),
@@ -74,9 +74,7 @@ mod tests {
         };
         let needed = Needed::of(&timings, &missed);
         assert!(!needed.suffices);
-        let named = needed
-            .arithmetic
-            .starts_with("heartbeatIntervalMillis 15 s");
+        let named = needed.arithmetic.starts_with("heartbeatIntervalMillis 15s");
         assert!(named, "{}", needed.arithmetic);
     }
 }

@@ -10,6 +10,8 @@
 //! assert!(leasehold_clock::boot_now() >= begun);
 //! ```
 
+pub mod duration;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;

@@ -110,7 +110,7 @@ choice! { SignalNumber {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFormat {
-    /// JSON or text; `None` if it depends on the destination.
+    /// JSON or text; `None` if it depends on the command and its standard error.
     pub json: Option<bool>,
 }
 

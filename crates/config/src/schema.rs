@@ -346,7 +346,7 @@ pub static KEYS: &[Key] = keys! {
         "level", ValueType::OneOf(LevelFilter::WORDS), Now,
             "Minimum log level: error, warn, info, debug or trace";
         "format", ValueType::OneOf(LogFormat::WORDS), Restart,
-            "Log format: text, json, or auto (text on a terminal, JSON otherwise)";
+            "Log format: text, json, or auto (JSON for run and web without a terminal, else text)";
     }
 };
 

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use leasehold_core::election::{TimingSettings, Timings};
+use leasehold_host::duration::shown;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -232,7 +233,7 @@ impl Loaded {
         if let Some(period) = self.duration("workload.health.period")
             && timeout.is_some_and(|timeout| timeout > period)
         {
-            let period = humantime::format_duration(period);
+            let period = shown(period);
             let expected =
                 format!("expected at most workload.health.period, {period}: checks would overlap");
             self.reject("workload.health.timeout", &expected);

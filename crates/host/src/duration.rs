@@ -1,6 +1,8 @@
-//! Formats durations for humans, and parses them in the configuration, flags and HTTP requests.
+//! Parses durations in the configuration, flags and HTTP requests.
 
 use std::time::Duration;
+
+pub use leasehold_clock::duration::{short, shown};
 
 /// Parses a duration with its unit, between two bounds. The error describes the accepted values.
 pub fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
@@ -38,21 +40,6 @@ pub fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
 }
 
 fn range(min: Duration, max: Duration) -> String {
-    let [min, max] = [min, max].map(humantime::format_duration);
+    let [min, max] = [min, max].map(shown);
     format!("between {min} and {max}")
-}
-
-/// Returns a duration in milliseconds, with three digits after the point.
-pub fn rounded_millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
-/// Formats a duration for humans: "0.42 ms", "18 ms", "2.5 s".
-pub fn shown(duration: Duration) -> String {
-    let millis = rounded_millis(duration);
-    match millis {
-        ..10.0 => format!("{millis:.2} ms"),
-        ..1000.0 => format!("{millis:.0} ms"),
-        _ => format!("{} s", (millis / 100.0).round() / 10.0),
-    }
 }

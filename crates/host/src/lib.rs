@@ -14,5 +14,6 @@ pub mod occupant;
 pub mod privacy;
 pub mod signals;
 pub mod sink;
+pub mod terminal;
 
 pub use command_error::CommandError;

@@ -1,6 +1,7 @@
-//! Log lines on stderr: text on a terminal, JSON otherwise. Writing never blocks.
+//! Log lines on stderr, as text for humans or as JSON for collectors. Writing never blocks.
 
 mod stderr;
+mod text;
 mod throttle;
 
 use std::io::{self, IsTerminal};
@@ -12,7 +13,16 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 pub use self::stderr::Stderr;
-pub use self::throttle::{ErrorThrottle, millis, shown};
+use self::text::TextFormat;
+pub use self::throttle::{ErrorThrottle, millis};
+use crate::terminal;
+
+/// Returns the format of a daemon's log if none is configured: a daemon's lines are for a collector,
+/// unless they go to a terminal. Lines of the other commands are text, because humans read them,
+/// for example in a mail from cron.
+pub fn is_json_by_default() -> bool {
+    !io::stderr().is_terminal()
+}
 
 /// A handle on the running log.
 #[derive(Clone)]
@@ -32,11 +42,9 @@ impl LogHandle {
     }
 }
 
-/// Starts logging for the whole process, by default as text on a terminal and as JSON otherwise.
-pub fn start(level: LevelFilter, json: Option<bool>) -> LogHandle {
+/// Starts logging for the whole process, as JSON or as text.
+pub fn start(level: LevelFilter, json: bool) -> LogHandle {
     let (filter, level_handle) = reload::Layer::new(level);
-    let terminal = io::stderr().is_terminal();
-    let json = json.unwrap_or(!terminal);
     let stderr = Arc::new(Stderr::open());
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(Arc::clone(&stderr))
@@ -44,8 +52,12 @@ pub fn start(level: LevelFilter, json: Option<bool>) -> LogHandle {
     let layer = if json {
         layer.json().flatten_event(true).boxed()
     } else {
-        let color = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        layer.with_ansi(color).boxed()
+        let error = io::stderr();
+        let format = TextFormat {
+            terminal: error.is_terminal(),
+        };
+        let layer = layer.with_ansi(terminal::color(&error));
+        layer.event_format(format).boxed()
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
     // Records of the crate `log` are not collected, because they contain paths of the build. This

@@ -11,7 +11,8 @@ use leasehold_cli::UNSUPPORTED;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_core::lock::{EntryState, LockNotice, Loss, QUEUE_MAX};
-use leasehold_host::log::{ErrorThrottle, millis, shown};
+use leasehold_host::duration::shown;
+use leasehold_host::log::{ErrorThrottle, millis};
 use leasehold_mongodb::calls::AnsweredCall;
 use leasehold_mongodb::locker::{Finished, LockSurfaces, StoreHealth};
 use leasehold_mongodb::store::mongo::lock::ClaimHint;
@@ -39,7 +40,7 @@ impl LockSurfaces for ContenderLog {
         let (lock, identity, token) = (&self.lock, &self.identity, token.get());
         let waited_ms = millis(waited);
         if self.reported.announced.load(Ordering::Relaxed) {
-            info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", seconds(waited));
+            info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", shown(waited));
         } else {
             // At level info, this would be noise in the mail of a successful cron job.
             debug!(%lock, %identity, token, slot, waited_ms, "lock acquired");
@@ -152,23 +153,5 @@ impl LockSurfaces for ContenderLog {
             }
             _ => {}
         }
-    }
-}
-
-pub(super) fn seconds(duration: Duration) -> String {
-    match duration.as_secs() {
-        0..10 => format!("{:.1}s", duration.as_secs_f64()),
-        whole => humantime::format_duration(Duration::from_secs(whole)).to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_short() {
-        assert_eq!(seconds(Duration::from_millis(1_234)), "1.2s");
-        assert_eq!(seconds(Duration::from_millis(75_900)), "1m 15s");
     }
 }

@@ -18,6 +18,7 @@ use leasehold_core::election::{BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{End as LockEnd, LockStatus, Standing};
 use leasehold_guard::{CommandEnd, Orphans, Terms, without_ours};
 use leasehold_host::cause::{not_executed, process_limit};
+use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Relays, StopRequest, StopRequests, StopSignal, Stops};
 use leasehold_mongodb::locker::Locker;
@@ -167,7 +168,7 @@ impl Work<'_> {
             }
             Some(LockEnd::Unconfirmed) | None => {
                 let success = success("; its success may not be recorded");
-                let expires_in = humantime::format_duration(self.job.timings.lease_duration());
+                let expires_in = shown(self.job.timings.lease_duration());
                 warn!(
                     %lock, token,
                     "MongoDB did not confirm the release: the lock expires in up to {expires_in}{success}"

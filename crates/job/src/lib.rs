@@ -101,7 +101,8 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         None => config.timings,
     };
     let trace = trace::from_environment()?;
-    let log = log::start(config.log.level, config.log.format.json);
+    let json = config.log.format.json.unwrap_or(false);
+    let log = log::start(config.log.level, json);
     hide_from_the_user();
     let messages = JobMessages::new(args.name.clone(), log.json, args.quiet, log.stderr);
     let store = inherited::store(&config.mongodb);

@@ -13,12 +13,17 @@ use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, conclude, held_line, rene
 use super::standard_input::StandardInput;
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
+use leasehold_core::lock::End as LockEnd;
+use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops};
 use leasehold_host::sink::Sink;
 use leasehold_mongodb::locker::Locker;
 
 pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";
+const RELEASED: &str = "released";
+const LOST: &str = "lost; another process may hold it now: stop the work under the lock";
+const RENEWED_AGAIN: &str = "held; MongoDB answers again";
 
 /// Maximum wait for room on standard output. A pipe has room for thousands of lines.
 const READ_WITHIN: Duration = Duration::from_secs(5);
@@ -44,8 +49,12 @@ impl Work<'_> {
             locker.withdraw(RELEASE_MAX).await;
             return exit;
         }
-        if io::stdin().is_terminal() {
-            self.job.messages.print(HELD_AT_TERMINAL);
+        let user = io::stdin().is_terminal().then_some(self.job.messages);
+        if let Some(user) = user {
+            let (token, patience) = (self.token, shown(self.job.timings.renew_deadline()));
+            user.print(&format!(
+                "{HELD_AT_TERMINAL} (token {token}; lost if MongoDB does not answer for {patience})"
+            ));
         }
         input.watch();
         let (over, stopped) = self.wait(&locker, stops, input).await;
@@ -53,6 +62,9 @@ impl Work<'_> {
         match over {
             Over::Closed => {
                 let end = conclude(&mut locker, false, RELEASE_MAX).await;
+                if let (Some(user), Some(LockEnd::Released)) = (user, &end) {
+                    user.print(RELEASED);
+                }
                 lost = !self.is_released(end, false, false);
             }
             Over::Lost if input.is_closed() => {
@@ -60,6 +72,9 @@ impl Work<'_> {
             }
             // The program may still work under the lock, so the entry is left to expire.
             Over::Lost | Over::StillOpen => locker.abandon(),
+        }
+        if let Some(user) = user.filter(|_| lost) {
+            user.print(LOST);
         }
         match stopped {
             _ if lost => exit::LOCK_LOST.into(),
@@ -70,7 +85,11 @@ impl Work<'_> {
 
     /// Reports to the program that the lock is held. The error is the exit of this process.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
-        let line = held_line(&self.job.args.name, self.token.get(), self.slot);
+        let line = match io::stdin().is_terminal() && io::stdout().is_terminal() {
+            // The line is for a program. A person reads the message on standard error.
+            true => String::new(),
+            false => held_line(&self.job.args.name, self.token.get(), self.slot),
+        };
         let output = Sink::output();
         let mut rest = line.as_bytes();
         let mut attempts = tokio::time::interval(UNREAD_POLL);
@@ -85,7 +104,7 @@ impl Work<'_> {
                 biased;
                 stop = stops.next() => return Err(stop.into()),
                 () = &mut unread => {
-                    let limit = humantime::format_duration(READ_WITHIN);
+                    let limit = shown(READ_WITHIN);
                     return failed(&format!("standard output was not read within {limit}"));
                 }
                 _ = attempts.tick() => {}
@@ -102,13 +121,27 @@ impl Work<'_> {
         }
     }
 
+    /// Reports at a terminal how long the lock stays held without a renewal.
+    fn report_health(&self, locker: &Locker, failing: bool) {
+        let left = locker.authority().map(|authority| authority.valid_until);
+        let left = left.map(|until| shown(until.since(clock::boot_now())));
+        match left.filter(|_| failing) {
+            Some(left) => self.job.messages.print(&format!(
+                "renewal failed; lost in {left} unless MongoDB answers"
+            )),
+            None if failing => {}
+            None => self.job.messages.print(RENEWED_AGAIN),
+        }
+    }
+
     async fn wait(
         &self,
         locker: &Locker,
         stops: &mut Stops,
         input: &mut StandardInput,
     ) -> (Over, Option<StopSignal>) {
-        let mut status = locker.status();
+        let (mut status, mut health) = (locker.status(), locker.health());
+        let mut failing = false;
         let stop_grace = self.job.config.workload.stop_grace;
         let mut requests = StopRequests::default();
         let mut stopped = None;
@@ -120,6 +153,13 @@ impl Work<'_> {
                 terms = renewed(&mut status, &self.job.timings) => if terms.is_none() {
                     return (Over::Lost, stopped);
                 },
+                Ok(()) = health.changed(), if io::stdin().is_terminal() => {
+                    let fails = health.borrow_and_update().unreachable_until(Duration::ZERO);
+                    if fails.is_some() != failing {
+                        failing = fails.is_some();
+                        self.report_health(locker, failing);
+                    }
+                }
                 // The thread that reads standard input ends only with this process.
                 () = input.closed() => return (Over::Closed, stopped),
                 stop = stops.next() => match requests.arrived() {
@@ -132,7 +172,7 @@ impl Work<'_> {
                         grace_over.set(tokio::time::sleep(stop_grace));
                         info!(
                             lock = %self.job.args.name, signal = %stop,
-                            stop_grace = %humantime::format_duration(stop_grace),
+                            stop_grace = %shown(stop_grace),
                             "stop signal received; holding the lock until standard input closes, for stop_grace at most"
                         );
                     }

@@ -8,12 +8,13 @@ use std::time::Duration;
 use tracing::info;
 
 use super::Job;
-use super::contender_log::{ContenderLog, WaitReports, seconds};
+use super::contender_log::{ContenderLog, WaitReports};
 use super::observation_cache::ObservationCache;
 use super::standard_input::StandardInput;
 use leasehold_clock as clock;
 use leasehold_core::election::{Authority, BootTime, Timings, WallMillis};
 use leasehold_core::lock::{Ahead, End, LockStatus, QUEUE_MAX, Standing};
+use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::ErrorThrottle;
 use leasehold_host::signals::{Exit, Stops};
@@ -176,7 +177,7 @@ impl<'a> LockAttempt<'a> {
         let whom = wait_reason(last).filter(|_| waits_for_others(last));
         let whom = whom.unwrap_or_else(|| format!("queue is full ({QUEUE_MAX} waiting)"));
         locker.withdraw(LEAVE_MAX).await;
-        let wait = humantime::format_duration(self.limits.limit().unwrap_or_default());
+        let wait = shown(self.limits.limit().unwrap_or_default());
         let messages = self.job.messages;
         messages.held_by_others(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired
@@ -184,7 +185,7 @@ impl<'a> LockAttempt<'a> {
 
     /// MongoDB does not respond. If a join was sent, its entry may still appear later.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
-        let waited = seconds(clock::boot_now().since(began));
+        let waited = shown(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);
         locker.withdraw(UNANSWERED_LEAVE_MAX).await;
         let messages = self.job.messages;
@@ -225,7 +226,7 @@ impl<'a> LockAttempt<'a> {
             End::TokensExhausted => wrong("token exhausted; use another name"),
             End::Skipped { ago } => {
                 // Rounds down to seconds, because milliseconds would only be noise.
-                let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
+                let ago = shown(Duration::from_secs(ago.as_secs()));
                 messages.done_before(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Over(args.skipped_exit_code.into())
             }

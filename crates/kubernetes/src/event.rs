@@ -1,5 +1,6 @@
 //! The Events that are reported on the pod, and their texts.
 
+use leasehold_clock::duration::short;
 use leasehold_core::election::{Notice, Reason, ResourceName, Role, Transition};
 
 /// The only reason whose Event is repeated while the condition lasts.
@@ -56,9 +57,8 @@ impl PodEvent {
                 token,
                 silent,
             } => {
-                let seconds = silent.as_secs_f64();
-                let expired =
-                    format!("{identity} (token {token}), unresponsive for {seconds:.1} s");
+                let silent = short(*silent);
+                let expired = format!("{identity} (token {token}), unresponsive for {silent}");
                 (
                     "TakenOver",
                     "Acquire",

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED};
+use leasehold_clock::duration::shown;
 use leasehold_core::election::CallId;
 
 /// Maximum number of calls in the driver, including calls already reported as unknown. A connection
@@ -107,7 +108,7 @@ impl<O: CallOutcome> InFlight<O> {
                 Ok(answer) => (answer, false),
                 Err(_) => {
                     let from = server.map(|server| format!(" from {server}"));
-                    let after = format!("({} ms)", timeout.as_millis());
+                    let after = format!("({})", shown(timeout));
                     let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
                         .of(after + &from.unwrap_or_default());
                     let unknown = reply(failed(O::UNKNOWN, failure), elapsed(), false);
@@ -200,8 +201,8 @@ mod tests {
             assert_eq!(
                 answered.failure.expect("a reason").to_string(),
                 format!(
-                    "no answer within operation_timeout ({} ms) from a:1: {UNANSWERED}",
-                    TIMEOUT.as_millis()
+                    "no answer within operation_timeout ({}) from a:1: {UNANSWERED}",
+                    shown(TIMEOUT)
                 )
             );
             let applied = LockOutcome::Applied(FoundLock::Missing);

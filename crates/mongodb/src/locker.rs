@@ -21,6 +21,7 @@ use crate::event_loop::{EventLoop, LoopHandle};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{ClaimHint, LockClient, MongoLockStore};
 use crate::store::{Failure, StoreEvent, StoreInfo};
+use leasehold_clock::duration::shown;
 use leasehold_core::election::{Authority, BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{
     Ahead, End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold,
@@ -161,7 +162,7 @@ pub enum LockError {
         why: String,
     },
     /// The work succeeded recently: see [`Lock::once_per`].
-    #[error("lock not acquired: the work succeeded {} s ago", .ago.as_secs())]
+    #[error("lock not acquired: the work succeeded {} ago", shown(Duration::from_secs(.ago.as_secs())))]
     Skipped {
         /// Time since the success, by the server's clock.
         ago: Duration,

@@ -13,6 +13,7 @@ pub use self::deployment::{DeploymentId, KnownHome};
 pub use self::kind::StoreKind;
 pub use self::mongo::FailoverSettings;
 
+use leasehold_clock::duration::shown;
 use leasehold_core::election::{Operation, Outcome, Timings, Watch};
 
 /// Keeps one document, which is a lease by default. `P` and `O` can name other operations.
@@ -125,7 +126,7 @@ impl Failure {
     /// Creates the failure of a call that was not answered within this time.
     pub fn no_answer(waited: Duration) -> Self {
         Self::new("no answer", UNANSWERED)
-            .of(format!("within {} ms", waited.as_millis()))
+            .of(format!("within {}", shown(waited)))
             .with_retry(RetryPolicy::WaitForServer)
     }
 

@@ -87,8 +87,9 @@ struct BreakArgs {
     connection: ConnectionArgs<LocksKeys>,
     #[command(flatten)]
     lock: LockName,
-    /// Remove all holders, live ones too (unsafe: two may then hold the lock); asks for
-    /// confirmation
+    /// Remove live holders too (unsafe)
+    ///
+    /// Removes all holders; two may then hold the lock. Asks for confirmation.
     #[arg(long)]
     force: bool,
     /// Do not ask for confirmation
@@ -100,7 +101,9 @@ struct BreakArgs {
 struct PruneArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LocksKeys>,
-    /// Only locks whose last holder ended this long ago, such as 30d
+    /// Minimum time since the last holder
+    ///
+    /// Only locks whose last holder ended this long ago, such as 30d.
     #[arg(long, value_name = "DURATION", value_parser = between(Duration::ZERO, UNUSED_MAX))]
     unused_for: Duration,
     #[command(flatten)]
@@ -149,7 +152,7 @@ impl LocksArgs {
 /// Runs the requested action.
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let connection = args.connection();
-    configured(&connection, async |config| {
+    configured(&connection, false, async |config| {
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
         let calls = Calls::new(&locks, &config, connection.timeout());
         let command = async {

@@ -34,6 +34,7 @@ use leasehold_mongodb::uri::ConnectionUri;
 use self::arguments::ConnectionArgs;
 pub use self::arguments::OperatorCommand;
 use self::observed::{Evidence, Followed};
+use self::render::json_millis;
 use self::roll_call::Roll;
 use leasehold_cli::store_options::{of_locks, read};
 use leasehold_cli::{answer, run_to_end, say};
@@ -125,7 +126,8 @@ fn system(operation: &str) -> impl Fn(std::io::Error) -> CommandError {
 pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
     let timeout = connection.timeout();
-    configured(&connection.clone(), async |config| {
+    let serves = matches!(command, OperatorCommand::Web(_));
+    configured(&connection.clone(), serves, async |config| {
         let uri = config.mongodb.uri.clone();
         let session = Session {
             collection: MongoCollection::new(of_locks(&config, config.timings)),
@@ -160,12 +162,16 @@ pub(crate) async fn announced<T>(
     command.await
 }
 
+/// Runs a command with its configuration. `serves` is true for a command that runs like a daemon.
 pub(crate) fn configured<S: Selection>(
     connection: &ConnectionArgs<S>,
+    serves: bool,
     command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
 ) -> Result<ExitCode, CommandError> {
     let config = connection.configuration.sources.load().lock_config()?;
-    log::start(config.log.level, config.log.format.json);
+    let json = config.log.format.json;
+    let json = json.unwrap_or_else(|| serves && log::is_json_by_default());
+    log::start(config.log.level, json);
     run_to_end(exit::NEGATIVE, command(config))?.map(Exit::take)
 }
 
@@ -334,7 +340,7 @@ impl CommandOutcome {
             "message": self.message,
             "leader": self.leader,
             "evidence": self.evidence,
-            "took_ms": self.took.map(|took| took.as_secs_f64() * 1e3),
+            "took_ms": self.took.map(json_millis),
         })
     }
 

@@ -59,13 +59,17 @@ pub struct ReplicasArgs {
     // A name stands for all of its addresses.
     #[arg(value_name = "HOST:PORT", required = true, value_parser = host_and_port)]
     replicas: Vec<String>,
-    /// Name of the lease that all replicas contend for [default: any, but one lease]
+    /// Lease that all replicas contend for
+    ///
+    /// [default: any, but one lease]
     #[arg(long, value_name = "NAME")]
     lease: Option<String>,
     /// Number of replicas [default: 1 or more]
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u32::MAX))]
     expect: Option<u32>,
-    /// Ask again each second for at most this time, such as 1m, until all checks pass
+    /// Ask again for at most this time
+    ///
+    /// Asks each second, such as for 1m, until all checks pass.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "0s", value_parser = between(Duration::ZERO, WAIT_MAX))]
     wait: Duration,

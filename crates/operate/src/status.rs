@@ -24,6 +24,7 @@ use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Role};
 use leasehold_host::bounded_file::read_bounded;
+use leasehold_host::duration::shown;
 use leasehold_host::{CommandError, exit};
 use leasehold_status::directory::{JSON_FILE, roots};
 use leasehold_status::render::StatusDocument;
@@ -295,7 +296,7 @@ fn not_read(document: &StatusDocument) -> bool {
 fn age(date: &str, wall: SystemTime) -> Option<String> {
     let then = humantime::parse_rfc3339(date).ok()?;
     let age = wall.duration_since(then).ok()?;
-    Some(short(Duration::from_secs(age.as_secs())))
+    Some(shown(Duration::from_secs(age.as_secs())))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal};
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use leasehold_host::terminal;
+
 const GAP: usize = 2;
 /// Columns and rows of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
@@ -24,10 +26,9 @@ pub(crate) fn size() -> (usize, usize) {
     (or(size.ws_col, SIZE.0), or(size.ws_row, SIZE.1))
 }
 
-/// Returns true on a terminal, unless NO_COLOR is set.
+/// Returns true if standard output shows colors.
 pub(crate) fn color() -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !unwanted
+    terminal::color(&io::stdout())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

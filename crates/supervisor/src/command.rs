@@ -23,6 +23,7 @@ use leasehold_guard::{
     Command, CommandEnd, CommandProgress, DesiredState, GuardedCommand, StandbyGuard, Stop,
     StopScope, Termination, Terms,
 };
+use leasehold_host::duration::shown;
 use leasehold_host::exit;
 
 /// A command counts as stuck this long after the latest SIGKILL and `loss_grace`. A killed process
@@ -322,7 +323,7 @@ impl SupervisedCommand {
     }
 
     fn report_leftovers(&self) {
-        let linger = humantime::format_duration(self.stopping.linger);
+        let linger = shown(self.stopping.linger);
         warn!(%linger, "the command exited, but left processes that did not end within workload.linger; stopping them");
     }
 

@@ -16,11 +16,6 @@ pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Formats a duration with millisecond precision.
-pub fn shown(duration: Duration) -> String {
-    humantime::format_duration(Duration::from_millis(millis(duration))).to_string()
-}
-
 /// Decides which failures of one operation are logged.
 #[derive(Debug)]
 pub struct ErrorThrottle {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::calls::AnsweredCall;
 use crate::store::{Failure, RetryPolicy};
+use leasehold_clock::duration::short;
 use leasehold_core::election::BootTime;
 use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 
@@ -120,8 +121,8 @@ impl StoreHealth {
         let left = self.doubt_until?.since(now);
         let kind = "lock document is older than before (restored or rolled back)";
         let detail = format!(
-            "holders that it does not show may exist for another {} s",
-            left.as_secs()
+            "holders that it does not show may exist for another {}",
+            short(left)
         );
         (!left.is_zero()).then(|| Failure::new(kind, detail))
     }

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
 use super::{Installation, Primary};
+use crate::operators::render::three_digits;
 use leasehold_cli::store_elections::Needed;
 use leasehold_clock as clock;
 use leasehold_core::election::{Timings, election_gap};
@@ -213,8 +214,8 @@ fn judged(deviation: Deviation, allowed: f64) -> Finding {
         _ => CheckResult::Ok,
     };
     Finding::new(result, detail, remedy)
-        .number("deviation_percent", by * 100.0)
-        .number("error_percent", error * 100.0)
+        .number("deviation_percent", three_digits(by * 100.0))
+        .number("error_percent", three_digits(error * 100.0))
 }
 
 #[cfg(test)]

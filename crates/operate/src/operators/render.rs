@@ -9,6 +9,7 @@ use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
 use leasehold_core::lock::Entry;
+pub(crate) use leasehold_host::duration::short;
 use leasehold_host::log::millis;
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::PastHolder;
@@ -256,21 +257,18 @@ pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     }
 }
 
-/// Formats a duration with at most two units, and with tenths of a second below ten seconds.
-pub(crate) fn short(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let two = |first: u64, unit: &str, second: u64, lesser: &str| match second {
-        0 => format!("{first}{unit}"),
-        second => format!("{first}{unit}{second}{lesser}"),
-    };
-    match seconds {
-        0..10 if duration.subsec_millis() >= 50 || seconds == 0 => {
-            format!("{:.1}s", duration.as_secs_f64())
-        }
-        0..60 => format!("{seconds}s"),
-        60..3600 => two(seconds / 60, "m", seconds % 60, "s"),
-        3600..86_400 => two(seconds / 3600, "h", seconds % 3600 / 60, "m"),
-        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
+/// Returns a duration in milliseconds as a number of JSON, with at most three digits after the point.
+pub(crate) fn json_millis(duration: Duration) -> Value {
+    three_digits(duration.as_secs_f64() * 1e3)
+}
+
+/// Rounds a number of JSON to three digits after the point.
+pub(crate) fn three_digits(number: f64) -> Value {
+    let thousandths = (number * 1e3).round();
+    match thousandths % 1e3 == 0.0 {
+        // A whole number has no point.
+        true => json!((thousandths / 1e3) as i64),
+        false => json!(thousandths / 1e3),
     }
 }
 
@@ -426,19 +424,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_at_most_two_units() {
-        for (millis, text) in [
-            (0, "0.0s"),
-            (420, "0.4s"),
-            (3_000, "3s"),
-            (3_260, "3.3s"),
-            (24_000, "24s"),
-            (60_000, "1m"),
-            (192_000, "3m12s"),
-            (11_520_000, "3h12m"),
-            (90_000_000, "1d1h"),
-        ] {
-            assert_eq!(short(Duration::from_millis(millis)), text);
-        }
+    fn numbers_of_json_have_at_most_three_digits_after_the_point() {
+        let millis = |nanos| json_millis(Duration::from_nanos(nanos)).to_string();
+        assert_eq!(millis(1_234_567_890), "1234.568");
+        assert_eq!(millis(13_600_000), "13.6");
+        assert_eq!(millis(24_000_000_000), "24000");
+        assert_eq!(three_digits(-0.012_345).to_string(), "-0.012");
     }
 }

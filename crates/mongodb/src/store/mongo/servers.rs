@@ -17,6 +17,7 @@ use super::tls::{NamedFile, named_files};
 use super::{home, lock, outcome};
 use crate::store::kind::is_router;
 use crate::store::{Failure, RetryPolicy};
+use leasehold_clock::duration::short;
 use leasehold_core::election::BootTime;
 
 const NAMED_MAX: usize = 3;
@@ -100,9 +101,9 @@ impl Cause {
                 if elapsed < SLOW_MIN {
                     return None;
                 }
-                format!("has not been resolved for {:.1} s", elapsed.as_secs_f64())
+                format!("has not been resolved for {}", short(elapsed))
             }
-            Self::Resolved(took) => format!("took {:.1} s to resolve", took.as_secs_f64()),
+            Self::Resolved(took) => format!("took {} to resolve", short(took)),
             Self::Full => {
                 let full = "the server, or a proxy before it, closes each connection at once: it \
                             may have reached its limit of connections (maxConns, ulimit -n)";

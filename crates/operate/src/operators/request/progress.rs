@@ -8,6 +8,7 @@ use super::super::render::{ineffective, request, short};
 use super::super::roll_call::Roll;
 use super::super::{CommandOutcome, Leader, RequestResult};
 use leasehold_core::election::{BootTime, Identity, RequestKind, Token, WallMillis};
+use leasehold_host::duration::shown;
 use leasehold_mongodb::store::mongo::operators::{
     ActionId, ActionKind, ActionRecord, LeaseRecord, RequestEffect,
 };
@@ -353,11 +354,7 @@ impl Progress {
         leader: Option<Leader>,
     ) -> Option<CommandOutcome> {
         let took = at.since(self.sent);
-        let time = match took.as_secs() {
-            0 => format!("{:.1} ms", took.as_secs_f64() * 1e3),
-            _ => format!("{:.2} s", took.as_secs_f64()),
-        };
-        let message = format!("{message}, {time} after the request");
+        let message = format!("{message}, {} after the request", shown(took));
         let outcome = CommandOutcome::new(RequestResult::Done, message).after(took);
         Some(CommandOutcome { leader, ..outcome })
     }

@@ -1,0 +1,188 @@
+//! Log lines as text: time, level, message and cause, then the other fields as `name=value`.
+
+use std::fmt::{self, Debug, Write as _};
+use std::time::Duration;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::duration::shown;
+use leasehold_clock as clock;
+
+/// The text format. Colors are up to the writer.
+pub(super) struct TextFormat {
+    /// True on a terminal, whose lines have the time of day (UTC) without the date.
+    pub(super) terminal: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for TextFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let now = humantime::format_rfc3339_millis(clock::wall_now()).to_string();
+        let time = match now.split_once('T') {
+            Some((_, time)) if self.terminal => time.trim_end_matches('Z'),
+            _ => &now,
+        };
+        let color = line.has_ansi_escapes();
+        let paint = |code: u8, text: &str| match color {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        };
+        let (name, code) = match *event.metadata().level() {
+            Level::ERROR => ("ERROR", RED),
+            Level::WARN => ("WARN ", YELLOW),
+            Level::INFO => ("INFO ", GREEN),
+            Level::DEBUG => ("DEBUG", DIM),
+            Level::TRACE => ("TRACE", DIM),
+        };
+        let mut parts = Parts::default();
+        event.record(&mut parts);
+        let Parts { message, why, rest } = parts;
+        let (time, level, rest) = (paint(DIM, time), paint(code, name), paint(DIM, &rest));
+        writeln!(line, "{time} {level} {message}{why}{rest}")
+    }
+}
+
+const DIM: u8 = 2;
+const RED: u8 = 31;
+const GREEN: u8 = 32;
+const YELLOW: u8 = 33;
+
+/// The parts of a line. Control characters are escaped, because a name or a reply of a server could
+/// forge a line or control the terminal otherwise.
+#[derive(Default)]
+struct Parts {
+    message: String,
+    /// The field `why`, as the end of the message's sentence.
+    why: String,
+    rest: String,
+}
+
+impl Parts {
+    fn add(&mut self, name: &str, value: &str) {
+        let value = escaped(value);
+        let _ = match name {
+            "message" => write!(self.message, "{value}"),
+            "why" => write!(self.why, ": {value}"),
+            _ if value.is_empty() || value.contains([' ', '"', '=']) => {
+                write!(self.rest, " {name}={value:?}")
+            }
+            _ => write!(self.rest, " {name}={value}"),
+        };
+    }
+}
+
+impl Visit for Parts {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.add(field.name(), &format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field.name(), value);
+    }
+
+    /// JSON has milliseconds for programs; text has the unit that fits.
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        match field.name().strip_suffix("_ms") {
+            Some(name) => self.add(name, &shown(Duration::from_millis(value))),
+            None => self.add(field.name(), &value.to_string()),
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::subscriber::with_default;
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::{Registry, fmt::layer};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("unpoisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Returns the line that `log` writes, without its time.
+    fn line(terminal: bool, color: bool, log: impl FnOnce()) -> (String, String) {
+        let written = Written::default();
+        let writer = written.clone();
+        let text = layer()
+            .with_writer(move || writer.clone())
+            .with_ansi(color)
+            .event_format(TextFormat { terminal });
+        with_default(Registry::default().with(text), log);
+        let bytes = written.0.lock().expect("unpoisoned").clone();
+        let line = String::from_utf8(bytes).expect("UTF-8");
+        let (time, rest) = line.split_once(' ').expect("a time");
+        (time.to_owned(), rest.to_owned())
+    }
+
+    #[test]
+    fn a_line_is_a_sentence_and_then_its_fields() {
+        let (time, rest) = line(false, false, || {
+            tracing::warn!(lease = %"orders", failing_for_ms = 1_234_u64, why = "no primary", "renewal failed");
+        });
+        assert_eq!(
+            rest,
+            "WARN  renewal failed: no primary lease=orders failing_for=1.2s\n"
+        );
+        assert!(
+            time.ends_with('Z') && time.len() == "2026-01-15T08:01:30.000Z".len(),
+            "{time}"
+        );
+        let (time, rest) = line(true, false, || {
+            tracing::error!(path = "a b", token = 7, "lost")
+        });
+        assert_eq!(rest, "ERROR lost path=\"a b\" token=7\n");
+        assert_eq!(time.len(), "08:01:30.000".len(), "{time}");
+    }
+
+    #[test]
+    fn a_name_cannot_forge_a_line_or_control_the_terminal() {
+        let evil = "a\nERROR \u{1b}[2J";
+        let (_, rest) = line(true, false, || tracing::info!(by = evil, "{evil}"));
+        assert_eq!(rest.matches('\n').count(), 1, "{rest}");
+        assert!(!rest.contains('\u{1b}'), "{rest}");
+    }
+
+    #[test]
+    fn colors_are_written_only_if_they_are_wanted() {
+        let (_, rest) = line(true, true, || tracing::warn!("lost"));
+        assert!(
+            rest.starts_with("\u{1b}[33mWARN \u{1b}[0m lost"),
+            "{rest:?}"
+        );
+    }
+}

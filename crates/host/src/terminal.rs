@@ -1,0 +1,31 @@
+//! The one decision about colors, for answers and for log lines.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+
+/// Returns true on a terminal with colors, unless NO_COLOR is set. clap decides alike for help.
+pub fn color(stream: &impl IsTerminal) -> bool {
+    let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+    stream.is_terminal() && are_wanted(no_color.as_deref(), term.as_deref())
+}
+
+fn are_wanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty) && term.is_some_and(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colors_need_a_capable_terminal_and_no_refusal() {
+        let wanted = |no_color: Option<&str>, term: Option<&str>| {
+            are_wanted(no_color.map(OsStr::new), term.map(OsStr::new))
+        };
+        assert!(wanted(None, Some("xterm-256color")));
+        assert!(wanted(Some(""), Some("linux")));
+        assert!(!wanted(Some("1"), Some("xterm")));
+        assert!(!wanted(None, Some("dumb")));
+        assert!(!wanted(None, None));
+    }
+}

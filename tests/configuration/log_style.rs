@@ -1,0 +1,133 @@
+//! Goal: humans read text and collectors read JSON, without configuration, and colors appear only
+//! where they are shown. Method: runs commands against a port without MongoDB, in a pipe and on a
+//! terminal.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use crate::setup::Files;
+
+/// Connects to a port that refuses connections.
+const NOWHERE: &str = "--mongodb-uri=mongodb://127.0.0.1:1/";
+
+/// Returns the first line about MongoDB on standard error. On a terminal, standard error and standard
+/// output are the terminal of `script`.
+fn first_line(terminal: bool, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    // Ends a daemon too, which would survive the hangup of its terminal.
+    let mut words = vec![
+        "timeout",
+        "--foreground",
+        "3",
+        env!("CARGO_BIN_EXE_leasehold"),
+    ];
+    words.extend(arguments);
+    let mut command = match terminal {
+        true => {
+            let words: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
+            let mut script = Command::new("script");
+            script.args(["-qefc", &words.join(" "), "/dev/null"]);
+            script
+        }
+        false => {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]);
+            command
+        }
+    };
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").expect("a working fixture"))
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null());
+    let output: Box<dyn Read>;
+    let mut child;
+    match terminal {
+        true => {
+            child = command
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a working fixture");
+            output = Box::new(child.stdout.take().expect("a working fixture"));
+        }
+        false => {
+            child = command
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("a working fixture");
+            output = Box::new(child.stderr.take().expect("a working fixture"));
+        }
+    }
+    let lines = BufReader::new(output).lines();
+    let lines: Vec<_> = lines.map(|line| line.expect("text")).collect();
+    let line = lines.into_iter().find(|line| line.contains("MongoDB "));
+    child.wait().expect("a working fixture");
+    line.expect("a line about MongoDB")
+}
+
+const LOCK: [&str; 7] = [
+    "lock",
+    "jobs",
+    "--wait=2s",
+    NOWHERE,
+    "--mongodb-operation-timeout=300ms",
+    "--",
+    "true",
+];
+
+#[test]
+fn a_daemon_writes_json_to_a_pipe_and_text_to_a_terminal() {
+    let files = Files::new();
+    let directory = format!(
+        "--status-directory={}",
+        files.path().join("status").display()
+    );
+    let run = [
+        "run",
+        "--lease=orders",
+        "--http-listen=",
+        NOWHERE,
+        &directory,
+    ];
+    let line = first_line(false, &run, &[]);
+    assert!(line.starts_with("{\"timestamp\":"), "{line}");
+    let line = first_line(true, &run, &[("TERM", "dumb")]);
+    assert!(
+        line.contains(" WARN  MongoDB ") && line.contains(" lease=orders"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_lock_writes_text_to_a_pipe_unless_json_is_configured() {
+    let line = first_line(false, &LOCK, &[("TERM", "xterm")]);
+    let (date, rest) = line.split_once(' ').expect("a working fixture");
+    assert!(date.ends_with('Z') && date.contains('T'), "{line}");
+    assert!(
+        rest.starts_with("WARN  MongoDB join failed (attempt 1), retrying in 1s: "),
+        "{line}"
+    );
+    assert!(!line.contains('\u{1b}'), "{line}");
+    let line = first_line(false, &LOCK, &[("LEASEHOLD_LOG__FORMAT", "json")]);
+    assert!(line.starts_with("{\"timestamp\":"), "{line}");
+}
+
+#[test]
+fn colors_obey_the_terminal_and_no_color() {
+    let line = first_line(true, &LOCK, &[("TERM", "xterm")]);
+    assert!(
+        line.contains("\u{1b}[33mWARN \u{1b}[0m MongoDB"),
+        "{line:?}"
+    );
+    for refusal in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        let environment = [("TERM", "xterm"), refusal];
+        let line = first_line(true, &LOCK, &environment);
+        assert!(
+            !line.contains('\u{1b}') && line.contains("WARN  MongoDB"),
+            "{line:?}"
+        );
+        let help = first_line(true, &["lock", "-h"], &environment);
+        assert!(!help.contains('\u{1b}'), "{help:?}");
+    }
+    let help = first_line(true, &["lock", "-h"], &[("TERM", "xterm")]);
+    assert!(help.contains("\u{1b}["), "{help:?}");
+}
