@@ -73,8 +73,8 @@ const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Renews,
-    /// No renewal for more than a quarter of the lease duration, on this command's clock or, if no
-    /// renewal was seen, by the wall clocks.
+    /// No renewal for more than a quarter of the lease duration on this command's clock, or for more
+    /// than half of it by the wall clocks.
     Late,
     /// No renewal seen, and the last write is older than the lease duration by the wall clocks of
     /// the holder and of this machine.
@@ -125,7 +125,8 @@ impl Evidence {
         let liveness = match (silence.liveness(lease_duration, now), age) {
             (Liveness::Expired, _) => Liveness::Expired,
             (_, Some(age)) if age >= lease_duration => Liveness::Silent,
-            (_, Some(age)) if age > lease_duration / 4 => Liveness::Late,
+            // No valid interval of renewals is longer.
+            (_, Some(age)) if age > lease_duration / 2 => Liveness::Late,
             (liveness, _) => liveness,
         };
         Self {
@@ -388,7 +389,7 @@ mod tests {
             (372_000, Liveness::Silent),
             (24_000, Liveness::Silent),
             (23_999, Liveness::Late),
-            (6_000, Liveness::Renews),
+            (12_000, Liveness::Renews),
             (-60_000, Liveness::Renews),
         ] {
             let evidence = seen(first, ago, at(1));
