@@ -118,10 +118,7 @@ async fn each_command_shows_a_killed_leader_at_the_first_look() {
         &["transfer", &lease, "--to", "a", "--timeout", "1s"],
     )
     .await
-    .expect(
-        1,
-        &["no renewal was seen within 1", "silent; last write 6m"],
-    );
+    .expect(1, &["no renewal was seen within ", "silent; last write 6m"]);
     leasehold(&stage, &["pause", &lease, "--timeout", "1s"])
         .await
         .expect(3, &["paused; a is silent; last write 6m"]);
