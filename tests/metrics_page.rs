@@ -1,6 +1,6 @@
-//! Goal: docs/metrics.md never misses a metric that a scrape shows, and never lists another one.
-//! Method: generates the table from the registry and compares it with the page; `UPDATE_DOCS=1
-//! cargo test --test metrics_page` writes the page.
+//! Goal: docs/metrics.md and docs/collection-metrics.md never miss a metric that a scrape shows, and
+//! never list another one. Method: generates the tables from the registries and compares them with
+//! the pages; `UPDATE_DOCS=1 cargo test --test metrics_page` writes the pages.
 
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
@@ -8,13 +8,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold::clock::boot_now;
 use leasehold::election::{HolderView, Identity, ResourceName, Role, Session, Status, Token};
 use leasehold::publish::StoreInfo;
 use leasehold::publish::kubernetes::{LabelInSync, LabelState};
 use leasehold::publish::metrics::Metrics;
+use leasehold::publish::metrics::collection::{
+    CollectionSample, DocumentSamples, LeaseHolder, LeaseSample, LockSample,
+};
 use leasehold::publish::render::Identification;
+use prometheus::proto::MetricFamily;
 use tokio::sync::watch;
 
 const BEGIN: &str = "<!-- table: made by tests/metrics_page.rs -->\n";
@@ -52,9 +57,50 @@ fn full_scrape() -> Metrics {
     metrics
 }
 
-fn table() -> String {
+/// Returns the metrics of a collection, with each family.
+fn full_collection() -> Vec<MetricFamily> {
+    let age = Duration::from_secs(1);
+    let holder = LeaseHolder {
+        identity: "a",
+        last_write_age: Some(age),
+        ..LeaseHolder::default()
+    };
+    let lease = LeaseSample {
+        name: "orders",
+        holder: Some(holder),
+        candidates: Some((2, age)),
+        ..LeaseSample::default()
+    };
+    let lock = LockSample {
+        name: "nightly",
+        successes: vec![("default", age)],
+        ..LockSample::default()
+    };
+    let documents = DocumentSamples {
+        leases: vec![lease],
+        locks: vec![lock],
+        kinds: vec![("lease", 1)],
+        not_shown: vec![("names", 1)],
+    };
+    let sample = CollectionSample {
+        store: Some(StoreInfo::default()),
+        last_answer_age: Some(age),
+        documents: Some(documents),
+    };
+    sample.registry().unwrap().gather()
+}
+
+/// Returns each page with its families.
+fn pages() -> [(&'static str, Vec<MetricFamily>); 2] {
+    [
+        ("docs/metrics.md", full_scrape().registry().gather()),
+        ("docs/collection-metrics.md", full_collection()),
+    ]
+}
+
+fn table(families: &[MetricFamily]) -> String {
     let mut table = "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n".to_owned();
-    for family in full_scrape().registry().gather() {
+    for family in families {
         let labels: BTreeSet<_> = family
             .get_metric()
             .iter()
@@ -74,25 +120,27 @@ fn table() -> String {
 }
 
 #[test]
-fn the_page_lists_exactly_what_a_scrape_shows() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(BEGIN).unwrap();
-    let (listed, after) = rest.split_once(END).unwrap();
-    let table = table();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
-        return;
+fn the_pages_list_exactly_what_a_scrape_shows() {
+    for (page, families) in pages() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (listed, after) = rest.split_once(END).unwrap();
+        let table = table(&families);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+            continue;
+        }
+        assert_eq!(
+            listed, table,
+            "run: UPDATE_DOCS=1 cargo test --test metrics_page"
+        );
     }
-    assert_eq!(
-        listed, table,
-        "run: UPDATE_DOCS=1 cargo test --test metrics_page"
-    );
 }
 
 #[test]
 fn names_follow_the_conventions_of_prometheus() {
-    for family in full_scrape().registry().gather() {
+    for family in pages().iter().flat_map(|(_, families)| families) {
         let name = family.name();
         let kind = format!("{:?}", family.get_field_type()).to_lowercase();
         assert_eq!(name.ends_with("_total"), kind == "counter", "{name} {kind}");
@@ -100,4 +148,14 @@ fn names_follow_the_conventions_of_prometheus() {
         assert!(ours || name == "leader_election_master_status", "{name}");
         assert!(family.help().ends_with('.'), "{name}: {}", family.help());
     }
+}
+
+/// A Prometheus that scrapes both must not mix the series of a lease.
+#[test]
+fn a_collection_has_no_series_of_a_daemon() {
+    let [(_, daemon), (_, collection)] = pages();
+    let daemon: BTreeSet<_> = daemon.iter().map(MetricFamily::name).collect();
+    let shared = collection.iter().map(MetricFamily::name);
+    let shared = shared.filter(|name| daemon.contains(name) && !name.starts_with("process_"));
+    assert_eq!(shared.collect::<Vec<_>>(), [""; 0]);
 }

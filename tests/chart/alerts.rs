@@ -20,7 +20,7 @@ fn promtool(changes: &[&str], tests: &str) {
     promtool_on(&groups(changes), tests);
 }
 
-fn promtool_on(groups: &Value, tests: &str) {
+pub(crate) fn promtool_on(groups: &Value, tests: &str) {
     let directory = tempfile::tempdir().unwrap();
     let rules = directory.path().join("alerts.rules.yaml");
     // JSON is YAML.

@@ -1,7 +1,7 @@
-//! Goal: the dashboard and the rules never query a metric that the daemon does not expose, and
-//! each panel shows correct values in each documented topology. Method: looks up every metric and
-//! label of an expression in docs/metrics.md, which matches a scrape. promtool evaluates the
-//! panels on the series of dashboard.test.yaml.
+//! Goal: the dashboards and the rules never query a metric that is not exposed, and each panel shows
+//! correct values in each documented topology. Method: looks up every metric and label of an
+//! expression in docs/metrics.md and docs/collection-metrics.md, which match a scrape. promtool
+//! evaluates the panels on the series of dashboard.test.yaml and collection.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,12 +11,19 @@ use serde_json::{Map, Value, json};
 use crate::helm::{Objects, root, succeed, tool};
 
 /// Labels that a scrape adds to each series. Only series of injected pods get the last label.
-const TARGET_LABELS: [&str; 4] = ["namespace", "pod", "instance", "injected_by"];
+const TARGET_LABELS: [&str; 5] = ["namespace", "pod", "instance", "job", "injected_by"];
 
-/// Returns the labels of each metric, by name, from docs/metrics.md. tests/metrics_page.rs asserts
-/// that the page matches a scrape.
+/// Each dashboard, and the unit tests of its panels.
+const DASHBOARDS: [(&str, &str); 2] = [
+    ("leasehold.json", "dashboard.test.yaml"),
+    ("collection.json", "collection.test.yaml"),
+];
+
+/// Returns the labels of each metric, by name, from the pages of the metrics. tests/metrics_page.rs
+/// asserts that the pages match a scrape.
 fn exposed() -> BTreeMap<String, BTreeSet<String>> {
-    let page = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let page = |name| fs::read_to_string(root().join(name)).unwrap();
+    let page = page("docs/metrics.md") + &page("docs/collection-metrics.md");
     let mut exposed = BTreeMap::new();
     for line in page.lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
@@ -43,14 +50,18 @@ fn exposed() -> BTreeMap<String, BTreeSet<String>> {
     exposed
 }
 
-fn dashboard() -> Value {
-    let path = root().join("charts/leasehold/dashboards/leasehold.json");
+fn dashboard(file: &str) -> Value {
+    let path = root().join("charts/leasehold/dashboards").join(file);
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn targets() -> Vec<(Value, Value)> {
+fn dashboards() -> [Value; 2] {
+    DASHBOARDS.map(|(file, _)| dashboard(file))
+}
+
+fn targets(dashboard: &Value) -> Vec<(Value, Value)> {
     let mut found = Vec::new();
-    for panel in dashboard()["panels"].as_array().unwrap() {
+    for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {
             found.push((panel.clone(), target.clone()));
         }
@@ -64,15 +75,20 @@ fn expressions() -> Vec<(String, String)> {
         let expression = of["expr"].as_str().unwrap();
         found.push((place.to_string(), expression.to_owned()));
     };
-    for (panel, target) in targets() {
-        add(&panel["title"], &target);
+    for dashboard in dashboards() {
+        for (panel, target) in targets(&dashboard) {
+            add(&panel["title"], &target);
+        }
+        for annotation in dashboard["annotations"]["list"].as_array().unwrap() {
+            add(&annotation["name"], annotation);
+        }
     }
-    for annotation in dashboard()["annotations"]["list"].as_array().unwrap() {
-        add(&annotation["name"], annotation);
-    }
-    let objects = Objects::of("everything", &[]);
-    let alerting = |object: &&Value| object["kind"] == "PrometheusRule";
-    for object in objects.iter().filter(alerting) {
+    let installations = [
+        Objects::of("everything", &[]),
+        Objects::of("web", &["web.monitoring.enabled=true"]),
+    ];
+    let objects = installations.iter().flat_map(Objects::iter);
+    for object in objects.filter(|object| object["kind"] == "PrometheusRule") {
         let rules = &object["spec"]["groups"][0]["rules"];
         for rule in rules.as_array().unwrap() {
             add(&rule["alert"], rule);
@@ -154,25 +170,30 @@ fn promtool_understands_every_expression_of_the_dashboard() {
     succeed(tool("promtool").args(["check", "rules"]).arg(&path));
 }
 
-/// Returns the queries of the dashboard as recording rules, for all namespaces and for one
-/// namespace.
-fn recorded() -> BTreeMap<String, String> {
+/// Returns the queries of a dashboard as recording rules: of the daemons' dashboard for all
+/// namespaces and for one namespace.
+fn recorded(file: &str) -> BTreeMap<String, String> {
+    let dashboard = dashboard(file);
     let mut queries = Vec::new();
-    for (panel, target) in targets() {
+    for (panel, target) in targets(&dashboard) {
         let query = target["refId"].as_str().unwrap();
         queries.push((format!("panel_{}_{query}", panel["id"]), target));
     }
-    let annotations = dashboard()["annotations"]["list"].clone();
+    let annotations = dashboard["annotations"]["list"].clone();
     for (index, annotation) in annotations.as_array().unwrap().iter().enumerate() {
         queries.push((format!("annotation_{index}"), annotation.clone()));
     }
-    let selections = [("all", all_namespaces()), ("shop", "shop".to_owned())];
+    let selections = match all_namespaces(&dashboard) {
+        Some(all) => vec![("all", all), ("shop", "shop".to_owned())],
+        None => vec![("all", String::new())],
+    };
     let mut rules = BTreeMap::new();
     for (selection, namespace) in &selections {
         for (name, query) in &queries {
             let expression = query["expr"].as_str().unwrap();
             let expression = expression
                 .replace("$__rate_interval", "1m")
+                .replace("$job", "shop/orders-web")
                 .replace("$lease", "shop.orders")
                 .replace("$namespace", namespace);
             rules.insert(format!("{selection}:{name}"), expression);
@@ -182,29 +203,34 @@ fn recorded() -> BTreeMap<String, String> {
 }
 
 /// Returns the regular expression to which Grafana expands `$namespace` if no namespace is
-/// selected.
-fn all_namespaces() -> String {
-    let variables = dashboard()["templating"]["list"].clone();
-    let mut variables = variables.as_array().unwrap().iter();
+/// selected; `None` without this variable.
+fn all_namespaces(dashboard: &Value) -> Option<String> {
+    let mut variables = dashboard["templating"]["list"].as_array().unwrap().iter();
     let namespace = variables.find(|variable| variable["name"] == "namespace");
-    namespace.unwrap()["allValue"].as_str().unwrap().to_owned()
+    Some(namespace?["allValue"].as_str().unwrap().to_owned())
 }
 
 #[test]
 fn each_panel_is_right_in_each_topology() {
-    let tests = fs::read_to_string(root().join("tests/chart/dashboard.test.yaml")).unwrap();
-    let rules: Vec<_> = recorded()
+    for (file, tests) in DASHBOARDS {
+        panels_pass(file, tests);
+    }
+}
+
+fn panels_pass(dashboard: &str, file: &str) {
+    let tests = fs::read_to_string(root().join("tests/chart").join(file)).unwrap();
+    let rules: Vec<_> = recorded(dashboard)
         .into_iter()
         .map(|(name, expression)| json!({"record": name, "expr": expression}))
         .collect();
     let directory = tempfile::tempdir().unwrap();
-    let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
+    let rules = json!({"groups": [{"name": "dashboard", "rules": rules}]});
     fs::write(
         directory.path().join("dashboard.rules.yaml"),
-        file.to_string(),
+        rules.to_string(),
     )
     .unwrap();
-    let path = directory.path().join("dashboard.test.yaml");
+    let path = directory.path().join(file);
     fs::write(&path, &tests).unwrap();
     succeed(tool("promtool").args(["test", "rules"]).arg(&path));
 
@@ -217,11 +243,9 @@ fn each_panel_is_right_in_each_topology() {
             }
         }
     }
-    for name in recorded().keys().filter(|name| name.starts_with("all:")) {
-        assert!(
-            shown.contains(name),
-            "dashboard.test.yaml expects no sample of {name}"
-        );
+    let queries = recorded(dashboard);
+    for name in queries.keys().filter(|name| name.starts_with("all:")) {
+        assert!(shown.contains(name), "{file} expects no sample of {name}");
     }
 }
 
@@ -229,7 +253,7 @@ fn each_panel_is_right_in_each_topology() {
 /// hosts.
 #[test]
 fn legends_name_labels_that_the_query_keeps_and_hosts_have() {
-    for (panel, target) in targets() {
+    for (panel, target) in dashboards().iter().flat_map(targets) {
         let (title, expression) = (&panel["title"], target["expr"].as_str().unwrap());
         let kept = labels(expression);
         let legend = target["legendFormat"].as_str().unwrap_or_default();
@@ -249,7 +273,10 @@ fn legends_name_labels_that_the_query_keeps_and_hosts_have() {
 
 #[test]
 fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
-    let dashboard = dashboard();
+    dashboards().iter().for_each(panels_are_placed);
+}
+
+fn panels_are_placed(dashboard: &Value) {
     let mut taken = BTreeSet::new();
     let mut ids = BTreeSet::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -296,7 +323,7 @@ fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
     assert!(uid.starts_with("leasehold-") && uid.len() <= 40, "{uid}");
     (one["uid"], one["title"]) = (json!("leasehold"), json!("leasehold"));
     variable(&mut one, "lease").remove("current").unwrap();
-    assert_eq!(one, dashboard());
+    assert_eq!(one, dashboard("leasehold.json"));
 }
 
 fn variable<'a>(dashboard: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {

@@ -5,6 +5,7 @@
 
 mod alerts;
 mod cluster;
+mod collection;
 mod configuration;
 mod dashboard;
 mod documented;

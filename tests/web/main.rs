@@ -11,6 +11,7 @@ mod browser;
 mod events;
 mod kept;
 mod look;
+mod metrics;
 mod page;
 mod production;
 mod screenshots;

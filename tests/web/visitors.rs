@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::server::{Events, LONG, Server, eventually, run, shared_stage};
 
-fn token(directory: &Path, token: &str, mode: u32) -> PathBuf {
+pub(crate) fn token(directory: &Path, token: &str, mode: u32) -> PathBuf {
     let path = directory.join("token");
     fs::write(&path, token).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

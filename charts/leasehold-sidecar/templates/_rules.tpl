@@ -93,14 +93,26 @@ pod whose start is not scraped counts by `instance` too.
     "summary" (printf "The leadership label of %s is wrong" $pod)
     "description" "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader.") -}}
 {{- end -}}
+{{- include "leasehold.alertList" (dict "rules" $rules "settings" $rules.alerts "key" "leasehold.rules.alerts" "off" "prometheusRule.enabled" "alerts" $alerts "name" $lease) -}}
+{{- end -}}
+
+{{/*
+Renders `alerts` with the settings of each alert, from the value called `key`, and the common `rules`. An alert whose `lease` is true gets the
+label `lease` with this `name`. If all alerts are off, the error names the value `off`.
+*/}}
+{{- define "leasehold.alertList" -}}
+{{- $rules := .rules -}}
+{{- $name := .name -}}
+{{- $key := .key -}}
 {{- range list "severity" "lease" -}}
 {{- if hasKey ($rules.alertLabels | default dict) . -}}
-{{- fail (printf "leasehold: leave out leasehold.rules.alertLabels.%s: the alerts set it%s" . (ternary "; set leasehold.rules.alerts.<alert>.severity" "" (eq . "severity"))) -}}
+{{- fail (printf "leasehold: leave out leasehold.rules.alertLabels.%s: the alerts set it%s" . (ternary (printf "; set %s.<alert>.severity" $key) "" (eq . "severity"))) -}}
 {{- end -}}
 {{- end -}}
 {{- $on := false -}}
-{{- range $alert := $alerts -}}
-{{- $set := get $rules.alerts .name }}
+{{- $settings := .settings -}}
+{{- range $alert := .alerts -}}
+{{- $set := get $settings .name }}
 {{- if $set.enabled }}
 {{- $on = true }}
 - alert: {{ .name }}
@@ -112,7 +124,7 @@ pod whose start is not scraped counts by `instance` too.
   labels:
     severity: {{ $set.severity }}
     {{- if .lease }}
-    lease: {{ $lease | quote }}
+    lease: {{ $name | quote }}
     {{- end }}
     {{- with $rules.alertLabels }}
     {{- toYaml . | nindent 4 }}
@@ -126,7 +138,7 @@ pod whose start is not scraped counts by `instance` too.
 {{- end }}
 {{- end }}
 {{- if not $on -}}
-{{- fail "leasehold: every alert in leasehold.rules.alerts is off: set prometheusRule.enabled to false instead" -}}
+{{- fail (printf "leasehold: every alert in %s is off: set %s to false instead" .key .off) -}}
 {{- end -}}
 {{- end -}}
 

@@ -36,8 +36,8 @@ pub fn json(code: StatusCode, body: &impl Serialize) -> Answer {
 }
 
 /// Answers with a body of this type.
-pub fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let body = Full::new(Bytes::from(body));
+pub fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let body = Full::new(body.into());
     with_body(code, content_type, Either::Left(body))
 }
 

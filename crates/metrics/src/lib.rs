@@ -1,8 +1,10 @@
-//! The metrics for Prometheus. Gauges about leadership are computed from the deadline at each scrape,
-//! so a daemon that was frozen past its deadline never reports that it leads.
+//! The metrics of a daemon and of a collection for Prometheus. Gauges about leadership are computed
+//! from the deadline at each scrape, so a daemon that was frozen past its deadline never reports
+//! that it leads.
 
 #![forbid(unsafe_code)]
 
+pub mod collection;
 mod computed;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::web::NamePattern;
 use super::{RequestArgs, action};
 use leasehold_cli::keys::{Configuration, LeasesKeys, Selection};
 use leasehold_cli::values::{Output, between, expected, identity, name, timeout, whole};
@@ -59,6 +60,8 @@ The page shows leaders, renewals, tokens, queues of locks, requests and the reas
 --allow-actions. On a loopback address all local users can see it. Any other address requires a token, which visitors \
 type in or send as a bearer token. The page is served over HTTP: put a TLS proxy in front of it.
 
+/metrics has series of the leases and locks for Prometheus, with the same token as the page.
+
 Examples:
   leasehold web --mongodb-uri-file /etc/leasehold/uri
                              then open http://127.0.0.1:9403/
@@ -66,6 +69,8 @@ Examples:
                              the page can step down, transfer, pause, resume and cancel
   leasehold web --listen 0.0.0.0:9403 --token-file /etc/leasehold/web-token
                              for other machines; other users must not be able to read the file, which is reloaded when it changes
+  leasehold web --metrics-only --metrics-names 'orders,nightly-*'
+                             an exporter for Prometheus on this host, without the page
 
 Exit codes: 0 stopped by a signal, 64 usage, 78 configuration, address or token file.";
 
@@ -109,7 +114,7 @@ pub enum OperatorCommand {
     /// Only if no candidate renews.
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
-    /// Serve a live page of all leases and locks of a collection
+    /// Serve a live page of all leases and locks of a collection, and their metrics
     #[command(after_help = WEB_HELP)]
     Web(WebArgs),
 }
@@ -272,6 +277,16 @@ pub struct WebArgs {
     /// Required beyond a loopback address.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) token_file: Option<PathBuf>,
+    /// Serve only the metrics, without the page
+    ///
+    /// The endpoints are /metrics, /livez and /readyz.
+    #[arg(long, conflicts_with = "allow_actions")]
+    pub(super) metrics_only: bool,
+    /// Names in the metrics [default: all, at most 500]
+    ///
+    /// Names of leases and locks, separated by commas; * matches any characters.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = NamePattern::new)]
+    pub(super) metrics_names: Vec<NamePattern>,
     /// Let visitors send requests to leaders
     ///
     /// Visitors can step down, transfer, pause, resume and cancel. Requires the right to update.

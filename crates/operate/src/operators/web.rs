@@ -1,10 +1,11 @@
-//! `leasehold web`: a live page of all leases and locks of the collection. All browsers share one
-//! view of the collection.
+//! `leasehold web`: a live page of all leases and locks of the collection, and their metrics. All
+//! browsers share one view of the collection.
 
 mod access;
 mod board;
 mod feed;
 mod guesses;
+mod metrics;
 mod page;
 mod site;
 
@@ -17,7 +18,9 @@ use tracing::{info, warn};
 
 use self::access::VisitorAccess;
 use self::board::{LinkState, Snapshot};
-use self::site::Web;
+use self::metrics::Exporter;
+pub(super) use self::metrics::NamePattern;
+use self::site::{Offer, Web};
 use super::arguments::WebArgs;
 use super::{Session, system};
 use leasehold_cli::answer;
@@ -25,7 +28,7 @@ use leasehold_clock as clock;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_http::{AddressSetting, Bound};
-use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
+use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scope};
 
 /// Maximum number of browsers. Each needs a connection and memory for one event, at most 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
@@ -42,19 +45,21 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     let address = bound.address();
     let access = VisitorAccess::new(args.token_file.clone(), address.port()).await;
     let access = access.map_err(CommandError::failed(exit::CONFIGURATION, "use the token"))?;
-    let actions_by = args.actions_by();
-    let kind = match actions_by {
-        Some(_) => "with actions",
-        None => "read-only",
+    let (offer, kind) = match args.actions_by() {
+        _ if args.metrics_only => (Offer::Metrics, "metrics, without the page"),
+        Some(by) => (Offer::actions(by), ", with actions"),
+        None => (Offer::Page, ", read-only"),
     };
-    answer(format!("listening on http://{address}/, {kind}\n").as_bytes())?;
+    answer(format!("listening on http://{address}/{kind}\n").as_bytes())?;
     let (board, newest) = watch::channel(Snapshot::default());
-    let web = Web::new(session.clone(), newest, access, actions_by);
+    let view = session.collection.follow(Scope::All);
+    let exporter = Exporter::new(args.metrics_names, view.last_answer());
+    let web = Web::new(session.clone(), newest, access, offer, exporter);
     let streams = bound.streams();
     let mut serving = pin!(bound.serve(web));
     let mut exit = Exit::Code(exit::DONE);
     tokio::select! {
-        () = follow(&session.collection, &board) => {}
+        () = follow(&session.collection, view, &board) => {}
         served = &mut serving => {
             let Err(error) = served;
             return Err(system("serve HTTP")(error));
@@ -76,8 +81,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
 }
 
 /// Keeps the board up to date, and logs changes of the connection's state.
-async fn follow(collection: &MongoCollection, board: &watch::Sender<Snapshot>) {
-    let mut view = collection.follow(Scope::All);
+async fn follow(collection: &MongoCollection, mut view: LiveView, board: &watch::Sender<Snapshot>) {
     loop {
         let before = board.borrow().link.clone();
         match timeout(CHECK, view.next()).await {

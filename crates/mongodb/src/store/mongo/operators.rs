@@ -25,7 +25,7 @@ pub use self::records::{
     ActionRecord, CollectionEntry, Content, HolderRecord, LeaseRecord, LockRecord, RequestEffect,
     RequestRecord,
 };
-pub use self::view::{LiveView, ViewEvent};
+pub use self::view::{LastAnswer, LiveView, ViewEvent};
 pub use super::roll_call::{Present, RollCall};
 
 use super::connection::{Deployment, Monitoring, SendError};

@@ -260,6 +260,10 @@ impl Snapshot {
         Some((seen, self.roll_calls.get(name)))
     }
 
+    pub(super) fn documents(&self) -> impl Iterator<Item = &ObservedDocument> {
+        self.observed.documents()
+    }
+
     pub(super) const fn is_listed(&self) -> bool {
         self.listed
     }

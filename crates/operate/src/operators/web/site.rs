@@ -19,6 +19,7 @@ use super::STREAMS_MAX;
 use super::access::{Refused, VisitorAccess, is_same};
 use super::board::Snapshot;
 use super::feed::{Events, details};
+use super::metrics::Exporter;
 use super::page::{self, nonce};
 use leasehold_clock::boot_now;
 use leasehold_core::election::{Identity, RESERVATION_DEFAULT, ResourceName, Token};
@@ -49,10 +50,31 @@ pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) board: watch::Receiver<Snapshot>,
     pub(super) access: VisitorAccess,
-    actions: Option<Actions>,
+    exporter: Exporter,
+    offer: Offer,
 }
 
-struct Actions {
+/// The endpoints for permitted visitors.
+pub(super) enum Offer {
+    /// The metrics only.
+    Metrics,
+    /// The metrics and a read-only page.
+    Page,
+    /// The metrics and a page with actions.
+    Actions(Actions),
+}
+
+impl Offer {
+    pub(super) fn actions(by: Identity) -> Self {
+        Self::Actions(Actions {
+            by,
+            secret: nonce(),
+            running: Semaphore::new(ACTIONS_MAX),
+        })
+    }
+}
+
+pub(super) struct Actions {
     by: Identity,
     /// The value of [`PAGE_HEADER`].
     secret: String,
@@ -75,18 +97,15 @@ impl Web {
         session: Session,
         board: watch::Receiver<Snapshot>,
         access: VisitorAccess,
-        actions_by: Option<Identity>,
+        offer: Offer,
+        exporter: Exporter,
     ) -> Self {
-        let actions = actions_by.map(|by| Actions {
-            by,
-            secret: nonce(),
-            running: Semaphore::new(ACTIONS_MAX),
-        });
         Self(Arc::new(Shared {
             session,
             board,
             access,
-            actions,
+            exporter,
+            offer,
         }))
     }
 }
@@ -118,6 +137,11 @@ impl Shared {
         match path {
             "/livez" if is_read => return Ok(text(StatusCode::OK, "ok")),
             "/readyz" if is_read => return self.ready(),
+            "/metrics" | "/livez" | "/readyz" => {}
+            _ if matches!(self.offer, Offer::Metrics) => {
+                let why = "this server has /metrics, /livez and /readyz: --metrics-only";
+                return refused(StatusCode::NOT_FOUND, why);
+            }
             "/login" if is_read => return Ok(page::login(StatusCode::OK, "")),
             "/login" if is_post => return self.log_in(request, peer).await,
             _ => {}
@@ -134,17 +158,32 @@ impl Shared {
         }
         match path {
             "/" if is_read => {
-                let secret = self.actions.as_ref().map(|actions| actions.secret.as_str());
+                let secret = self.actions().map(|actions| actions.secret.as_str());
                 Ok(page::page(secret, self.access.needs_token()))
             }
+            "/metrics" if is_read => Ok(self.metrics()),
             "/events" if is_read => self.events(&request, client),
             "/document" if is_read => self.details(request.uri().query().unwrap_or_default()),
             "/actions" if is_post => self.act(request, client).await,
             "/logout" if is_post => self.log_out(request.headers()),
-            "/" | "/events" | "/document" | "/actions" | "/login" | "/logout" | "/livez"
-            | "/readyz" => refused(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed"),
+            "/" | "/events" | "/document" | "/actions" | "/login" | "/logout" | "/metrics"
+            | "/livez" | "/readyz" => {
+                refused(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed")
+            }
             _ => refused(StatusCode::NOT_FOUND, "not found"),
         }
+    }
+
+    fn actions(&self) -> Option<&Actions> {
+        match &self.offer {
+            Offer::Actions(actions) => Some(actions),
+            Offer::Metrics | Offer::Page => None,
+        }
+    }
+
+    fn metrics(&self) -> Answer {
+        let info = self.session.collection.info();
+        self.exporter.answer(&self.board.borrow(), info, boot_now())
     }
 
     fn ready(&self) -> Result<Answer, Refusal> {
@@ -184,7 +223,7 @@ impl Shared {
 
     /// Carries out an action of the page, even if the browser closes the connection.
     async fn act(&self, request: Request<Incoming>, client: &Client) -> Result<Answer, Refusal> {
-        let Some(actions) = &self.actions else {
+        let Some(actions) = self.actions() else {
             let why = "this page is read-only: use leasehold in a terminal instead";
             return refused(StatusCode::FORBIDDEN, why);
         };

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
@@ -60,7 +61,26 @@ pub enum ViewEvent {
 #[derive(Debug)]
 pub struct LiveView {
     events: mpsc::Receiver<ViewEvent>,
+    last_answer: LastAnswer,
     _tasks: JoinSet<()>,
+}
+
+/// When MongoDB last answered a [`LiveView`]; while nothing changes, that is every 10 s. Clones share
+/// the time.
+#[derive(Debug, Clone, Default)]
+pub struct LastAnswer(Arc<AtomicU64>);
+
+impl LastAnswer {
+    /// Returns the time; `None` before the first answer.
+    pub fn at(&self) -> Option<BootTime> {
+        let nanos = self.0.load(Ordering::Relaxed);
+        (nanos > 0).then(|| BootTime::from_nanos(nanos))
+    }
+
+    fn record(&self) {
+        let now = leasehold_clock::boot_now().as_nanos();
+        self.0.store(now, Ordering::Relaxed);
+    }
 }
 
 impl LiveView {
@@ -80,16 +100,24 @@ impl LiveView {
             others: BTreeSet::new(),
             events: sender,
             reopen: Arc::clone(&reopen),
+            last_answer: LastAnswer::default(),
             streaming: false,
             listed: false,
         };
+        let last_answer = known.last_answer.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { follow::watch(follower, &reopen).await });
         tasks.spawn(async move { drop(known.run(received).await) });
         Self {
             events,
+            last_answer,
             _tasks: tasks,
         }
+    }
+
+    /// Returns when MongoDB last answered.
+    pub fn last_answer(&self) -> LastAnswer {
+        self.last_answer.clone()
     }
 
     /// Returns the next event, never `None`. Cancel-safe.
@@ -133,6 +161,7 @@ struct ViewTask {
     others: BTreeSet<String>,
     events: mpsc::Sender<ViewEvent>,
     reopen: Arc<Notify>,
+    last_answer: LastAnswer,
     streaming: bool,
     /// True if every document is known.
     listed: bool,
@@ -165,21 +194,27 @@ impl ViewTask {
                     self.send(ViewEvent::Polling(failure)).await?;
                     self.list().await?;
                 }
-                Ok(Some(StoreEvent::Watch(event))) => match event {
-                    StreamEvent::Opened | StreamEvent::OpenedSince | StreamEvent::HintsOpened => {
-                        self.streaming = true;
-                        self.send(ViewEvent::Streaming).await?;
-                        self.list().await?;
-                    }
-                    StreamEvent::Change(event) => self.change(*event).await?,
-                    StreamEvent::Hint => self.list().await?,
-                    StreamEvent::Alive => self.check_silent().await?,
-                    StreamEvent::Lost => self.streaming = false,
-                },
+                Ok(Some(StoreEvent::Watch(StreamEvent::Lost))) => self.streaming = false,
+                Ok(Some(StoreEvent::Watch(event))) => self.streamed(event).await?,
                 Ok(Some(_)) => {}
                 Err(_) if self.streaming && self.listed => self.check_silent().await?,
                 Err(_) => self.list().await?,
             }
+        }
+    }
+
+    async fn streamed(&mut self, event: StreamEvent) -> Result<(), Gone> {
+        self.last_answer.record();
+        match event {
+            StreamEvent::Opened | StreamEvent::OpenedSince | StreamEvent::HintsOpened => {
+                self.streaming = true;
+                self.send(ViewEvent::Streaming).await?;
+                self.list().await
+            }
+            StreamEvent::Change(event) => self.change(*event).await,
+            StreamEvent::Hint => self.list().await,
+            StreamEvent::Alive => self.check_silent().await,
+            StreamEvent::Lost => Ok(()),
         }
     }
 
@@ -191,6 +226,7 @@ impl ViewTask {
             Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };
         self.listed = true;
+        self.last_answer.record();
         let at = leasehold_clock::boot_now();
         let entries = documents.iter().filter_map(CollectionEntry::of).collect();
         self.others.clear();
@@ -283,6 +319,7 @@ impl ViewTask {
             Ok(found) => found,
             Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };
+        self.last_answer.record();
         let renewed = |document: &Document| {
             let id = document.get_str("_id").unwrap_or_default();
             let known = self.documents.get(id);

@@ -1,0 +1,44 @@
+{{/* The value of the label `job` of the series of the page's pod. */}}
+{{- define "app.collectionJob" -}}
+{{ .Release.Namespace }}/{{ include "leasehold.fullname" . }}-web
+{{- end -}}
+
+{{/*
+The alerts on the leases and locks of the collection. Their series exist only while the exporter's view is current, so no alert is about old
+values. Two exporters of one job count once.
+*/}}
+{{- define "app.collectionAlerts" -}}
+{{- $monitoring := .Values.web.monitoring -}}
+{{- $job := printf "job=%q" (include "app.collectionJob" .) -}}
+{{- $held := printf "leasehold_collection_lease_held{%[1]s} + leasehold_collection_lease_silent{%[1]s} + leasehold_collection_lease_paused{%[1]s}" $job -}}
+{{- $success := printf "leasehold_collection_lock_last_success_age_seconds{%s}" $job -}}
+{{- /* A job that never succeeded has no age. */}}
+{{- $never := printf "leasehold:job_age_max:seconds{%[1]s} unless on (job, lock, key) %[2]s and on (job) leasehold_collection_live{%[1]s} == 1" $job $success -}}
+{{- $alerts := list
+  (dict "name" "LeaseholdLeaseWithoutHolder"
+    "expr" (printf "max by (job, lease) (%s) == 0" $held)
+    "summary" "No candidate holds the lease {{ $labels.lease }}"
+    "description" "The lease is free and not paused. If its service no longer exists, delete the lease.")
+  (dict "name" "LeaseholdLeaseSilent"
+    "expr" (printf "min by (job, lease) (leasehold_collection_lease_silent{%s}) == 1" $job)
+    "summary" "The holder of the lease {{ $labels.lease }} does not renew, and no candidate takes over"
+    "description" "The holder has not renewed for its lease duration. No other candidate runs, or none can write to MongoDB.")
+  (dict "name" "LeaseholdJobDidNotRun"
+    "expr" (printf "min by (job, lock, key) (%s) > on (job, lock, key) leasehold:job_age_max:seconds{%s} or %s" $success $job $never)
+    "summary" "The job {{ $labels.key }} of the lock {{ $labels.lock }} has not succeeded in time"
+    "description" "Its last success is older than its limit, or no success is recorded. Only lock --once-per records successes.")
+  (dict "name" "LeaseholdLockHeldLong"
+    "expr" (printf "max by (job, lock) (leasehold_collection_lock_held_seconds{%s}) > %v" $job $monitoring.lockHeldMaxSeconds)
+    "summary" "A holder has worked under the lock {{ $labels.lock }} for {{ $value | humanizeDuration }}"
+    "description" "Its job hangs, or takes longer than expected. leasehold_collection_holder_info names the holders.")
+  (dict "name" "LeaseholdLockWaitersLong"
+    "expr" (printf "max by (job, lock) (leasehold_collection_lock_wait_seconds{%s}) > %v" $job $monitoring.lockWaitMaxSeconds)
+    "summary" "A waiter has waited for the lock {{ $labels.lock }} for {{ $value | humanizeDuration }}"
+    "description" "The holders do not leave, or more jobs arrive than the lock admits.")
+  (dict "name" "LeaseholdExporterBlind"
+    "expr" (printf "max by (job) (leasehold_collection_live{%[1]s}) == 0 or absent(leasehold_collection_live{%[1]s})" $job)
+    "summary" "The exporter of the collection sees no leases and locks"
+    "description" "MongoDB does not answer the exporter, or no exporter is scraped. No other alert on the collection can fire.")
+-}}
+{{- include "leasehold.alertList" (dict "rules" .Values.leasehold.rules "settings" $monitoring.alerts "key" "web.monitoring.alerts" "off" "web.monitoring.enabled" "alerts" $alerts "name" "") -}}
+{{- end -}}

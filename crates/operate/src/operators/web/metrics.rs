@@ -1,0 +1,266 @@
+//! `GET /metrics`: the leases and locks of the collection for Prometheus.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+
+use super::super::observed::{ObservedDocument, wall};
+use super::board::{AnsweredRollCall, Snapshot};
+use leasehold_core::election::{BootTime, WallMillis};
+use leasehold_core::lock::{Entry, EntryMode};
+use leasehold_http::{Answer, respond, text};
+use leasehold_metrics::CONTENT_TYPE;
+use leasehold_metrics::collection::{
+    CollectionSample, DocumentSamples, LeaseHolder, LeaseSample, LockSample,
+};
+use leasehold_mongodb::store::StoreInfo;
+use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecord, LockRecord};
+
+/// Maximum number of leases and locks with series: about 0.5 MB for each scrape.
+const NAMES_MAX: usize = 500;
+/// Time without an answer of MongoDB after which the documents are not exported. An open change
+/// stream answers every 10 s.
+const BLIND_AFTER: Duration = Duration::from_secs(30);
+/// Scrapes within this time share one text, so that simultaneous scrapes need little memory.
+const SHARED_FOR: Duration = Duration::from_secs(1);
+
+/// One of `--metrics-names`: a name in which `*` stands for any characters.
+#[derive(Debug, Clone)]
+pub(crate) struct NamePattern(String);
+
+impl NamePattern {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._*".contains(c);
+        let is_pattern = !text.is_empty() && text.chars().all(is_legal);
+        is_pattern.then(|| Self(text.to_owned())).ok_or_else(|| {
+            "expected names of leases and locks, such as orders,nightly-*".to_owned()
+        })
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let Some((start, rest)) = self.0.split_once('*') else {
+            return self.0 == name;
+        };
+        let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let inner = name.strip_prefix(start).and_then(|it| it.strip_suffix(end));
+        let Some(mut left) = inner else {
+            return false;
+        };
+        middle.split('*').all(|part| {
+            let found = left.split_once(part).map(|(_, after)| left = after);
+            found.is_some()
+        })
+    }
+}
+
+/// Makes the metrics of a collection.
+pub(super) struct Exporter {
+    /// The names that are exported; all if empty.
+    names: Vec<NamePattern>,
+    last_answer: LastAnswer,
+    newest: Mutex<Option<(BootTime, Bytes)>>,
+}
+
+impl Exporter {
+    pub(super) fn new(names: Vec<NamePattern>, last_answer: LastAnswer) -> Self {
+        Self {
+            names,
+            last_answer,
+            newest: Mutex::default(),
+        }
+    }
+
+    pub(super) fn answer(
+        &self,
+        board: &Snapshot,
+        store: Option<StoreInfo>,
+        now: BootTime,
+    ) -> Answer {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = newest.take().filter(|(at, _)| now < *at + SHARED_FOR);
+        let rendered = match recent {
+            Some(recent) => Ok(recent),
+            None => self
+                .sample(board, store, now)
+                .text()
+                .map(|text| (now, text.into())),
+        };
+        match rendered {
+            Ok((at, text)) => {
+                *newest = Some((at, text.clone()));
+                respond(StatusCode::OK, CONTENT_TYPE, text)
+            }
+            Err(error) => self::text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        }
+    }
+
+    fn sample<'a>(
+        &self,
+        board: &'a Snapshot,
+        store: Option<StoreInfo>,
+        now: BootTime,
+    ) -> CollectionSample<'a> {
+        let answered = self.last_answer.at().map(|at| now.since(at));
+        // Reads may fail while the change stream still answers.
+        let age = answered.max(board.link.age(now));
+        let is_live = board.is_listed() && age.is_some_and(|age| age < BLIND_AFTER);
+        CollectionSample {
+            store,
+            last_answer_age: age,
+            documents: is_live.then(|| self.documents(board, now)),
+        }
+    }
+
+    fn documents<'a>(&self, board: &'a Snapshot, now: BootTime) -> DocumentSamples<'a> {
+        let wall = wall();
+        let mut samples = DocumentSamples::default();
+        let mut kinds = BTreeMap::from(["foreign", "lease", "lock"].map(|kind| (kind, 0)));
+        let mut not_shown = BTreeMap::from(["foreign", "maximum", "names"].map(|why| (why, 0)));
+        for seen in board.documents() {
+            let name = seen.entry.name.as_str();
+            let is_full = samples.leases.len() + samples.locks.len() >= NAMES_MAX;
+            let is_named = self.names.is_empty() || self.names.iter().any(|it| it.matches(name));
+            let kind = match &seen.entry.content {
+                Content::Lease(_) => "lease",
+                Content::Lock(_) => "lock",
+                Content::Foreign(_) => "foreign",
+            };
+            *kinds.entry(kind).or_default() += 1;
+            let why = match &seen.entry.content {
+                Content::Foreign(_) => "foreign",
+                _ if !is_named => "names",
+                _ if is_full => "maximum",
+                Content::Lease(record) => {
+                    let roll_call = board.get(name).and_then(|(_, roll_call)| roll_call);
+                    samples.leases.push(lease(seen, record, roll_call, now));
+                    continue;
+                }
+                Content::Lock(record) => {
+                    samples.locks.push(lock(name, record, wall));
+                    continue;
+                }
+            };
+            *not_shown.entry(why).or_default() += 1;
+        }
+        samples.kinds = kinds.into_iter().collect();
+        samples.not_shown = not_shown.into_iter().collect();
+        samples
+    }
+}
+
+fn lease<'a>(
+    seen: &'a ObservedDocument,
+    record: &'a LeaseRecord,
+    roll_call: Option<&AnsweredRollCall>,
+    now: BootTime,
+) -> LeaseSample<'a> {
+    let holder = record.held_by().zip(record.holder.as_ref());
+    let holder = holder.zip(seen.evidence(now));
+    let holder = holder.map(|((held, shown), evidence)| LeaseHolder {
+        identity: shown.identity.as_str(),
+        silent: evidence.is_silent(),
+        since: date(held.acquired_at).unwrap_or_default(),
+        last_write_age: evidence.last_write_ago.map(duration),
+        lease_duration: held.lease_duration.duration(),
+    });
+    LeaseSample {
+        name: &seen.entry.name,
+        token: record.lease.token.get(),
+        paused: record.lease.paused,
+        standby: holder.is_some() && record.standby.is_some(),
+        last_change_age: seen.silence.lasts(now),
+        candidates: roll_call
+            .map(|AnsweredRollCall { roll_call, at }| (roll_call.present.len(), now.since(*at))),
+        holder,
+    }
+}
+
+fn lock<'a>(name: &'a str, record: &'a LockRecord, wall: WallMillis) -> LockSample<'a> {
+    let lock = &record.lock;
+    let (kept, working): (Vec<_>, Vec<_>) = lock.holders.iter().partition(|it| it.work_done);
+    let last_end = record.history.last().map(|ended| ended.ended_at.0);
+    // The document has the time of the join. An exclusive holder has not held the lock before its
+    // predecessor left.
+    let held = |entry: &&Entry| {
+        let end = last_end.filter(|_| entry.mode == EntryMode::Exclusive);
+        let since = entry.owner.acquired_at.0.max(end.unwrap_or(0));
+        age(WallMillis(since), wall)
+    };
+    let waited = |entry: &Entry| age(entry.owner.acquired_at, wall);
+    let identities = lock.holders.iter().map(|it| it.owner.identity.as_str());
+    let successes = lock.successes.iter().rev();
+    let successes =
+        successes.filter_map(|success| Some((success.key.as_str(), age(success.at, wall)?)));
+    LockSample {
+        name,
+        holders: identities.collect(),
+        kept: kept.len(),
+        waiters: lock.queue.len(),
+        slots: lock.slots,
+        token: lock.token.get(),
+        held: working.iter().filter_map(held).max().unwrap_or_default(),
+        waited: lock
+            .queue
+            .iter()
+            .filter_map(waited)
+            .max()
+            .unwrap_or_default(),
+        successes: successes.collect(),
+    }
+}
+
+/// Returns the time since the Unix epoch; `None` if unknown.
+fn date(at: WallMillis) -> Option<Duration> {
+    Some(duration(at.0)).filter(|at| !at.is_zero())
+}
+
+/// Returns the time since a date, zero for a date in the future; `None` if unknown.
+fn age(at: WallMillis, wall: WallMillis) -> Option<Duration> {
+    date(at)?;
+    Some(duration(wall.0.saturating_sub(at.0)))
+}
+
+fn duration(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_matches_any_characters() {
+        for (pattern, names, others) in [
+            (
+                "orders",
+                &["orders"][..],
+                &["order", "orders2", "x.orders"][..],
+            ),
+            ("*", &["", "orders"], &[]),
+            (
+                "nightly-*",
+                &["nightly-", "nightly-a"],
+                &["nightly", "x-nightly-a"],
+            ),
+            ("*-eu", &["a-eu", "-eu"], &["a-eu2", "eu"]),
+            ("a*b", &["ab", "axxb", "abb"], &["a", "b", "abc", "ba"]),
+            ("a*a", &["aa", "aba"], &["a"]),
+            ("*a*b*", &["ab", "xaxbx", "aab"], &["ba", "a", "b"]),
+            ("a**b", &["ab", "axb"], &["a"]),
+        ] {
+            let compiled = NamePattern::new(pattern).expect("a pattern");
+            for name in names {
+                assert!(compiled.matches(name), "{pattern} {name}");
+            }
+            for name in others {
+                assert!(!compiled.matches(name), "{pattern} {name}");
+            }
+        }
+        for pattern in ["", "a b", "é", "a/b"] {
+            assert!(NamePattern::new(pattern).is_err(), "{pattern}");
+        }
+    }
+}

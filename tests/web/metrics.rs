@@ -1,0 +1,342 @@
+//! Goal: `/metrics` never shows a lease or lock that the collection has not, and never shows old
+//! values as current. Method: real daemons and `leasehold lock` on a real replica set.
+
+use std::time::Duration;
+
+use leasehold_testbed::daemon::sample;
+use leasehold_testbed::{ReplicaSet, Stage, pid};
+use rustix::process::Signal;
+use tokio::process::Child;
+
+use crate::server::{LONG, Server, run, shared_stage, stage_of};
+use crate::visitors::token;
+
+const BLIND: Duration = Duration::from_secs(45);
+
+fn value(text: &str, name: &str) -> f64 {
+    sample(text, name).unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+fn lease(metric: &str) -> String {
+    format!("leasehold_collection_lease_{metric}{{lease=\"orders\"}}")
+}
+
+fn lock(metric: &str, name: &str) -> String {
+    format!("leasehold_collection_lock_{metric}{{lock=\"{name}\"}}")
+}
+
+async fn scrape(server: &Server) -> String {
+    let answer = server.get("/metrics").await;
+    assert_eq!(answer.code, 200, "{answer:?}");
+    let kind = "content-type: text/plain; version=0.0.4";
+    assert!(answer.head.contains(kind), "{}", answer.head);
+    answer.body
+}
+
+/// Scrapes until the condition holds.
+async fn scraped(server: &Server, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let mut last = String::new();
+    let waits = async {
+        loop {
+            last = scrape(server).await;
+            if wanted(&last) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let waited = tokio::time::timeout(2 * LONG, waits).await;
+    assert!(waited.is_ok(), "not in time: {what}: {last}");
+    last
+}
+
+fn spawn_lock(stage: &Stage, arguments: &[&str]) -> Child {
+    let arguments = [&["lock"], arguments].concat();
+    let mut command = stage.command(&stage.set().uri(), &arguments);
+    command.spawn().expect("it starts")
+}
+
+async fn run_lock(stage: &Stage, arguments: &[&str]) {
+    let arguments = [&["lock"], arguments].concat();
+    let (code, text) = run(stage.command(&stage.set().uri(), &arguments)).await;
+    assert_eq!(code, 0, "{text}");
+}
+
+#[tokio::test]
+async fn a_scrape_shows_leases_and_locks() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let _b = stage.candidate("b").following("a", LONG).await;
+    run_lock(
+        &stage,
+        &["nightly", "--once-per=1h", "--key=eu", "--", "true"],
+    )
+    .await;
+    run_lock(
+        &stage,
+        &["kept", "--at-least=10m", "--identity=done", "--", "true"],
+    )
+    .await;
+    let server = Server::start(&stage, &[]).await;
+    let held = [lease("held"), lease("standby")];
+    let text = scraped(&server, "a leads and b stands by", |text| {
+        held.iter().all(|name| sample(text, name) == Some(1.0))
+    })
+    .await;
+    assert_eq!(value(&text, "leasehold_collection_live"), 1.0);
+    assert!(value(&text, "leasehold_collection_last_answer_age_seconds") < 15.0);
+    assert_eq!(value(&text, &lease("silent")), 0.0);
+    assert_eq!(value(&text, &lease("paused")), 0.0);
+    assert_eq!(value(&text, &lease("token")), 1.0);
+    let since = value(&text, &lease("leader_since_timestamp_seconds"));
+    let epoch = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    assert!((0.0..300.0).contains(&(epoch - since)), "{since}");
+    assert!(value(&text, &lease("last_write_age_by_holder_clock_seconds")) < 30.0);
+    assert!(value(&text, &lease("last_change_age_seconds")) < 30.0);
+    let holder = "leasehold_collection_holder_info{identity=\"a\",lease=\"orders\",lock=\"\"}";
+    assert_eq!(value(&text, holder), 1.0);
+    assert!(!text.contains("lease_candidates"), "no roll call: {text}");
+
+    let success = "leasehold_collection_lock_last_success_age_seconds{key=\"eu\",lock=\"nightly\"}";
+    assert!(value(&text, success) < 300.0);
+    assert_eq!(value(&text, &lock("holders", "nightly")), 0.0);
+    assert_eq!(value(&text, &lock("held_seconds", "nightly")), 0.0);
+    assert_eq!(value(&text, &lock("holders", "kept")), 1.0);
+    assert_eq!(value(&text, &lock("kept", "kept")), 1.0);
+    assert_eq!(
+        value(&text, &lock("held_seconds", "kept")),
+        0.0,
+        "its work is over"
+    );
+
+    let mut one = spawn_lock(
+        &stage,
+        &[
+            "import",
+            "--slots=1",
+            "--identity=one",
+            "--",
+            "sleep",
+            "600",
+        ],
+    );
+    scraped(&server, "one holds", |text| {
+        sample(text, &lock("holders", "import")) == Some(1.0)
+    })
+    .await;
+    let mut two = spawn_lock(
+        &stage,
+        &[
+            "import",
+            "--slots=1",
+            "--identity=two",
+            "--",
+            "sleep",
+            "600",
+        ],
+    );
+    let text = scraped(&server, "two waits, and both times grow", |text| {
+        sample(text, &lock("waiters", "import")) == Some(1.0)
+            && ["held_seconds", "wait_seconds"]
+                .iter()
+                .all(|it| sample(text, &lock(it, "import")) > Some(1.0))
+    })
+    .await;
+    assert_eq!(value(&text, &lock("slots", "import")), 1.0);
+    assert_eq!(value(&text, &lock("token", "import")), 1.0);
+    let kind = |kind| format!("leasehold_collection_documents{{kind=\"{kind}\"}}");
+    assert_eq!(value(&text, &kind("lease")), 1.0);
+    assert_eq!(value(&text, &kind("lock")), 3.0);
+    for child in [&mut two, &mut one] {
+        let id = child.id().unwrap();
+        pid::signal(id, Signal::TERM);
+        child.wait().await.unwrap();
+    }
+
+    let described = stage.command(&stage.set().uri(), &["describe", "orders", "--candidates"]);
+    assert_eq!(run(described).await.0, 0);
+    scraped(&server, "the roll call is counted", |text| {
+        sample(text, &lease("candidates")) == Some(2.0)
+            && sample(text, &lease("candidates_age_seconds")).is_some()
+    })
+    .await;
+
+    // The standby takes over, so the exporter must not see the lease as silent for long.
+    a.kill();
+    scraped(&server, "b leads", |text| {
+        text.contains("identity=\"b\",lease=\"orders\"")
+            && sample(text, &lease("token")) == Some(2.0)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_leader_that_died_alone_and_a_free_lease_are_not_held() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let server = Server::start(&stage, &["--metrics-only"]).await;
+    scraped(&server, "a leads", |text| {
+        sample(text, &lease("held")) == Some(1.0)
+    })
+    .await;
+    a.kill();
+    scraped(&server, "a is silent", |text| {
+        sample(text, &lease("silent")) == Some(1.0) && sample(text, &lease("held")) == Some(0.0)
+    })
+    .await;
+    // At its first look, an exporter has only the date of the last write.
+    let second = Server::start(&stage, &["--metrics-only"]).await;
+    second.wait_ready().await;
+    let text = scrape(&second).await;
+    assert_eq!(sample(&text, &lease("silent")), Some(1.0), "{text}");
+    let b = stage.candidate("b").leading(LONG).await;
+    scraped(&server, "b leads", |text| {
+        sample(text, &lease("held")) == Some(1.0)
+    })
+    .await;
+    b.term();
+    let text = scraped(&server, "the lease is free", |text| {
+        sample(text, &lease("held")) == Some(0.0) && sample(text, &lease("silent")) == Some(0.0)
+    })
+    .await;
+    assert_eq!(
+        sample(&text, &lease("leader_since_timestamp_seconds")),
+        None
+    );
+    let paused = stage.command(&stage.set().uri(), &["pause", "orders"]);
+    assert_eq!(run(paused).await.0, 0);
+    scraped(&server, "it is paused", |text| {
+        sample(text, &lease("paused")) == Some(1.0)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_exporter_without_mongodb_says_that_it_is_blind() {
+    let stage = stage_of(ReplicaSet::builder().members(1).start().await);
+    let _a = stage.candidate("a").leading(LONG).await;
+    let server = Server::start(&stage, &["--metrics-only"]).await;
+    scraped(&server, "a leads", |text| {
+        sample(text, &lease("held")) == Some(1.0)
+    })
+    .await;
+    stage.set().stop(0);
+    let stopped = std::time::Instant::now();
+    let text = loop {
+        let text = scrape(&server).await;
+        if value(&text, "leasehold_collection_live") == 0.0 {
+            break text;
+        }
+        assert!(stopped.elapsed() < BLIND, "{text}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    assert!(!text.contains("leasehold_collection_lease_"), "{text}");
+    assert!(!text.contains("leasehold_collection_lock_"), "{text}");
+    assert!(!text.contains("leasehold_collection_documents"), "{text}");
+    assert!(value(&text, "leasehold_collection_last_answer_age_seconds") >= 30.0);
+    stage.set().cont(0);
+    scraped(&server, "it sees again", |text| {
+        sample(text, "leasehold_collection_live") == Some(1.0)
+            && sample(text, &lease("held")).is_some()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_limit_the_series_and_the_rest_is_counted() {
+    let stage = shared_stage().await;
+    let leases = stage
+        .set()
+        .client()
+        .database(stage.database())
+        .collection("leases");
+    let lock = |name: String| mongodb::bson::doc! { "_id": name, "schema": 1, "kind": "lock", "token": 1_i64 };
+    let mut documents: Vec<_> = (0..600).map(|n| lock(format!("nightly-{n:03}"))).collect();
+    documents.push(lock("orders".to_owned()));
+    documents.push(mongodb::bson::doc! { "_id": "strange", "schema": 1 });
+    leases.insert_many(documents).await.unwrap();
+    let skipped = |text: &str| {
+        ["names", "maximum", "foreign"].map(|why| {
+            value(
+                text,
+                &format!("leasehold_collection_documents_not_shown{{reason=\"{why}\"}}"),
+            )
+        })
+    };
+    let series = |text: &str| text.matches("\nleasehold_collection_lock_token{").count();
+    for (names, shown, left_out) in [
+        (&[][..], 500, [0.0, 101.0, 1.0]),
+        (
+            &["--metrics-names=orders,nightly-00*"],
+            11,
+            [590.0, 0.0, 1.0],
+        ),
+        (&["--metrics-names=*-1*9"], 10, [591.0, 0.0, 1.0]),
+    ] {
+        let server = Server::start(&stage, names).await;
+        server.wait_ready().await;
+        let text = scrape(&server).await;
+        assert_eq!(series(&text), shown, "{names:?}");
+        assert_eq!(skipped(&text), left_out, "{names:?}");
+        assert!(text.len() < 700_000, "{}", text.len());
+    }
+    let bad = stage.command(&stage.set().uri(), &["web", "--metrics-names=orders,,x"]);
+    let (code, text) = run(bad).await;
+    assert_eq!(code, 64, "{text}");
+    assert!(text.contains("such as orders,nightly-*"), "{text}");
+}
+
+#[tokio::test]
+async fn without_a_page_only_metrics_and_health_are_served() {
+    let stage = shared_stage().await;
+    let server = Server::start(&stage, &["--metrics-only"]).await;
+    server.wait_ready().await;
+    for path in ["/metrics", "/livez", "/readyz"] {
+        assert_eq!(server.get(path).await.code, 200, "{path}");
+        assert_eq!(
+            server.request("POST", path, &[], "").await.code,
+            405,
+            "{path}"
+        );
+    }
+    for path in [
+        "/",
+        "/events",
+        "/document?name=orders",
+        "/actions",
+        "/login",
+        "/x",
+    ] {
+        server.get(path).await.expect(404, "--metrics-only");
+    }
+    let actions = stage.command(
+        &stage.set().uri(),
+        &["web", "--metrics-only", "--allow-actions"],
+    );
+    assert_eq!(run(actions).await.0, 64);
+    let open = stage.command(
+        &stage.set().uri(),
+        &["web", "--metrics-only", "--listen=0.0.0.0:0"],
+    );
+    let (code, text) = run(open).await;
+    assert_eq!(code, 64, "{text}");
+    assert!(text.contains("--token-file"), "{text}");
+}
+
+#[tokio::test]
+async fn prometheus_sends_the_token_of_the_page() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = token(directory.path(), "secret\n", 0o600);
+    let flag = format!("--token-file={}", file.display());
+    for more in [&[][..], &["--metrics-only"]] {
+        let server = Server::start(&stage, &[&[flag.as_str()], more].concat()).await;
+        server.wait_ready().await;
+        assert_eq!(server.get("/metrics").await.code, 401);
+        for (token, code) in [("Bearer secret", 200), ("Bearer secreT", 401)] {
+            let headers = [("Authorization", token)];
+            let answer = server.request("GET", "/metrics", &headers, "").await;
+            assert_eq!(answer.code, code, "{token}");
+        }
+    }
+}
