@@ -397,7 +397,7 @@ async fn a_thousand_leases_are_searched_sorted_and_reached_by_keyboard() {
     browser.close().await;
 }
 
-pub(crate) async fn many(stage: &leasehold_testbed::Stage, count: usize) {
+async fn many(stage: &leasehold_testbed::Stage, count: usize) {
     let uri = stage.set().uri();
     let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];
     assert_eq!(run(stage.command(&uri, &created)).await.0, 0);
