@@ -10,7 +10,7 @@ use std::process::Command;
 use leasehold_testbed::Scratch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "CHANGELOG.md",
     "Cargo.lock",
     "Cargo.toml",
@@ -27,6 +27,7 @@ const FILES: [&str; 18] = [
     "docs/review.md",
     "docs/tutorial-kubernetes.md",
     "docs/tutorial.md",
+    "examples/compose/compose.yaml",
     "examples/cron-job.yaml",
     "examples/sidecar.yaml",
 ];

@@ -6,8 +6,10 @@
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
 mod commands;
+mod compose;
 mod links;
 mod page;
 mod picture;
+mod runbooks;
 mod session;
 mod shape;

@@ -11,6 +11,8 @@ const NOT_RUN: &str = "*Not run by the tests:";
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) language: String,
+    /// True if the fence is `console terminal`: the page shows the output on a terminal.
+    pub(crate) is_on_a_terminal: bool,
     pub(crate) text: String,
     pub(crate) line: usize,
     /// The last line of text above the block, which may say that no test runs the block.
@@ -77,11 +79,13 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut before = "";
     let mut lines = text.lines().zip(1..);
     while let Some((line, number)) = lines.next() {
-        if let Some(language) = line.strip_prefix("```") {
+        if let Some(info) = line.strip_prefix("```") {
+            let (language, terminal) = info.split_once(' ').unwrap_or((info, ""));
             let inside = lines.by_ref().take_while(|(line, _)| *line != "```");
             let inside: Vec<_> = inside.map(|(line, _)| format!("{line}\n")).collect();
             found.push(Block {
                 language: language.to_owned(),
+                is_on_a_terminal: terminal == "terminal",
                 text: inside.concat(),
                 line: number,
                 before: before.to_owned(),
@@ -92,6 +96,20 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
         }
     }
     found
+}
+
+/// Returns the section with this heading. Its lines keep their numbers on the page.
+pub(crate) fn section(text: &str, heading: &str) -> String {
+    let mut inside = false;
+    let mut fenced = false;
+    let lines = text.lines().map(|line| {
+        fenced ^= line.starts_with("```");
+        if !fenced && line.starts_with("## ") {
+            inside = line == format!("## {heading}");
+        }
+        if inside { line } else { "" }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the lines of a page outside of fenced blocks, without inline code.
@@ -156,8 +174,16 @@ fn blocks_have_their_language_their_mark_and_their_file() {
             None
         );
     }
+    let terminal = blocks("```console terminal\n$ f\n```\n");
+    assert!(terminal[0].is_shell() && terminal[0].is_on_a_terminal && !found[0].is_on_a_terminal);
     let unexplained = blocks("*Not run by the tests:.*\n\n```sh\n```\n");
     assert!(!unexplained[0].is_marked_not_run());
+}
+
+#[test]
+fn a_section_ends_at_the_next_heading() {
+    let text = "# A\n## B\n```sh\n## c\n```\n## D\ne\n";
+    assert_eq!(section(text, "B"), "\n## B\n```sh\n## c\n```\n\n");
 }
 
 #[test]

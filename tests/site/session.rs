@@ -89,13 +89,25 @@ fn commands(block: &Block) -> Vec<Shown> {
         into.push_str(line);
         continues = continues && line.ends_with('\\');
     }
+    if block.is_on_a_terminal {
+        for shown in &mut found {
+            shown.command = on_a_terminal(&shown.command);
+        }
+    }
     found
+}
+
+/// Returns a command that runs `command` on a terminal of its own.
+fn on_a_terminal(command: &str) -> String {
+    let quoted = command.replace('\'', r"'\''");
+    format!("script --quiet --return --command '{quoted}' /dev/null < /dev/null")
 }
 
 pub(crate) struct Session {
     page: &'static str,
     directory: tempfile::TempDir,
     environment: Vec<(&'static str, String)>,
+    may_fail: bool,
 }
 
 impl Session {
@@ -113,6 +125,7 @@ impl Session {
             page,
             directory,
             environment: Vec::new(),
+            may_fail: false,
         };
         let programs = session.directory().join("bin");
         fs::create_dir(&programs).unwrap();
@@ -130,6 +143,11 @@ impl Session {
         self.environment.push((name, value.into()));
     }
 
+    /// Accepts all exit codes, for commands that report a problem. Their output must still match.
+    pub(crate) fn may_fail(&mut self) {
+        self.may_fail = true;
+    }
+
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -143,8 +161,12 @@ impl Session {
     /// Writes the files of the page, runs its commands in order, and compares their output. Panics
     /// if a command fails or its output differs.
     pub(crate) fn run(&self) {
+        self.run_text(text(self.page));
+    }
+
+    /// Same as [`run`](Self::run), for a part of the page.
+    pub(crate) fn run_text(&self, mut text: String) {
         let ports = PORTS.map(|shown| (shown, ReservedPort::new()));
-        let mut text = text(self.page);
         for (shown, port) in &ports {
             text = text.replace(shown, &port.number().to_string());
         }
@@ -225,7 +247,8 @@ impl Session {
                 panic!("{place}\ndid not end:\n{output}{}", self.logs());
             };
             let code = rest.lines().next().unwrap_or_default();
-            assert_eq!(code, "0", "{place}\nexited with {code}:\n{found}\n{output}");
+            let success = self.may_fail || code == "0";
+            assert!(success, "{place}\nexited with {code}:\n{found}\n{output}");
             let found = without_notices(found);
             if let Some(difference) = difference(&shown.output, &found) {
                 panic!("{place}\n{difference}");
@@ -235,11 +258,30 @@ impl Session {
 }
 
 /// Removes the shell's notices of killed jobs, which may appear in the output of a later command,
-/// and trailing empty lines.
+/// the control characters of a terminal, and trailing empty lines.
 fn without_notices(output: &str) -> String {
     let notice = |line: &&str| line.starts_with("page.sh: line ") && line.contains(" Killed ");
-    let lines: Vec<_> = output.lines().filter(|line| !notice(line)).collect();
+    let lines = output.lines().filter(|line| !notice(line));
+    let lines: Vec<_> = lines.map(as_seen).collect();
     lines.join("\n").trim_end_matches('\n').to_owned()
+}
+
+/// Returns a line as a terminal shows it: without colours, and without text that was overwritten.
+fn as_seen(line: &str) -> String {
+    let line = line.trim_end_matches('\r');
+    let mut parts = line.rsplit('\r').next().unwrap_or_default().split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |seen, part| {
+        let control = part.strip_prefix('[').unwrap_or(part);
+        let end = control.find(|c: char| c.is_ascii_alphabetic());
+        seen + end.map_or("", |end| &control[end + 1..])
+    })
+}
+
+#[test]
+fn a_terminal_shows_no_colours_and_no_overwritten_text() {
+    assert_eq!(as_seen("\u{1b}[32mheld\u{1b}[0m  anna\r"), "held  anna");
+    assert_eq!(as_seen("waiting\r\u{1b}[2Kleading"), "leading");
 }
 
 /// Makes a session's directory look like the repository after `make build`. It contains the
