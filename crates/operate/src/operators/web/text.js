@@ -51,8 +51,9 @@ function holderState(entry, at, now) {
   if (entry.over) return kept(entry, at, now) > 0 ? "kept" : "free";
   const silent = silence(entry, at, now);
   if (silent >= entry.lease_duration_ms) return "expired";
-  if (!entry.renewal_seen && since(entry.renewed_at, now) >= entry.lease_duration_ms) return "silent";
-  return silent > entry.lease_duration_ms / 4 ? "late" : "held";
+  const written = entry.renewal_seen ? 0 : since(entry.renewed_at, now);
+  if (written >= entry.lease_duration_ms) return "silent";
+  return silent > entry.lease_duration_ms / 4 || written > entry.lease_duration_ms / 2 ? "late" : "held";
 }
 
 function renewed(entry, at, now) {
