@@ -127,12 +127,12 @@ struct SeenHolder {
 
 /// A failed check, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Problem {
+struct FailedCheck {
     what: String,
     remedy: String,
 }
 
-impl Problem {
+impl FailedCheck {
     fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (what, remedy) = (what.into(), remedy.into());
         Self { what, remedy }
@@ -151,7 +151,7 @@ struct Round {
     replicas: Vec<Replica>,
     /// Addresses of a family that no replica uses, each with the error.
     unused: Vec<(SocketAddr, String)>,
-    problems: Vec<Problem>,
+    problems: Vec<FailedCheck>,
 }
 
 /// Asks the replicas until all checks pass or the time is over, and prints the last answers.
@@ -209,12 +209,12 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
             Ok(Ok(found)) => addresses.extend(found),
             Ok(Err(error)) => {
                 let what = format!("cannot resolve {place}: {error}");
-                problems.push(Problem::new(what, "check the name and the DNS server"));
+                problems.push(FailedCheck::new(what, "check the name and the DNS server"));
             }
             Err(_) => {
                 let waited = short(RESOLVE_MAX);
                 let what = format!("cannot resolve {place}: no answer within {waited}");
-                problems.push(Problem::new(what, "check the DNS server"));
+                problems.push(FailedCheck::new(what, "check the DNS server"));
             }
         }
     }
@@ -258,9 +258,9 @@ fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String
     (replicas, unused)
 }
 
-fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<Problem> {
+fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let mut problems = Vec::new();
-    let mut problem = |what: String, remedy: &str| problems.push(Problem::new(what, remedy));
+    let mut problem = |what: String, remedy: &str| problems.push(FailedCheck::new(what, remedy));
     let states: Vec<_> = replicas.iter().flat_map(|replica| &replica.state).collect();
     let (found, answering) = (replicas.len(), states.len());
     match args.expect {

@@ -16,7 +16,7 @@ use tracing::warn;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Evidence, Followed, Observed, ObservedDocument};
 use super::render::{self, short};
-use super::roll_call::{ANSWER_MAX, Call, Roll, Rolls};
+use super::roll_call::{ANSWER_MAX, OpenRollCall, Roll, Rolls};
 use super::{Session, say};
 use crate::table::{Row, Style, color, lines, size, text};
 use leasehold_cli::{answer, unwritable};
@@ -119,7 +119,7 @@ async fn call_silent(
     session: &Session,
     observed: &Observed,
     mut why_not: Option<String>,
-) -> (Vec<Call>, Rolls) {
+) -> (Vec<OpenRollCall>, Rolls) {
     let now = clock::boot_now();
     let is_silent = |seen: &&ObservedDocument| seen.evidence(now).is_some_and(|it| it.is_silent());
     let (mut calls, mut rolls) = (Vec::new(), Rolls::new());
@@ -134,7 +134,7 @@ async fn call_silent(
             ));
         }
         if why_not.is_none() {
-            match Call::begin(session, &name).await {
+            match OpenRollCall::begin(session, &name).await {
                 Ok(call) => {
                     calls.push(call);
                     continue;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use self::progress::{Progress, RequestDecision, decide, is_holder, words};
 use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
-use super::roll_call::{ANSWER_MAX, Call, Roll, candidates, names};
+use super::roll_call::{ANSWER_MAX, OpenRollCall, Roll, candidates, names};
 use super::{CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, say, system};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
@@ -185,8 +185,8 @@ impl<'a> PendingRequest<'a> {
     }
 
     /// Asks the candidates to report while the request waits.
-    async fn call_roll(&self) -> Option<Result<Call, String>> {
-        let called = Call::begin(self.session, &self.args.name).await;
+    async fn call_roll(&self) -> Option<Result<OpenRollCall, String>> {
+        let called = OpenRollCall::begin(self.session, &self.args.name).await;
         Some(called.map_err(|failure| failure.to_string()))
     }
 
@@ -326,7 +326,7 @@ impl<'a> PendingRequest<'a> {
         &self,
         followed: &mut Followed,
         progress: Progress,
-        call: Option<Result<Call, String>>,
+        call: Option<Result<OpenRollCall, String>>,
     ) -> CommandOutcome {
         let (mut call, why_not) = match call {
             Some(Ok(call)) => (Some(call), None),
@@ -351,7 +351,7 @@ impl<'a> PendingRequest<'a> {
         &self,
         followed: &mut Followed,
         mut progress: Progress,
-        call: &mut Option<Call>,
+        call: &mut Option<OpenRollCall>,
     ) -> Result<CommandOutcome, (Progress, BootTime)> {
         let deadline = clock::boot_now() + self.session.timeout;
         self.stage.send_replace(Stage::Recorded);

@@ -69,7 +69,7 @@ pub(super) fn names(present: &[Present]) -> String {
 }
 
 /// A roll call that is under way.
-pub(super) struct Call {
+pub(super) struct OpenRollCall {
     id: ActionId,
     name: ResourceName,
     /// True once this roll call was seen in the document. Another operator's roll call may replace
@@ -78,7 +78,7 @@ pub(super) struct Call {
     pub(super) present: Vec<Present>,
 }
 
-impl Call {
+impl OpenRollCall {
     pub(super) async fn begin(session: &Session, name: &ResourceName) -> Result<Self, Failure> {
         let id = ActionId::random(&mut KernelRandomness);
         let called = session.collection.call_roll(name, id).await;
@@ -129,7 +129,7 @@ pub(super) async fn candidates(
     name: &ResourceName,
     complete: impl Fn(&[Present]) -> bool,
 ) -> Result<Vec<Present>, OperatorError> {
-    let call = Call::begin(session, name).await;
+    let call = OpenRollCall::begin(session, name).await;
     let mut call = call.map_err(|failure| OperatorError::Store {
         doing: "call the roll of candidates",
         failure,
