@@ -96,7 +96,7 @@ async fn values_that_make_no_sense_are_usage_errors() {
         ),
         (
             vec!["cancel", "orders", "--timeout", "0s"],
-            "invalid value '0s' for '--timeout <DURATION>': expected a duration between 100ms and 1day",
+            "invalid value '0s' for '--timeout <DURATION>': expected a duration between 100ms and 1d",
         ),
         (
             vec!["pause", "orders", "--reason", "a\nb"],

@@ -14,7 +14,7 @@ use leasehold_host::log::millis;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
-/// What became of one lock.
+/// The outcome for one lock.
 enum Pruning {
     Pruned,
     /// The document has only its token already.

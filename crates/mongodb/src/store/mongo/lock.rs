@@ -100,8 +100,8 @@ impl MongoLockStore {
         follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
-    /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter, or if
-    /// its token is not the one that was `seen`, because it was used since.
+    /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter, or
+    /// if its token differs from the token that was `seen`, because it was used since.
     pub async fn prune(&self, seen: Token) -> Answer<LockOutcome> {
         let sent = self.write(update::prune(self.name(), seen)).await;
         self.shared.deployment.answer(sent).await

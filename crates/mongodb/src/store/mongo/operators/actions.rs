@@ -68,7 +68,7 @@ pub enum ActionKind {
         at_least: Token,
     },
     /// Hides a lease from listings until the next write of a candidate. The document keeps its
-    /// token. The operator has seen that nobody renews the lease.
+    /// token. The operator has seen no renewal.
     Retire,
     /// Creates a free lease with this token.
     Create {
