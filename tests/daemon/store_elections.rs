@@ -38,7 +38,7 @@ async fn settings_that_cannot_be_read_are_said_to_be_assumed() {
         .flag("--lease-profile=fast");
     let daemon = daemon.leading(LONG).await;
     let message = "costs the leadership, assuming MongoDB's default settings (the role has no right \
-                   replSetGetConfig): electionTimeoutMillis 10 s";
+                   replSetGetConfig): electionTimeoutMillis 10s";
     daemon.wait_logged(message, LONG).await;
     daemon
         .wait_logged("grant clusterMonitor to show the set's settings", LONG)

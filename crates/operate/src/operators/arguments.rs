@@ -114,7 +114,7 @@ pub enum OperatorCommand {
     /// Only if no candidate renews.
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
-    /// Serve a live page of all leases and locks of a collection, and their metrics
+    /// Serve a live page of all leases and locks, and their metrics
     #[command(after_help = WEB_HELP)]
     Web(WebArgs),
 }
