@@ -76,6 +76,7 @@ fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
         Invocation::Lock(args) => ("lock", args.contradiction()),
         Invocation::Locks(args) => ("locks", args.contradiction()),
         Invocation::Operator(OperatorCommand::Web(args)) => ("web", args.contradiction()),
+        Invocation::Operator(OperatorCommand::Leases(args)) => ("leases", args.contradiction()),
         _ => return None,
     };
     Some((subcommand, message?))

@@ -14,7 +14,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use crate::command::{LONG, command_with, name, run, shared_stage};
 
-fn collection(stage: &Stage) -> MongoCollection {
+pub(crate) fn collection(stage: &Stage) -> MongoCollection {
     let identity = Identity::new("operator").expect("legal");
     let mut options = StoreOptions::new(stage.set().uri(), identity);
     options.database = stage.database().to_owned();
@@ -22,7 +22,7 @@ fn collection(stage: &Stage) -> MongoCollection {
     MongoCollection::new(options)
 }
 
-async fn seen(collection: &MongoCollection, name: &ResourceName) -> LeaseRecord {
+pub(crate) async fn seen(collection: &MongoCollection, name: &ResourceName) -> LeaseRecord {
     let entry = collection.read(name.as_str()).await.expect("it is read");
     match entry.expect("it exists").content {
         Content::Lease(lease) => *lease,
@@ -39,7 +39,7 @@ fn without_renewals(mut document: Document) -> Document {
     document
 }
 
-fn action(kind: ActionKind) -> OperatorAction {
+pub(crate) fn action(kind: ActionKind) -> OperatorAction {
     OperatorAction {
         id: ActionId::random(&mut KernelRandomness),
         kind,

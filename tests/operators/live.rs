@@ -1,16 +1,23 @@
 //! Goal: `--watch` prints one JSON line for each change and stays silent about renewals, and the
 //! live table never leaves the terminal in a changed state.
 
+use leasehold_testbed::Stage;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::ChildStdout;
+use tokio::process::{Child, ChildStdout};
 
 use crate::command::{LONG, leasehold, name, shared_stage, start};
 
-async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(LONG, lines.next_line()).await;
     let line = line.expect("a line in time").expect("it is read");
     serde_json::from_str(&line.expect("not the end")).expect("JSON")
+}
+
+pub(crate) fn watch(stage: &Stage, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut watch = start(stage, arguments);
+    let lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
+    (watch, lines)
 }
 
 #[tokio::test]
@@ -18,8 +25,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
-    let mut watch = start(&stage, &["leases", "--watch"]);
-    let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
+    let (mut watch, mut lines) = watch(&stage, &["leases", "--watch"]);
     let first = line(&mut lines).await;
     assert_eq!(
         (&first["event"], &first["state"]),

@@ -9,22 +9,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
 
 use self::calls::Calls;
 use crate::operators::arguments::ConnectionArgs;
-use crate::operators::render::{entry_object, or_dash, table};
-use crate::operators::{announced, configured};
-use crate::table::{Row, text};
+use crate::operators::{announced, configured, listed_locks, watch_locks};
 use leasehold_cli::answer;
 use leasehold_cli::keys::LocksKeys;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::values::{Output, between, name};
 use leasehold_core::election::ResourceName;
-use leasehold_core::lock::Entry;
 use leasehold_host::{CommandError, exit};
-use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, MongoCollection};
-use leasehold_status::render::date;
+use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
 /// Maximum of `--unused-for`: ten years.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
@@ -33,6 +28,10 @@ const HELP: &str = "\
 Examples:
   leasehold locks --mongodb-uri-file /etc/leasehold/uri
                              who holds what, and who waits
+  leasehold locks --watch
+                             live table on a terminal; otherwise one JSON line per change except renewals
+  leasehold describe nightly-report
+                             one lock: holders, waiters, last successes, history
   leasehold locks break nightly-report
                              remove expired holders and waiters
   leasehold locks prune --unused-for 30d
@@ -50,6 +49,9 @@ pub struct LocksArgs {
     connection: ConnectionArgs<LocksKeys>,
     #[command(flatten)]
     output: Output,
+    /// Watch and print changes
+    #[arg(short, long)]
+    watch: bool,
     #[command(subcommand)]
     command: Option<LocksCommand>,
 }
@@ -118,41 +120,28 @@ impl LocksArgs {
         })
     }
 
-    /// Returns the error for a flag that is given before and after the subcommand.
+    /// Returns the error for a flag that is given before and after the subcommand, or for --watch
+    /// with a subcommand.
     pub fn contradiction(&self) -> Option<String> {
-        let outer = &self.connection;
         let (subcommand, inner) = self.inner()?;
-        let before = &outer.configuration.sources.flags;
-        let mut after = inner.configuration.sources.flags.iter();
-        let twice = after.find(|(key, _)| before.iter().any(|(other, _)| other == key));
-        let flag = match (twice, outer.timeout.and(inner.timeout)) {
-            (Some((key, _)), _) => key.flag(),
-            (None, Some(_)) => "timeout".to_owned(),
-            (None, None) => return None,
-        };
-        Some(format!(
-            "--{flag} is given before and after {subcommand}: give it once"
-        ))
-    }
-
-    /// Returns the connection from both sides of the subcommand.
-    fn connection(&self) -> ConnectionArgs<LocksKeys> {
-        let mut connection = self.connection.clone();
-        if let Some((_, inner)) = self.inner() {
-            let sources = &mut connection.configuration.sources;
-            let inner_sources = &inner.configuration.sources;
-            sources.files.extend_from_slice(&inner_sources.files);
-            sources.flags.extend_from_slice(&inner_sources.flags);
-            connection.timeout = connection.timeout.or(inner.timeout);
+        if self.watch {
+            return Some(format!(
+                "--watch applies to the list: leave it out with {subcommand}"
+            ));
         }
-        connection
+        self.connection.given_twice(subcommand, inner)
     }
 }
 
 /// Runs the requested action.
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
-    let connection = args.connection();
+    let inner = args.inner().map(|(_, inner)| inner);
+    let connection = args.connection.joined(inner);
     configured(&connection, false, async |config| {
+        if args.watch {
+            let (json, timeout) = (args.output.json(), connection.timeout());
+            return watch_locks(&config, json, timeout).await;
+        }
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
         let calls = Calls::new(&locks, &config, connection.timeout());
         let command = async {
@@ -176,91 +165,6 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
 }
 
 async fn list(calls: &Calls<'_>, json: bool) -> Result<u8, CommandError> {
-    answer(listing(&calls.list().await?, json).as_bytes())?;
+    answer(listed_locks(calls.list().await?, json).as_bytes())?;
     Ok(exit::DONE)
-}
-
-fn listing(locks: &[CollectionEntry], json: bool) -> String {
-    if json {
-        return format!("{:#}\n", locks.iter().map(object).collect::<Value>());
-    }
-    if locks.is_empty() {
-        return "no locks\n".to_owned();
-    }
-    let header = ["LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE"];
-    text(&table(header, locks.iter().flat_map(rows)), false)
-}
-
-/// Returns a row for each holder and waiter of a lock, or one row for the lock.
-fn rows(lock: &CollectionEntry) -> Vec<Row> {
-    let row = |token: String, state: &str, slots: u32, entry: Option<&Entry>| {
-        Row::new([
-            lock.name.clone(),
-            token,
-            state.to_owned(),
-            or_dash(entry.map(|entry| mode(entry, slots))),
-            or_dash(entry.map(|entry| &entry.owner.identity)),
-            or_dash(entry.map(|entry| date(entry.owner.acquired_at))),
-        ])
-    };
-    match &lock.content {
-        Content::Lock(record) => {
-            let document = &record.lock;
-            let (newest, slots) = (document.token, document.slots);
-            let holders = document.holders.iter().map(|entry| (state(entry), entry));
-            let entries = holders.chain(document.queue.iter().map(|entry| ("waits", entry)));
-            let entries = entries.map(|(state, entry)| {
-                let token = entry.token.unwrap_or(newest).to_string();
-                row(token, state, slots, Some(entry))
-            });
-            let rows: Vec<_> = entries.collect();
-            match rows.is_empty() {
-                true => vec![row(newest.to_string(), "free", slots, None)],
-                false => rows,
-            }
-        }
-        Content::Foreign(why) => {
-            vec![row("-".to_owned(), &format!("not a lock: {why}"), 0, None)]
-        }
-        // Not in the scope.
-        Content::Lease(_) => Vec::new(),
-    }
-}
-
-fn state(holder: &Entry) -> &'static str {
-    match holder.is_confirmed() {
-        true if holder.work_done && holder.min_hold.is_zero() => "ended",
-        true if holder.work_done => "kept",
-        true => "held",
-        false => "granted",
-    }
-}
-
-fn mode(entry: &Entry, slots: u32) -> String {
-    match (slots, entry.slot) {
-        (0, _) => entry.mode.as_str().to_owned(),
-        (slots, Some(slot)) => format!("slot {slot} of {slots}"),
-        (slots, None) => format!("one of {slots} slots"),
-    }
-}
-
-fn object(lock: &CollectionEntry) -> Value {
-    match &lock.content {
-        Content::Lock(record) => {
-            let document = &record.lock;
-            let successes = document.successes.iter();
-            let successes =
-                successes.map(|it| json!({ "key": it.key.as_str(), "at": date(it.at) }));
-            json!({
-                "lock": lock.name,
-                "token": document.token.get(),
-                "slots": document.slots,
-                "holders": document.holders.iter().map(entry_object).collect::<Value>(),
-                "queue": document.queue.iter().map(entry_object).collect::<Value>(),
-                "successes": successes.collect::<Value>(),
-            })
-        }
-        Content::Foreign(why) => json!({ "lock": lock.name, "foreign": why }),
-        Content::Lease(_) => json!({ "lock": lock.name }),
-    }
 }

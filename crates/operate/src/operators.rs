@@ -4,10 +4,12 @@
 pub(crate) mod arguments;
 mod describe;
 mod leases;
+mod lock_view;
 pub(crate) mod observed;
 pub(crate) mod render;
 mod repair;
 mod request;
+mod retire;
 pub(crate) mod roll_call;
 mod web;
 
@@ -31,11 +33,12 @@ use leasehold_mongodb::store::mongo::operators::{
 use leasehold_mongodb::store::{Failure, RetryPolicy};
 use leasehold_mongodb::uri::ConnectionUri;
 
-use self::arguments::ConnectionArgs;
 pub use self::arguments::OperatorCommand;
-use self::observed::{Evidence, Followed};
+use self::arguments::{ConnectionArgs, LeasesCommand};
+use self::leases::Kind;
+use self::observed::{Evidence, Followed, Observed};
 use self::render::json_millis;
-use self::roll_call::Roll;
+use self::roll_call::{Roll, Rolls};
 use leasehold_cli::store_options::{of_locks, read};
 use leasehold_cli::{answer, run_to_end, say};
 
@@ -85,7 +88,7 @@ pub(crate) enum OperatorError {
         /// Names a similar lease, or the command that lists the leases.
         hint: String,
     },
-    #[error("{0} is a lock, not a lease: leasehold locks shows it")]
+    #[error("{0} is a lock, not a lease: leasehold describe {0} shows it")]
     Lock(ResourceName),
     #[error("{kind} {name}: the document of this name is not a {kind}: {why}")]
     Foreign {
@@ -127,7 +130,7 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
     let timeout = connection.timeout();
     let serves = matches!(command, OperatorCommand::Web(_));
-    configured(&connection.clone(), serves, async |config| {
+    configured(&connection, serves, async |config| {
         let uri = config.mongodb.uri.clone();
         let session = Session {
             collection: MongoCollection::new(of_locks(&config, config.timings)),
@@ -140,6 +143,31 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
         session.collection.shut_down().await;
         code
     })
+}
+
+/// Shows the changes of the locks until the operator stops the command.
+pub(crate) async fn watch_locks(
+    config: &LockConfig,
+    json: bool,
+    timeout: Duration,
+) -> Result<Exit, CommandError> {
+    let session = Session {
+        collection: MongoCollection::new(of_locks(config, config.timings)),
+        json,
+        timeout,
+        deadline: clock::boot_now() + timeout,
+    };
+    let watched = leases::watch(&session, Kind::Locks);
+    let code = announced(&session.collection, &config.mongodb.uri, watched).await;
+    session.collection.shut_down().await;
+    code
+}
+
+/// Returns the locks of one listing as text or JSON.
+pub(crate) fn listed_locks(entries: Vec<CollectionEntry>, json: bool) -> String {
+    let (mut observed, at) = (Observed::default(), clock::boot_now());
+    observed.apply(ViewEvent::Listed { entries, at });
+    leases::list(Kind::Locks, &observed, &Rolls::new(), json)
 }
 
 /// Runs a command. After a second without an answer of MongoDB, says once which servers are tried.
@@ -177,8 +205,14 @@ pub(crate) fn configured<S: Selection>(
 
 async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, CommandError> {
     let request = match command {
-        OperatorCommand::Leases(args) if args.watch => return leases::watch(session).await,
-        OperatorCommand::Leases(args) => return leases::run(session, args.observe.observe).await,
+        OperatorCommand::Leases(args) => {
+            let kind = Kind::Leases { all: args.all };
+            return match args.command {
+                Some(LeasesCommand::Retire(args)) => retire::run(session, args).await,
+                None if args.watch => leases::watch(session, kind).await,
+                None => leases::run(session, kind, args.observe.observe).await,
+            };
+        }
         OperatorCommand::Describe(args) => return describe::run(session, args).await,
         OperatorCommand::Repair(args) => return repair::run(session, args).await,
         OperatorCommand::Web(args) => return web::run(session, args).await,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::web::NamePattern;
-use super::{RequestArgs, action};
+use super::{RequestArgs, action, retire};
 use leasehold_cli::keys::{Configuration, LeasesKeys, Selection};
 use leasehold_cli::values::{Output, between, expected, identity, name, timeout, whole};
 use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
@@ -35,12 +35,16 @@ Examples:
   leasehold leases --mongodb-uri-file /etc/leasehold/uri
   leasehold leases --watch
                              live table on a terminal; otherwise one JSON line per change except renewals
-  leasehold leases -o json | jq -r '.[] | select(.state == \"free\").lease'";
+  leasehold leases -o json | jq -r '.[] | select(.state == \"free\").lease'
+  leasehold leases retire trial
+                             hide an unused lease; --all lists it";
 
 const DESCRIBE_HELP: &str = "\
 Examples:
   leasehold describe orders
   leasehold describe orders --candidates --output json
+  leasehold describe nightly-report
+                             a lock: why it is held, who waits, when the job last succeeded
 
 The candidates of a lease with a silent holder are always asked, if the role permits it.";
 
@@ -84,9 +88,10 @@ pub enum OperatorCommand {
     /// List the leases: holders, tokens, renewals, requests
     #[command(after_help = LEASES_HELP)]
     Leases(LeasesArgs),
-    /// Show a lease with its history and requests
+    /// Show a lease or a lock, with its history
     ///
-    /// Also shows whether a pending request will be carried out.
+    /// A lease is shown with its requests, and whether a pending request will be carried
+    /// out. A lock is shown with its holders, waiters and last successes.
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArgs),
     /// Ask the leader to step down, and wait for the next leader
@@ -134,6 +139,37 @@ pub(crate) struct ConnectionArgs<S: Selection> {
 impl<S: Selection> ConnectionArgs<S> {
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
+    }
+
+    /// Returns the error for a flag that is given before a subcommand and in `inner`, after it.
+    pub(crate) fn given_twice(&self, subcommand: &str, inner: &Self) -> Option<String> {
+        let before = &self.configuration.sources.flags;
+        let mut after = inner.configuration.sources.flags.iter();
+        let twice = after.find(|(key, _)| before.iter().any(|(other, _)| other == key));
+        let flag = match (twice, self.timeout.and(inner.timeout)) {
+            (Some((key, _)), _) => key.flag(),
+            (None, Some(_)) => "timeout".to_owned(),
+            (None, None) => return None,
+        };
+        Some(format!(
+            "--{flag} is given before and after {subcommand}: give it once"
+        ))
+    }
+
+    /// Returns the connection from both sides of a subcommand.
+    pub(crate) fn joined(&self, inner: Option<&Self>) -> Self
+    where
+        S: Clone,
+    {
+        let mut connection = self.clone();
+        if let Some(inner) = inner {
+            let sources = &mut connection.configuration.sources;
+            let inner_sources = &inner.configuration.sources;
+            sources.files.extend_from_slice(&inner_sources.files);
+            sources.flags.extend_from_slice(&inner_sources.flags);
+            connection.timeout = connection.timeout.or(inner.timeout);
+        }
+        connection
     }
 }
 
@@ -184,8 +220,38 @@ pub struct LeasesArgs {
     /// Watch and print changes
     #[arg(short, long, conflicts_with = "observe")]
     pub(super) watch: bool,
+    /// List retired leases too
+    #[arg(short, long)]
+    pub(super) all: bool,
     #[command(flatten)]
     pub(super) observe: Observe,
+    #[command(subcommand)]
+    pub(super) command: Option<LeasesCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LeasesCommand {
+    /// Hide an unused lease, and keep its token
+    ///
+    /// Lists, the page and its metrics leave the lease out until its next acquisition.
+    #[command(after_help = retire::HELP)]
+    Retire(retire::RetireArgs),
+}
+
+impl LeasesArgs {
+    /// Returns the error for a flag of the list that is given with a subcommand, or a flag that is
+    /// given before and after the subcommand.
+    pub fn contradiction(&self) -> Option<String> {
+        let LeasesCommand::Retire(retire) = self.command.as_ref()?;
+        let of_list = [("watch", self.watch), ("all", self.all)];
+        if let Some((flag, _)) = of_list.into_iter().find(|(_, given)| *given) {
+            return Some(format!(
+                "--{flag} applies to the list: leave it out with retire"
+            ));
+        }
+        let inner = &retire.write.query.connection;
+        self.query.connection.given_twice("retire", inner)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -301,17 +367,25 @@ pub struct WebArgs {
 
 impl OperatorCommand {
     /// Returns the connection, and true if the answer is JSON.
-    pub(super) fn connection(&self) -> (&ConnectionArgs<LeasesKeys>, bool) {
+    pub(super) fn connection(&self) -> (ConnectionArgs<LeasesKeys>, bool) {
         let query = match self {
-            Self::Leases(args) => &args.query,
+            Self::Leases(args) => {
+                let LeasesArgs { query, command, .. } = args;
+                let inner = command.as_ref().map(|command| match command {
+                    LeasesCommand::Retire(args) => &args.write.query,
+                });
+                let json = query.output.json() || inner.is_some_and(|it| it.output.json());
+                let inner = inner.map(|query| &query.connection);
+                return (query.connection.joined(inner), json);
+            }
             Self::Describe(args) => &args.query,
             Self::StepDown(args) | Self::Pause(args) | Self::Resume(args) => &args.write.query,
             Self::Transfer(args) => &args.awaited.write.query,
             Self::Cancel(args) => &args.query,
             Self::Repair(args) => &args.write.query,
-            Self::Web(args) => return (&args.connection, false),
+            Self::Web(args) => return (args.connection.clone(), false),
         };
-        (&query.connection, query.output.json())
+        (query.connection.clone(), query.output.json())
     }
 }
 

@@ -1,4 +1,5 @@
-//! `leasehold describe`: one lease with its candidates, its history and its standing request.
+//! `leasehold describe`: one lease with its candidates, its history and its standing request, or one
+//! lock with its holders, waiters and history.
 
 use std::fmt::Write;
 
@@ -7,17 +8,19 @@ use serde_json::Value;
 use super::Session;
 use super::arguments::DescribeArgs;
 use super::leases::await_renewals;
-use super::observed::{Evidence, Liveness, ObservedDocument};
+use super::lock_view::LockView;
+use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
 use super::roll_call::{Roll, candidates, names};
 use crate::table::{color, text};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
+use leasehold_core::lock::{FoundLock, LockOperation, LockOutcome};
 use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit};
-use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Scope};
+use leasehold_mongodb::store::{Store as _, StoreInfo};
 use leasehold_status::render::date;
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
@@ -25,6 +28,9 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     let scope = Scope::One(name.clone());
     let mut followed = session.follow(scope.clone(), "read the lease").await?;
     let entry = followed.observed.one().map(|seen| &seen.entry);
+    if entry.and_then(lock_of).is_some() {
+        return lock(session, &mut followed, &args).await;
+    }
     session.lease(name, entry).await?;
     let called = match args.candidates {
         true => Some(candidates(session, &mut followed, name, |_| false).await?),
@@ -48,6 +54,42 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     let described = match session.json {
         true => format!("{:#}\n", description.object()),
         false => description.text(),
+    };
+    answer(described.as_bytes())?;
+    Ok(exit::DONE.into())
+}
+
+/// Describes a lock.
+async fn lock(
+    session: &Session,
+    followed: &mut Followed,
+    args: &DescribeArgs,
+) -> Result<Exit, CommandError> {
+    let name = args.lease.get();
+    if args.candidates {
+        let message =
+            format!("{name} is a lock, and only leases have candidates: leave out --candidates");
+        return Err(CommandError::new(exit::CONFIGURATION, message));
+    }
+    let scope = Scope::One(name.clone());
+    await_renewals(session, followed, &scope, args.observe.observe, false).await;
+    // The view has no time by the clock of the store.
+    let read = LockOperation::Read { confirm: false };
+    let read = session.collection.lock(name.clone()).perform(read).await;
+    let now = clock::boot_now();
+    let store_now = match read.outcome {
+        LockOutcome::Applied(FoundLock::Lock(lock)) => Some(lock.store_now),
+        _ => None,
+    };
+    let seen = followed.observed.one();
+    let Some(view) = seen.and_then(|seen| LockView::new(seen, store_now, now)) else {
+        // After the first read, the lock was deleted or replaced by another document.
+        return Err(session.missing(name).await.into());
+    };
+    let store = session.collection.info().unwrap_or_default();
+    let described = match session.json {
+        true => format!("{:#}\n", view.description_object(&store)),
+        false => view.description(&store),
     };
     answer(described.as_bytes())?;
     Ok(exit::DONE.into())

@@ -1,5 +1,5 @@
-//! `leasehold leases`: lists every lease of the collection once. With `--watch`, it shows a live
-//! table on a terminal, and otherwise prints one JSON line per change.
+//! `leasehold leases` and `leasehold locks`: list all leases or all locks of the collection once.
+//! With `--watch`, they show a live table on a terminal, and otherwise print one JSON line per change.
 
 mod screen;
 
@@ -14,14 +14,14 @@ use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
 use self::screen::{PressedKey, Screen};
-use super::observed::{Evidence, Followed, Observed, ObservedDocument};
+use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
 use super::roll_call::{ANSWER_MAX, OpenRollCall, Roll, Rolls};
-use super::{Session, say};
+use super::{Session, lock_view, say};
 use crate::table::{Row, Style, color, lines, size, text};
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
-use leasehold_core::election::ResourceName;
+use leasehold_core::election::{BootTime, Claim, ResourceName};
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
@@ -33,27 +33,118 @@ const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, so that the column RENEWED advances.
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
-/// Lists the leases once each holder has renewed, after `observe` at the latest.
-pub(super) async fn run(session: &Session, observe: Duration) -> Result<Exit, CommandError> {
-    let mut followed = session.follow(Scope::Leases, "list the leases").await?;
-    let rolls = await_renewals(session, &mut followed, &Scope::Leases, observe, true).await;
-    let (observed, now) = (followed.observed, clock::boot_now());
-    if observed.documents().count() == LISTED_MAX {
-        say(&format!("only the first {LISTED_MAX} leases are listed"));
+/// The documents of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Leases, with retired ones if `all` is true.
+    Leases {
+        all: bool,
+    },
+    Locks,
+}
+
+impl Kind {
+    const fn scope(self) -> Scope {
+        match self {
+            Self::Leases { .. } => Scope::Leases,
+            Self::Locks => Scope::Locks,
+        }
     }
-    let answered = if session.json {
-        let leases = observed.documents();
-        let list: Value = leases
-            .map(|seen| render::object(seen, rolls.get(&seen.entry.name), now))
-            .collect();
-        format!("{list:#}\n")
-    } else if observed.one().is_none() {
-        "no leases\n".to_owned()
-    } else {
-        text(&render::rows(&observed, &rolls, now), color())
-    };
-    answer(answered.as_bytes())?;
+
+    const fn doing(self) -> &'static str {
+        match self {
+            Self::Leases { .. } => "list the leases",
+            Self::Locks => "list the locks",
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Leases { .. } => "leases",
+            Self::Locks => "locks",
+        }
+    }
+
+    fn shows(self, seen: &ObservedDocument) -> bool {
+        self != Self::Leases { all: false } || !seen.is_retired()
+    }
+
+    fn shown(self, observed: &Observed) -> impl Iterator<Item = &ObservedDocument> {
+        observed.documents().filter(move |seen| self.shows(seen))
+    }
+
+    /// Returns the note about retired leases that are not shown.
+    fn hidden(self, observed: &Observed) -> Option<String> {
+        let hidden = observed.documents().count() - self.shown(observed).count();
+        match hidden {
+            0 => None,
+            1 => Some("1 retired lease not shown (--all)".to_owned()),
+            hidden => Some(format!("{hidden} retired leases not shown (--all)")),
+        }
+    }
+
+    fn rows(self, observed: &Observed, rolls: &Rolls, now: BootTime) -> Vec<Row> {
+        let shown = self.shown(observed);
+        match self {
+            Self::Leases { .. } => render::rows(shown, rolls, now),
+            Self::Locks => lock_view::rows(observed, now),
+        }
+    }
+
+    fn object(
+        self,
+        observed: &Observed,
+        seen: &ObservedDocument,
+        roll: Option<&Roll>,
+        now: BootTime,
+    ) -> Value {
+        match self {
+            Self::Leases { .. } => render::object(seen, roll, now),
+            Self::Locks => lock_view::object(seen, observed.store_now(now), now),
+        }
+    }
+
+    /// Returns the line for a document that was deleted.
+    fn removed(self, name: &str) -> Value {
+        match self {
+            Self::Leases { .. } => json!({ "lease": name }),
+            Self::Locks => json!({ "lock": name }),
+        }
+    }
+}
+
+/// Lists the documents once each holder has renewed, after `observe` at the latest.
+pub(super) async fn run(
+    session: &Session,
+    kind: Kind,
+    observe: Duration,
+) -> Result<Exit, CommandError> {
+    let mut followed = session.follow(kind.scope(), kind.doing()).await?;
+    let rolls = await_renewals(session, &mut followed, &kind.scope(), observe, true).await;
+    let listed = list(kind, &followed.observed, &rolls, session.json);
+    answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
+}
+
+/// Returns the list as text or JSON, and prints what it leaves out.
+pub(super) fn list(kind: Kind, observed: &Observed, rolls: &Rolls, json: bool) -> String {
+    let (noun, now) = (kind.noun(), clock::boot_now());
+    if observed.documents().count() == LISTED_MAX {
+        say(&format!("only the first {LISTED_MAX} {noun} are listed"));
+    }
+    if json {
+        let object =
+            |seen: &ObservedDocument| kind.object(observed, seen, rolls.get(&seen.entry.name), now);
+        let list: Value = kind.shown(observed).map(object).collect();
+        return format!("{list:#}\n");
+    }
+    if let Some(hidden) = kind.hidden(observed) {
+        say(&hidden);
+    }
+    match kind.shown(observed).next() {
+        None => format!("no {noun}\n"),
+        Some(_) => text(&kind.rows(observed, rolls, now), color()),
+    }
 }
 
 /// Waits until each holder has renewed, or for `observe`. Reads the documents before a holder is
@@ -150,17 +241,17 @@ async fn call_silent(
 }
 
 /// Shows changes until the operator stops the command.
-pub(super) async fn watch(session: &Session) -> Result<Exit, CommandError> {
+pub(super) async fn watch(session: &Session, kind: Kind) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(CommandError::failed(
         exit::CANNOT_TELL,
         "register the signal handlers",
     ))?;
     // An unreachable MongoDB is an error at the start only; later the command waits for it.
-    let followed = session.follow(Scope::Leases, "list the leases").await?;
+    let followed = session.follow(kind.scope(), kind.doing()).await?;
     let ended = async {
         match io::stdout().is_terminal() && !session.json {
-            true => table(session, followed).await,
-            false => changes(followed).await,
+            true => table(session, kind, followed).await,
+            false => changes(kind, followed).await,
         }
     };
     tokio::select! {
@@ -192,12 +283,13 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Prints one line per change until the output is closed.
-async fn changes(followed: Followed) -> io::Result<Exit> {
+async fn changes(kind: Kind, followed: Followed) -> io::Result<Exit> {
     let (mut view, mut observed) = (followed.view, followed.observed);
-    for seen in observed.documents() {
-        line("present", render::object(seen, None, clock::boot_now()))?;
+    for seen in kind.shown(&observed) {
+        let now = clock::boot_now();
+        line("present", kind.object(&observed, seen, None, now))?;
     }
-    let mut gone = silent_leases(&observed);
+    let mut gone = silent_holders(&observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
     loop {
         let left = next_check.since(clock::boot_now());
@@ -215,8 +307,8 @@ async fn changes(followed: Followed) -> io::Result<Exit> {
             }
             Err(_) => {
                 next_check = clock::boot_now() + FRAME_MAX;
-                let before = std::mem::replace(&mut gone, silent_leases(&observed));
-                let changed = before.symmetric_difference(&gone).map(|(name, _)| name);
+                let before = std::mem::replace(&mut gone, silent_holders(&observed));
+                let changed = before.symmetric_difference(&gone).map(|(name, ..)| name);
                 // Deletions are printed already.
                 let changed = changed.filter(|name| observed.get(name).is_some());
                 let changed: BTreeSet<_> = changed.cloned().collect();
@@ -224,20 +316,24 @@ async fn changes(followed: Followed) -> io::Result<Exit> {
             }
         };
         for name in changed {
+            let now = clock::boot_now();
             match observed.get(&name) {
-                Some(seen) => line("changed", render::object(seen, None, clock::boot_now()))?,
-                None => line("removed", json!({ "lease": name }))?,
+                Some(seen) => line("changed", kind.object(&observed, seen, None, now))?,
+                None => line("removed", kind.removed(&name))?,
             }
         }
     }
 }
 
-/// Returns the leases whose holders seem to be gone, with their states.
-fn silent_leases(observed: &Observed) -> BTreeSet<(String, &'static str)> {
+/// Returns the documents whose holders seem to be gone, with the claims of a lock and the states.
+fn silent_holders(observed: &Observed) -> BTreeSet<(String, Option<Claim>, &'static str)> {
     let now = clock::boot_now();
-    let silent = observed.documents().filter_map(|seen| {
-        let evidence = seen.evidence(now).filter(Evidence::is_silent)?;
-        Some((seen.entry.name.clone(), evidence.liveness.as_str()))
+    let silent = observed.documents().flat_map(|seen| {
+        let lease = seen.evidence(now).map(|evidence| (None, evidence));
+        let entries = seen.entry_evidence(now);
+        let all = entries.map(|(claim, evidence)| (Some(claim), evidence));
+        let gone = all.chain(lease).filter(|(_, it)| it.is_silent());
+        gone.map(|(claim, it)| (seen.entry.name.clone(), claim, it.liveness.as_str()))
     });
     silent.collect()
 }
@@ -251,14 +347,14 @@ fn line(event: &str, mut object: Value) -> io::Result<()> {
     stdout.flush()
 }
 
-async fn table(session: &Session, followed: Followed) -> io::Result<Exit> {
+async fn table(session: &Session, kind: Kind, followed: Followed) -> io::Result<Exit> {
     let (mut view, mut observed) = (followed.view, followed.observed);
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
     let mut first_row = 0;
     let mut trouble = None;
     loop {
-        draw(session, &observed, &mut first_row, trouble.as_deref())?;
+        draw(session, kind, &observed, &mut first_row, trouble.as_deref())?;
         let drawn = clock::boot_now();
         let mut pause = FRAME_MAX;
         loop {
@@ -294,13 +390,14 @@ async fn table(session: &Session, followed: Followed) -> io::Result<Exit> {
 
 fn draw(
     session: &Session,
+    kind: Kind,
     observed: &Observed,
     first_row: &mut usize,
     trouble: Option<&str>,
 ) -> io::Result<()> {
     let (width, height) = size();
     let info = session.collection.info().unwrap_or_default();
-    let rows = render::rows(observed, &Rolls::new(), clock::boot_now());
+    let rows = kind.rows(observed, &Rolls::new(), clock::boot_now());
     let (header, rows) = rows.split_at(1);
     let needs_attention = |row: &&Row| matches!(row.style, Style::Warning | Style::Bad);
     let troubled = rows.iter().filter(needs_attention).count();
@@ -309,8 +406,9 @@ fn draw(
     let total = rows.len();
     *first_row = (*first_row).min(total.saturating_sub(visible));
     let last_row = (*first_row + visible).min(total);
+    let (noun, documents) = (kind.noun(), kind.shown(observed).count());
     let title = format!(
-        "leasehold leases  {}.{}{}  {total} leases, {troubled} need attention  {}",
+        "leasehold {noun}  {}.{}{}  {documents} {noun}, {troubled} need attention  {}",
         info.database,
         info.collection,
         info.set.map(|set| format!(" ({set})")).unwrap_or_default(),
@@ -325,6 +423,8 @@ fn draw(
         }
         None => ("q quits".to_owned(), Style::Dim),
     };
+    let hidden = kind.hidden(observed).map(|hidden| format!("; {hidden}"));
+    let footer = footer + &hidden.unwrap_or_default();
     let footer = Row::new([footer]).styled(style);
     let shown = [header, &rows[*first_row..last_row]].concat();
     let mut frame = lines(&[Row::new([title])], Some(width), false);

@@ -12,7 +12,7 @@ use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim, Revision, WallMillis};
 use leasehold_core::lock;
 use leasehold_mongodb::store::mongo::operators::{
-    CollectionEntry, Content, LeaseRecord, LiveView, ViewEvent,
+    CollectionEntry, Content, LeaseRecord, LiveView, LockRecord, ViewEvent,
 };
 
 /// A live view, and the documents that it has shown.
@@ -45,6 +45,8 @@ impl Followed {
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     documents: BTreeMap<String, ObservedDocument>,
+    /// The time by the clock of the store, and when it was read. Only lists of locks have it.
+    store_clock: Option<(WallMillis, BootTime)>,
 }
 
 #[derive(Debug)]
@@ -199,10 +201,30 @@ impl ObservedDocument {
         Some(Evidence::new(self.silence, renewed_at, lasts, now, wall()))
     }
 
-    /// Returns true if the holder of a lease has not renewed for its lease duration.
+    /// Returns the evidence about each holder of a lock whose work goes on, and each waiter.
+    pub(super) fn entry_evidence(&self, now: BootTime) -> impl Iterator<Item = (Claim, Evidence)> {
+        let wall = wall();
+        claims(&self.entry)
+            .filter(|entry| !entry.work_done)
+            .filter_map(move |entry| {
+                let silence = *self.claims.get(&entry.claim)?;
+                let (renewed_at, lasts) = (entry.owner.renewed_at, entry.lease_duration.duration());
+                let evidence = Evidence::new(silence, renewed_at, lasts, now, wall);
+                Some((entry.claim, evidence))
+            })
+    }
+
+    /// Returns true if the holder of a lease, or a holder or waiter of a lock, has not renewed for its
+    /// lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
-        let duration = lease(&self.entry).and_then(LeaseRecord::lease_duration);
-        duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
+        let entries = self.entry_evidence(now).map(|(_, evidence)| evidence);
+        let mut all = entries.chain(self.evidence(now));
+        all.any(|evidence| evidence.liveness == Liveness::Expired)
+    }
+
+    /// Returns true for a lease that an operator has retired.
+    pub(super) fn is_retired(&self) -> bool {
+        lease(&self.entry).is_some_and(LeaseRecord::is_retired)
     }
 }
 
@@ -212,6 +234,11 @@ impl Observed {
     pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
+                let mut locks = entries.iter().filter_map(lock_of);
+                let read = locks.find_map(|lock| (lock.lock.store_now.0 > 0).then_some(&lock.lock));
+                if let Some(lock) = read {
+                    self.store_clock = Some((lock.store_now, at));
+                }
                 let mut before = std::mem::take(&mut self.documents);
                 let mut changes = BTreeMap::new();
                 for entry in entries {
@@ -258,9 +285,9 @@ impl Observed {
             silence
         };
         let is_lock = matches!(entry.content, Content::Lock(_));
-        let before = known
-            .as_ref()
-            .filter(|known| !is_lock || known.entry == entry);
+        let before = known.as_ref().filter(|known| {
+            !is_lock || without_reply(known.entry.clone()) == without_reply(entry.clone())
+        });
         let revision = lease(&entry).map(|lease| lease.lease.revision);
         let silence = after(before.map(|known| known.silence), revision);
         let claims = claims(&entry).map(|claim| {
@@ -278,6 +305,13 @@ impl Observed {
         };
         self.documents.insert(name, seen);
         differs
+    }
+
+    /// Returns the time by the clock of the store, if it is known.
+    pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {
+        let (read, at) = self.store_clock?;
+        let passed = i64::try_from(now.since(at).as_millis()).unwrap_or(i64::MAX);
+        Some(WallMillis(read.0.saturating_add(passed)))
     }
 
     pub(super) fn documents(&self) -> impl Iterator<Item = &ObservedDocument> {
@@ -309,8 +343,12 @@ impl Observed {
         let is_held = |seen: &ObservedDocument| {
             lease(&seen.entry).is_some_and(|lease| lease.held_by().is_some())
         };
-        self.documents()
-            .all(|seen| seen.silence.renewal_seen || !is_held(seen))
+        let now = clock::boot_now();
+        self.documents().all(|seen| {
+            let mut entries = seen.entry_evidence(now);
+            (seen.silence.renewal_seen || !is_held(seen))
+                && entries.all(|(_, evidence)| evidence.silence.renewal_seen)
+        })
     }
 }
 
@@ -334,18 +372,33 @@ pub(super) fn lease(entry: &CollectionEntry) -> Option<&LeaseRecord> {
 
 /// Returns the holders and waiters of the lock in an entry.
 fn claims(entry: &CollectionEntry) -> impl Iterator<Item = &lock::Entry> {
-    let lock = match &entry.content {
-        Content::Lock(lock) => Some(&lock.lock),
-        Content::Lease(_) | Content::Foreign(_) => None,
-    };
+    let lock = lock_of(entry).map(|record| &record.lock);
     lock.into_iter()
         .flat_map(|lock| lock.holders.iter().chain(&lock.queue))
+}
+
+pub(super) fn lock_of(entry: &CollectionEntry) -> Option<&LockRecord> {
+    match &entry.content {
+        Content::Lock(lock) => Some(lock),
+        Content::Lease(_) | Content::Foreign(_) => None,
+    }
+}
+
+/// Returns the document without the fields that differ in each reply: the time of the store, and the
+/// rest of a minimum hold by it.
+fn without_reply(mut entry: CollectionEntry) -> CollectionEntry {
+    if let Content::Lock(record) = &mut entry.content {
+        record.lock.store_now = WallMillis::default();
+        let ended = record.lock.holders.iter_mut().filter(|it| it.work_done);
+        ended.for_each(|entry| entry.min_hold = Duration::ZERO);
+    }
+    entry
 }
 
 /// Returns true if the documents have equal names and differ at most by renewals or a roll call.
 fn differs_by_renewal(before: &CollectionEntry, after: &CollectionEntry) -> bool {
     let without_renewals = |entry: &CollectionEntry| {
-        let mut entry = entry.clone();
+        let mut entry = without_reply(entry.clone());
         match &mut entry.content {
             Content::Lease(lease) => {
                 lease.lease.revision = Revision::from_bytes([0; 16]);

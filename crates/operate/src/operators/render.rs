@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::observed::{Evidence, Liveness, Observed, ObservedDocument, wall};
+use super::observed::{Evidence, Liveness, ObservedDocument, wall};
 use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
@@ -27,7 +27,7 @@ const SKEW_MIN: i64 = 1_000;
 
 /// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown
 /// or in the future.
-fn since(at: WallMillis) -> Option<Duration> {
+pub(super) fn since(at: WallMillis) -> Option<Duration> {
     let age = wall().0.checked_sub(at.0).filter(|_| at.0 > 0)?;
     u64::try_from(age).ok().map(Duration::from_millis)
 }
@@ -131,9 +131,12 @@ pub(crate) fn table<const N: usize>(
     std::iter::once(header).chain(rows).collect()
 }
 
-pub(super) fn rows(observed: &Observed, rolls: &Rolls, now: BootTime) -> Vec<Row> {
-    let row = |seen| row(seen, rolls, now);
-    table(HEADER, observed.documents().map(row))
+pub(super) fn rows<'a>(
+    shown: impl Iterator<Item = &'a ObservedDocument>,
+    rolls: &Rolls,
+    now: BootTime,
+) -> Vec<Row> {
+    table(HEADER, shown.map(|seen| row(seen, rolls, now)))
 }
 
 fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
@@ -152,9 +155,13 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     let token = lease.holder_token().unwrap_or(lease.lease.token);
     let duration = lease.lease_duration();
     let evidence = seen.evidence(now);
+    let state = match lease.is_retired() {
+        true => "retired",
+        false => state(lease, evidence),
+    };
     let cells = [
         seen.entry.name.clone(),
-        state(lease, evidence).to_owned(),
+        state.to_owned(),
         or_dash(lease.holder.as_ref().map(|holder| &holder.identity)),
         token.to_string(),
         or_dash(held.and_then(|held| since(held.acquired_at)).map(short)),
@@ -164,6 +171,7 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
         notes(lease, evidence, rolls.get(&seen.entry.name)).join("; "),
     ];
     Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
+        _ if lease.is_retired() => Style::Dim,
         Some(Liveness::Expired | Liveness::Silent) => Style::Bad,
         Some(Liveness::Late) => Style::Warning,
         _ if lease.lease.paused => Style::Warning,
@@ -307,6 +315,7 @@ pub(super) fn object(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime
         "token": lease.lease.token.get(),
         "holder": holder,
         "paused": lease.lease.paused,
+        "retired": lease.is_retired(),
         "request": lease.request.as_ref().map(|request| request_object(request, lease)),
         "reserved_for": reserved,
         "standby": holder.as_ref().and(lease.standby.as_ref()).map(|standby| standby.as_str()),

@@ -33,7 +33,7 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         let revision = Revision::random(&mut KernelRandomness);
         let sent = clock::boot_now();
         let created = session.collection.create(name, revision, &action).await;
-        let outcome = match written(name, created)? {
+        let outcome = match written(name, created, DOING)? {
             true => done(format!("created with token {at_least}, free"), sent),
             false => CommandOutcome::refused("it was created meanwhile; run the command again"),
         };
@@ -61,7 +61,7 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         warn!(lease = %name, from = token.get(), to = at_least.get(), "raising the token");
         let sent = clock::boot_now();
         let raised = session.collection.act(name, &lease, &action).await;
-        match written(name, raised)? {
+        match written(name, raised, DOING)? {
             true => done(raised_message(&lease, at_least), sent),
             false => CommandOutcome::refused("it changed meanwhile; nothing written"),
         }
@@ -69,7 +69,7 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
     outcome.print(session, name, action.kind.as_str())
 }
 
-fn done(message: String, sent: BootTime) -> CommandOutcome {
+pub(super) fn done(message: String, sent: BootTime) -> CommandOutcome {
     CommandOutcome::new(RequestResult::Done, message).after(clock::boot_now().since(sent))
 }
 
@@ -137,7 +137,11 @@ fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
 }
 
 /// Returns true if the write was applied, and false if the lease changed before it.
-fn written(name: &ResourceName, answer: Answer<Acted>) -> Result<bool, OperatorError> {
+pub(super) fn written(
+    name: &ResourceName,
+    answer: Answer<Acted>,
+    doing: &'static str,
+) -> Result<bool, OperatorError> {
     let unanswered = || Failure::new("MongoDB did not answer", "run leasehold check");
     let failure = answer.failure.unwrap_or_else(unanswered);
     match answer.outcome {
@@ -147,9 +151,6 @@ fn written(name: &ResourceName, answer: Answer<Acted>) -> Result<bool, OperatorE
         Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {
             Err(OperatorError::unknown_lease(name, failure))
         }
-        Acted::Unknown | Acted::Failed => Err(OperatorError::Store {
-            doing: DOING,
-            failure,
-        }),
+        Acted::Unknown | Acted::Failed => Err(OperatorError::Store { doing, failure }),
     }
 }

@@ -22,13 +22,16 @@ use self::metrics::Exporter;
 pub(super) use self::metrics::NamePattern;
 use self::site::{Offer, Web};
 use super::arguments::WebArgs;
+use super::observed::lease;
 use super::{Session, system};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_http::{AddressSetting, Bound};
-use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scope};
+use leasehold_mongodb::store::mongo::operators::{
+    CollectionEntry, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
+};
 
 /// Maximum number of browsers. Each needs a connection and memory for one event, at most 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
@@ -80,13 +83,30 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
+/// Replaces a retired lease by its removal, because the page and its metrics leave it out.
+fn without_retired(event: ViewEvent) -> ViewEvent {
+    let is_retired = |entry: &CollectionEntry| lease(entry).is_some_and(LeaseRecord::is_retired);
+    match event {
+        ViewEvent::Listed { mut entries, at } => {
+            entries.retain(|entry| !is_retired(entry));
+            ViewEvent::Listed { entries, at }
+        }
+        ViewEvent::Changed { entry, .. } if is_retired(&entry) => {
+            ViewEvent::Removed { name: entry.name }
+        }
+        event => event,
+    }
+}
+
 /// Keeps the board up to date, and logs changes of the connection's state.
 async fn follow(collection: &MongoCollection, mut view: LiveView, board: &watch::Sender<Snapshot>) {
     loop {
         let before = board.borrow().link.clone();
         match timeout(CHECK, view.next()).await {
             Ok(None) => return,
-            Ok(Some(event)) => board.send_modify(|board| board.apply(event, clock::boot_now())),
+            Ok(Some(event)) => {
+                board.send_modify(|board| board.apply(without_retired(event), clock::boot_now()))
+            }
             Err(_) => {
                 let failure = collection.trouble();
                 if let Some(failure) = failure.filter(|_| !board.borrow().is_listed()) {

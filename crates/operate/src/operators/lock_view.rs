@@ -1,0 +1,490 @@
+//! Locks as text and as JSON: who holds them and why, who waits for what, and until when a place is
+//! kept.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::observed::{Evidence, Liveness, Observed, ObservedDocument, lock_of, wall};
+use super::render::{ended_object, entry_object, or_dash, short, since, store_object, table};
+use crate::table::{Row, Style, color, text};
+use leasehold_core::election::{BootTime, WallMillis};
+use leasehold_core::lock::{Entry, EntryMode};
+use leasehold_host::log::millis;
+use leasehold_mongodb::store::StoreInfo;
+use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
+use leasehold_status::render::date;
+
+const HEADER: [&str; 8] = [
+    "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",
+];
+/// Difference between two wall clocks that is shown.
+const SKEW_MIN: Duration = Duration::from_secs(2);
+
+/// A lock as this command has observed it.
+pub(super) struct LockView<'a> {
+    name: &'a str,
+    record: &'a LockRecord,
+    evidence: Vec<(&'a Entry, Option<Evidence>)>,
+    /// The time by the clock of the store, if known.
+    store_now: Option<WallMillis>,
+    now: BootTime,
+}
+
+/// State of a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HolderState {
+    /// Granted, but its owner has not confirmed the grant.
+    Granted,
+    Works(Liveness),
+    /// The work has ended, and its minimum hold lasts.
+    Kept,
+    /// Work and minimum hold have ended.
+    Ended,
+}
+
+impl HolderState {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Works(liveness) => liveness.as_str(),
+            Self::Kept => "kept",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Returns the rows of all locks: one for each holder and waiter, or one for a free lock.
+pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
+    let store_now = observed.store_now(now);
+    let rows = observed.documents().flat_map(|seen| {
+        if let Content::Foreign(why) = &seen.entry.content {
+            let state = format!("not a lock: {why}");
+            let cells = [&seen.entry.name, "-", &state].map(str::to_owned);
+            return vec![Row::new(cells).styled(Style::Dim)];
+        }
+        let view = LockView::new(seen, store_now, now);
+        view.map_or_else(Vec::new, |view| view.rows())
+    });
+    table(HEADER, rows)
+}
+
+/// Returns a lock as JSON, without its history.
+pub(super) fn object(
+    seen: &ObservedDocument,
+    store_now: Option<WallMillis>,
+    now: BootTime,
+) -> Value {
+    match (&seen.entry.content, LockView::new(seen, store_now, now)) {
+        (Content::Foreign(why), _) => json!({ "lock": seen.entry.name, "foreign": why }),
+        (_, Some(view)) => view.object(),
+        // Not in the scope.
+        (_, None) => json!({ "lock": seen.entry.name }),
+    }
+}
+
+impl<'a> LockView<'a> {
+    /// Returns `None` for a document that is not a lock.
+    pub(super) fn new(
+        seen: &'a ObservedDocument,
+        store_now: Option<WallMillis>,
+        now: BootTime,
+    ) -> Option<Self> {
+        let record = lock_of(&seen.entry)?;
+        let known: Vec<_> = seen.entry_evidence(now).collect();
+        let entries = record.lock.holders.iter().chain(&record.lock.queue);
+        let evidence = entries.map(|entry| {
+            let mut of_entry = known.iter().filter(|(claim, _)| *claim == entry.claim);
+            (entry, of_entry.next().map(|(_, evidence)| *evidence))
+        });
+        Some(Self {
+            name: &seen.entry.name,
+            record,
+            evidence: evidence.collect(),
+            store_now,
+            now,
+        })
+    }
+
+    fn holders(&self) -> &[(&'a Entry, Option<Evidence>)] {
+        &self.evidence[..self.record.lock.holders.len()]
+    }
+
+    fn waiters(&self) -> &[(&'a Entry, Option<Evidence>)] {
+        &self.evidence[self.record.lock.holders.len()..]
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let newest = self.record.lock.token;
+        let row = |entry: &Entry, state: &str, evidence: Option<&Evidence>, notes: String| {
+            let renewed = evidence.map(|evidence| evidence.renewed(self.now));
+            Row::new([
+                self.name.to_owned(),
+                entry.token.unwrap_or(newest).to_string(),
+                state.to_owned(),
+                self.mode(entry),
+                entry.owner.identity.to_string(),
+                or_dash(since(entry.owner.acquired_at).map(short)),
+                or_dash(renewed),
+                notes,
+            ])
+        };
+        let holders = self.holders().iter().map(|(entry, evidence)| {
+            let state = self.state(entry, evidence.as_ref());
+            let notes = self.notes(entry, state, evidence.as_ref());
+            row(entry, state.as_str(), evidence.as_ref(), notes).styled(style(state))
+        });
+        let waiters = self.waiters().iter().enumerate();
+        let waiters = waiters.map(|(index, (entry, evidence))| {
+            let (notes, style) = match evidence.as_ref().filter(|it| it.is_silent()) {
+                Some(gone) => (gone.words(None, self.now), Style::Bad),
+                None => (self.awaits(index), Style::Plain),
+            };
+            row(entry, "waits", evidence.as_ref(), notes).styled(style)
+        });
+        let rows: Vec<_> = holders.chain(waiters).collect();
+        match rows.is_empty() {
+            true => vec![Row::new([
+                self.name.to_owned(),
+                newest.to_string(),
+                "free".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                self.last_end().unwrap_or_default(),
+            ])],
+            false => rows,
+        }
+    }
+
+    /// Describes the last end of a holder.
+    fn last_end(&self) -> Option<String> {
+        let last = self.record.history.last()?;
+        let ago = self.by_store(last.ended_at)?;
+        let reason = last.reason.as_deref().unwrap_or("ended");
+        Some(format!("{reason} {} ago", short(ago)))
+    }
+
+    fn object(&self) -> Value {
+        let lock = &self.record.lock;
+        let holders = self.holders().iter().map(|(entry, evidence)| {
+            let state = self.state(entry, evidence.as_ref());
+            let mut object = entry_object(entry);
+            self.add_evidence(&mut object, entry, evidence.as_ref());
+            object["state"] = state.as_str().into();
+            let kept = self.kept_until(entry);
+            if let Some((_, rest)) = kept.filter(|_| entry.work_done) {
+                object["at_least_ms"] = millis(rest).into();
+            }
+            object["kept_until"] = kept.map(|(until, _)| date(until)).into();
+            object
+        });
+        let waiters = self.waiters().iter().enumerate();
+        let waiters = waiters.map(|(index, (entry, evidence))| {
+            let mut object = entry_object(entry);
+            self.add_evidence(&mut object, entry, evidence.as_ref());
+            object["place"] = (index + 1).into();
+            object["waits_for"] = self.awaits(index).into();
+            object
+        });
+        let successes = lock.successes.iter().map(|success| {
+            let age = self.by_store(success.at).map(millis);
+            json!({ "key": success.key.as_str(), "at": date(success.at), "ago_ms": age })
+        });
+        json!({
+            "lock": self.name,
+            "token": lock.token.get(),
+            "slots": lock.slots,
+            "holders": holders.collect::<Value>(),
+            "queue": waiters.collect::<Value>(),
+            "successes": successes.collect::<Value>(),
+        })
+    }
+
+    fn add_evidence(&self, object: &mut Value, entry: &Entry, evidence: Option<&Evidence>) {
+        let by_store = self.by_store(entry.owner.renewed_at).map(millis);
+        object["last_write_ago_ms"] = evidence.and_then(|it| it.last_write_ago).into();
+        object["last_write_ago_by_store_ms"] = by_store.into();
+        object["silent_ms"] = evidence.map(|it| millis(it.silence.lasts(self.now))).into();
+        object["renewal_seen"] = evidence.is_some_and(|it| it.silence.renewal_seen).into();
+        object["silent"] = evidence.is_some_and(Evidence::is_silent).into();
+        object["expires_for_others_in_ms"] = evidence.map(|it| millis(it.expires_in)).into();
+    }
+
+    /// Returns the time since a date by the clock of the store.
+    fn by_store(&self, at: WallMillis) -> Option<Duration> {
+        let passed = self.store_now?.0.checked_sub(at.0).filter(|_| at.0 > 0)?;
+        Some(Duration::from_millis(u64::try_from(passed).unwrap_or(0)))
+    }
+
+    /// Returns the end of a minimum hold, and the rest of it.
+    fn kept_until(&self, entry: &Entry) -> Option<(WallMillis, Duration)> {
+        let until = *self.record.kept_until.get(&entry.claim)?;
+        // The store dates the end of the work, and the owner its renewals.
+        let now = self.store_now.filter(|_| entry.work_done);
+        let rest = until.0.saturating_sub(now.unwrap_or_else(wall).0);
+        let rest = Duration::from_millis(u64::try_from(rest).unwrap_or(0));
+        Some((until, rest))
+    }
+
+    fn state(&self, entry: &Entry, evidence: Option<&Evidence>) -> HolderState {
+        let rest = self.kept_until(entry).map(|(_, rest)| rest);
+        match entry.is_confirmed() {
+            true if entry.work_done && rest.is_none_or(|rest| rest.is_zero()) => HolderState::Ended,
+            true if entry.work_done => HolderState::Kept,
+            true => HolderState::Works(evidence.map_or(Liveness::Renews, |it| it.liveness)),
+            false => HolderState::Granted,
+        }
+    }
+
+    fn mode(&self, entry: &Entry) -> String {
+        match (self.record.lock.slots, entry.slot) {
+            (0, _) => entry.mode.as_str().to_owned(),
+            (slots, Some(slot)) => format!("slot {slot} of {slots}"),
+            (slots, None) => format!("one of {slots} slots"),
+        }
+    }
+
+    /// Returns `kept until TIME (in DURATION)` for a minimum hold that has not passed.
+    fn keeps(&self, entry: &Entry) -> Option<String> {
+        let (until, rest) = self.kept_until(entry).filter(|(_, rest)| !rest.is_zero())?;
+        let until = date(until);
+        // The hours, minutes and seconds of an RFC 3339 date.
+        let time = until.get(11..19).unwrap_or(&until);
+        Some(format!("kept until {time} UTC (in {})", short(rest)))
+    }
+
+    /// Returns the notes on a holder in the list.
+    fn notes(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
+        let first = match state {
+            HolderState::Granted => Some("not confirmed".to_owned()),
+            HolderState::Works(Liveness::Silent) => evidence.map(Evidence::expiry),
+            HolderState::Works(Liveness::Expired) => {
+                Some("the next contender removes it".to_owned())
+            }
+            HolderState::Works(_) | HolderState::Kept => None,
+            HolderState::Ended => Some("the next contender removes it".to_owned()),
+        };
+        let notes = first.into_iter().chain(self.keeps(entry));
+        notes.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns why a place is held.
+    fn why(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
+        let keeps = self.keeps(entry);
+        let and_kept = |why: String| match &keeps {
+            Some(keeps) => format!("{why}; {keeps}"),
+            None => why,
+        };
+        match state {
+            HolderState::Granted => "granted, not confirmed yet".to_owned(),
+            HolderState::Kept => and_kept("the work has ended (--at-least)".to_owned()),
+            HolderState::Ended => {
+                "the work and its minimum hold have ended; the next contender removes it".to_owned()
+            }
+            HolderState::Works(liveness) => match evidence.filter(|it| it.is_silent()) {
+                Some(gone) if liveness == Liveness::Expired => and_kept(format!(
+                    "expired; {}; the next contender removes it, or: leasehold locks break {}",
+                    gone.last_write(self.now),
+                    self.name
+                )),
+                Some(gone) => and_kept(gone.words(None, self.now)),
+                None => and_kept("works".to_owned()),
+            },
+        }
+    }
+
+    /// Returns what a waiter waits for.
+    fn awaits(&self, index: usize) -> String {
+        let lock = &self.record.lock;
+        let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
+        let Some(before) = index
+            .checked_sub(1)
+            .and_then(|before| lock.queue.get(before))
+        else {
+            return match lock.holders.as_slice() {
+                [] => format!(
+                    "no grant: the document was edited; to fix: leasehold locks break {}",
+                    self.name
+                ),
+                _ if lock.slots > 0 => format!("all {} slots are taken", lock.slots),
+                [one] => format!("behind {}", named(one)),
+                [first, rest @ ..] => format!("behind {} and {} more", named(first), rest.len()),
+            };
+        };
+        match lock.queue.get(index) {
+            // Readers are granted together.
+            Some(entry) if entry.mode == EntryMode::Shared && before.mode == EntryMode::Shared => {
+                format!("together with {}", named(before))
+            }
+            _ => format!("behind {}", named(before)),
+        }
+    }
+
+    /// Returns the age of the last write, by the clocks of the writer and of this machine, and by the
+    /// store's clock if it differs.
+    fn last_write(&self, entry: &Entry, evidence: Option<&Evidence>) -> String {
+        let ours = match evidence {
+            Some(evidence) => evidence.last_write_ago,
+            None => wall().0.checked_sub(entry.owner.renewed_at.0),
+        };
+        let ours = ours.filter(|_| entry.owner.renewed_at.0 > 0);
+        let Some(ours) = ours else {
+            return "-".to_owned();
+        };
+        let age = Duration::from_millis(ours.unsigned_abs());
+        let shown = match ours {
+            0.. => format!("{} ago", short(age)),
+            _ => format!("{} in the future", short(age)),
+        };
+        match self.by_store(entry.owner.renewed_at) {
+            Some(by_store) if ours < 0 || by_store.abs_diff(age) >= SKEW_MIN => {
+                format!("{shown} ({} ago by MongoDB's clock)", short(by_store))
+            }
+            Some(_) | None => shown,
+        }
+    }
+
+    /// Returns the lock with its history as JSON.
+    pub(super) fn description_object(&self, store: &StoreInfo) -> Value {
+        let mut object = self.object();
+        object["store"] = store_object(store);
+        object["history"] = self.record.history.iter().map(ended_object).collect();
+        object
+    }
+
+    /// Returns the description of the lock as text.
+    pub(super) fn description(&self, store: &StoreInfo) -> String {
+        let lock = &self.record.lock;
+        let (held, waiting) = (lock.holders.len(), lock.queue.len());
+        let place = format!(
+            "{}.{}, {}",
+            store.database,
+            store.collection,
+            store.describe()
+        );
+        let state = match (held, lock.slots) {
+            (0, _) => "free".to_owned(),
+            (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
+            (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
+                format!("shared by {held}")
+            }
+            (_, 0) => "taken".to_owned(),
+            (held, slots) => format!("{held} of {slots} slots taken"),
+        };
+        let mut described = String::new();
+        for (name, value) in [
+            ("Lock:", self.name.to_owned()),
+            ("Store:", place),
+            ("Token:", lock.token.to_string()),
+            ("State:", format!("{state}, {waiting} waiting")),
+        ] {
+            let _ = writeln!(described, "{name:<10} {value}");
+        }
+        for (heading, rows) in [
+            ("Holders", self.holder_rows()),
+            ("Waiters, in order", self.waiter_rows()),
+            ("Last successes (--once-per)", self.success_rows()),
+            ("History, newest first", self.history_rows()),
+        ] {
+            let _ = match rows.len() {
+                1 => writeln!(described, "\n{heading}: none"),
+                _ => write!(described, "\n{heading}:\n{}", text(&rows, color())),
+            };
+        }
+        described
+    }
+
+    fn holder_rows(&self) -> Vec<Row> {
+        let rows = self.holders().iter().map(|(entry, evidence)| {
+            let state = self.state(entry, evidence.as_ref());
+            Row::new([
+                or_dash(entry.token),
+                state.as_str().to_owned(),
+                self.mode(entry),
+                entry.owner.identity.to_string(),
+                or_dash(since(entry.owner.acquired_at).map(short)),
+                self.last_write(entry, evidence.as_ref()),
+                self.why(entry, state, evidence.as_ref()),
+            ])
+            .styled(style(state))
+        });
+        let header = [
+            "TOKEN",
+            "STATE",
+            "MODE",
+            "IDENTITY",
+            "SINCE",
+            "LAST WRITE",
+            "WHY",
+        ];
+        table(header, rows)
+    }
+
+    fn waiter_rows(&self) -> Vec<Row> {
+        let waiters = self.waiters().iter().enumerate();
+        let rows = waiters.map(|(index, (entry, evidence))| {
+            let gone = evidence.as_ref().filter(|it| it.is_silent());
+            let silent = gone.map(|gone| format!("; {}", gone.words(None, self.now)));
+            let cells = [
+                (index + 1).to_string(),
+                self.mode(entry),
+                entry.owner.identity.to_string(),
+                or_dash(since(entry.owner.acquired_at).map(short)),
+                self.last_write(entry, evidence.as_ref()),
+                self.awaits(index) + &silent.unwrap_or_default(),
+            ];
+            Row::new(cells).styled(if gone.is_some() {
+                Style::Bad
+            } else {
+                Style::Plain
+            })
+        });
+        let header = ["PLACE", "MODE", "IDENTITY", "WAITS", "LAST WRITE", "WHY"];
+        table(header, rows)
+    }
+
+    fn success_rows(&self) -> Vec<Row> {
+        let newest = self.record.lock.successes.iter().rev();
+        let rows = newest.map(|success| {
+            Row::new([
+                success.key.to_string(),
+                date(success.at),
+                or_dash(self.by_store(success.at).map(short)),
+            ])
+        });
+        table(["KEY", "AT", "AGE"], rows)
+    }
+
+    fn history_rows(&self) -> Vec<Row> {
+        let rows = self.record.history.iter().rev().map(|end| {
+            let held = end.ended_at.0.checked_sub(end.acquired_at.0);
+            let held = held.and_then(|millis| u64::try_from(millis).ok());
+            Row::new([
+                or_dash(end.token),
+                or_dash(end.identity.as_ref()),
+                or_dash(end.slot),
+                or_dash(held.map(|millis| short(Duration::from_millis(millis)))),
+                date(end.ended_at),
+                or_dash(self.by_store(end.ended_at).map(short)),
+                or_dash(end.reason.as_ref()),
+            ])
+        });
+        // The end is dated by the store, and the join by the holder.
+        let header = [
+            "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON",
+        ];
+        table(header, rows)
+    }
+}
+
+fn style(state: HolderState) -> Style {
+    match state {
+        HolderState::Works(Liveness::Silent | Liveness::Expired) => Style::Bad,
+        HolderState::Works(Liveness::Late) => Style::Warning,
+        HolderState::Works(Liveness::Renews) | HolderState::Granted => Style::Plain,
+        HolderState::Kept | HolderState::Ended => Style::Dim,
+    }
+}

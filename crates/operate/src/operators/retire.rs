@@ -1,0 +1,133 @@
+//! `leasehold leases retire`: hides an unused lease. The document keeps its token, and the
+//! next write of a candidate ends the retirement.
+
+use clap::Args;
+
+use super::arguments::WriteArgs;
+use super::observed::Followed;
+use super::render::short;
+use super::repair::{done, written};
+use super::roll_call::{candidates, names};
+use super::{CommandOutcome, OperatorError, Session, say};
+use leasehold_clock as clock;
+use leasehold_core::election::ResourceName;
+use leasehold_host::CommandError;
+use leasehold_host::signals::Exit;
+use leasehold_mongodb::store::mongo::operators::{ActionKind, LeaseRecord, OperatorAction, Scope};
+
+const DOING: &str = "retire the lease";
+
+pub(super) const HELP: &str = "\
+The document of the lease stays, with its token, so that receivers never see a token twice: the next leader gets a higher \
+token, and its acquisition ends the retirement. The command refuses while the lease is renewed, is paused or has a \
+request, or while a candidate answers. A holder that has been killed is watched for its lease duration first.
+
+Examples:
+  leasehold leases retire trial --reason 'trial is over'
+
+Exit codes: 0 retired, or retired already; 1 refused; 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or \
+no such lease.";
+
+#[derive(Debug, Args)]
+pub(super) struct RetireArgs {
+    #[command(flatten)]
+    pub(super) write: WriteArgs,
+    /// Do not ask for candidates first (takes 3s)
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+pub(super) async fn run(session: &Session, args: RetireArgs) -> Result<Exit, CommandError> {
+    let (name, action) = (
+        args.write.lease.get(),
+        args.write.action(ActionKind::Retire),
+    );
+    let outcome = retired(session, name, &action, args.force).await?;
+    outcome.print(session, name, action.kind.as_str())
+}
+
+async fn retired(
+    session: &Session,
+    name: &ResourceName,
+    action: &OperatorAction,
+    force: bool,
+) -> Result<CommandOutcome, OperatorError> {
+    let mut followed = session.follow(Scope::One(name.clone()), DOING).await?;
+    let entry = followed.observed.one().map(|seen| &seen.entry);
+    let lease = session.lease(name, entry).await?;
+    if let Some(outcome) = unwritten(name, &lease) {
+        return Ok(outcome);
+    }
+    if let Some(outcome) = renewed(&mut followed, name, &lease).await {
+        return Ok(outcome);
+    }
+    if !force {
+        let present = candidates(session, &mut followed, name, |it| !it.is_empty()).await?;
+        if !present.is_empty() {
+            return Ok(CommandOutcome::refused(format!(
+                "in use: a candidate answers ({}); nothing written. Stop all candidates first",
+                names(&present)
+            )));
+        }
+    }
+    let sent = clock::boot_now();
+    let answer = session.collection.act(name, &lease, action).await;
+    Ok(match written(name, answer, DOING)? {
+        true => done(message(&lease), sent),
+        false => CommandOutcome::refused("it changed meanwhile; nothing written"),
+    })
+}
+
+fn message(lease: &LeaseRecord) -> String {
+    let token = lease.lease.token;
+    format!(
+        "retired; its token {token} is kept, and the next leader gets a higher one. To list it: leasehold leases --all"
+    )
+}
+
+/// Returns the answer for a lease whose document shows that it cannot or need not be retired.
+fn unwritten(name: &ResourceName, lease: &LeaseRecord) -> Option<CommandOutcome> {
+    if lease.is_retired() {
+        return Some(CommandOutcome::already("retired already; nothing written"));
+    }
+    let why = match (lease.lease.paused, &lease.request) {
+        (true, _) => format!(
+            "paused, and would stay paused unseen; nothing written. To end it: leasehold resume {name} --no-wait"
+        ),
+        (false, Some(_)) => {
+            format!("a request stands; nothing written. To withdraw it: leasehold cancel {name}")
+        }
+        (false, None) => return None,
+    };
+    Some(CommandOutcome::refused(why))
+}
+
+/// Watches a holder for its lease duration; returns the refusal if it renews, or another candidate
+/// writes.
+async fn renewed(
+    followed: &mut Followed,
+    name: &ResourceName,
+    lease: &LeaseRecord,
+) -> Option<CommandOutcome> {
+    let (holder, lasts) = (lease.holder.as_ref()?, lease.lease_duration()?);
+    say(&format!(
+        "lease {name}: {} holds it in the document; watching for {} that it is not renewed",
+        holder.identity,
+        short(lasts)
+    ));
+    let until = clock::boot_now() + lasts;
+    while followed.advance(until).await {
+        let Some((_, now)) = followed.observed.lease() else {
+            let message = "the lease was deleted or replaced meanwhile; nothing written";
+            return Some(CommandOutcome::refused(message));
+        };
+        if now.lease.revision != lease.lease.revision {
+            let writer = now.holder.as_ref().map(|holder| holder.identity.as_str());
+            return Some(CommandOutcome::refused(format!(
+                "in use: {} writes to it; nothing written. Stop all candidates first",
+                writer.unwrap_or("a candidate")
+            )));
+        }
+    }
+    None
+}
