@@ -50,6 +50,8 @@ const TUTORIAL: &str = "docs/tutorial.md";
 fn the_tutorial_on_a_laptop_works() {
     let mut session = Session::new(TUTORIAL);
     like_the_repository(&mut session);
+    // The page shows which output is text and which is JSON.
+    session.set("LEASEHOLD_LOG__FORMAT", "auto");
     session.run();
 }
 
