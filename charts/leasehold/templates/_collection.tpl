@@ -18,7 +18,7 @@ values. Two exporters of one job count once.
   (dict "name" "LeaseholdLeaseWithoutHolder"
     "expr" (printf "max by (job, lease) (%s) == 0" $held)
     "summary" "No candidate holds the lease {{ $labels.lease }}"
-    "description" "The lease is free and not paused. If its service no longer exists, delete the lease.")
+    "description" "The lease is free and not paused. If its service no longer exists, retire the lease with leasehold leases retire.")
   (dict "name" "LeaseholdLeaseSilent"
     "expr" (printf "min by (job, lease) (leasehold_collection_lease_silent{%s}) == 1" $job)
     "summary" "The holder of the lease {{ $labels.lease }} does not renew, and no candidate takes over"
