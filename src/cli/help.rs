@@ -63,7 +63,13 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
     let styles = command.get_styles().clone();
     let text = command.get_after_help().map(ToString::to_string);
     let text = text.unwrap_or_default();
-    let pointer = format!("All options, examples and exit codes: {path} --help");
+    let whole = match (text.contains("Examples:"), text.contains("Exit codes:")) {
+        (true, true) => "All options, examples and exit codes",
+        (true, false) => "All options and examples",
+        (false, true) => "All options and exit codes",
+        (false, false) => "All options",
+    };
+    let pointer = format!("{whole}: {path} --help");
     let short = match examples(&text) {
         found if found.is_empty() => pointer,
         found => format!("Examples:\n{}\n\n{pointer}", found.join("\n")),
@@ -74,10 +80,8 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
             let path = format!("{path} {}", subcommand.get_name());
             with_examples(subcommand, &path, width)
         });
-    match text.is_empty() {
-        true => command,
-        false => command.after_long_help(laid_out(&text, width, &styles)),
-    }
+    // Without a text of its own, --help would repeat the pointer to itself.
+    command.after_long_help(laid_out(&text, width, &styles))
 }
 
 /// Returns the lines of the first examples with their explanations.

@@ -156,4 +156,11 @@ fn in_the_foreground_of_a_terminal_it_says_how_to_release_it() {
         wait_shown(&mut shown, "lock foreground: released");
         assert_eq!(job.output().code, code);
     }
+    let kept = format!("{} --at-least=30s", line(&place, "kept"));
+    let (mut job, mut keyboard) = on_a_terminal(&place, &kept);
+    let mut shown = BufReader::new(job.standard_output());
+    wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
+    keyboard.write_all(b"\x04").unwrap();
+    wait_shown(&mut shown, "after the minimum hold (--at-least)");
+    assert_eq!(job.output().code, 0);
 }

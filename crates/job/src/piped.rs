@@ -13,7 +13,7 @@ use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, conclude, held_line, rene
 use super::standard_input::StandardInput;
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
-use leasehold_core::lock::End as LockEnd;
+use leasehold_core::lock::{End as LockEnd, MinHold};
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops};
@@ -22,6 +22,8 @@ use leasehold_mongodb::locker::Locker;
 
 pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";
 const RELEASED: &str = "released";
+/// For a lock with a minimum hold, which others cannot acquire yet.
+const KEPT: &str = "released; others can acquire it after the minimum hold (--at-least)";
 const LOST: &str = "lost; another process may hold it now: stop the work under the lock";
 const RENEWED_AGAIN: &str = "held; MongoDB answers again";
 
@@ -63,7 +65,10 @@ impl Work<'_> {
             Over::Closed => {
                 let end = conclude(&mut locker, false, RELEASE_MAX).await;
                 if let (Some(user), Some(LockEnd::Released)) = (user, &end) {
-                    user.print(RELEASED);
+                    user.print(match self.job.args.at_least() {
+                        MinHold::NONE => RELEASED,
+                        _ => KEPT,
+                    });
                 }
                 lost = !self.is_released(end, false, false);
             }

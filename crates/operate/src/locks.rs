@@ -37,7 +37,7 @@ Examples:
   leasehold locks prune --unused-for 30d
                              shrink the documents of unused locks
 
-Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, or it is not known whether a
+Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, or it is not known whether a \
 write was applied, 78 configuration, or the name is a lease's.";
 
 /// Arguments of `leasehold locks`.

@@ -143,10 +143,55 @@ fn fitting(text: impl Iterator<Item = char>, max: usize) -> String {
 
 /// Renders rows for standard output: as wide as the terminal, or whole in a pipe.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
-    let width = io::stdout().is_terminal().then(|| size().0);
-    let mut text = lines(rows, width, color).join("\n");
+    let mut text = match io::stdout().is_terminal() {
+        true => folded(rows, size().0, color).join("\n"),
+        false => lines(rows, None, color).join("\n"),
+    };
     text.push('\n');
     text
+}
+
+/// Renders rows as lines of at most `width`. The last column is prose, so a cell that does not fit
+/// there is continued below its row, whole.
+fn folded(rows: &[Row], width: usize, color: bool) -> Vec<String> {
+    let whole = lines(rows, None, false);
+    if whole.iter().all(|line| line.width() <= width) {
+        return lines(rows, None, color);
+    }
+    let (mut heads, mut tails) = (rows.to_vec(), Vec::new());
+    for head in &mut heads {
+        head.style = Style::Plain;
+        tails.push(head.cells.pop().unwrap_or_default());
+    }
+    let heads = lines(&heads, Some(width), false);
+    let column = GAP + heads.iter().map(|head| head.width()).max().unwrap_or(0);
+    let rows = rows.iter().zip(heads.iter().zip(&tails));
+    let lines = rows.flat_map(|(row, (head, tail))| {
+        let mut lines = vec![head.clone()];
+        if column + tail.width() <= width {
+            let padding = column - head.width();
+            lines = vec![format!("{head}{:padding$}{tail}", "").trim_end().to_owned()];
+        } else {
+            lines.extend(continued(tail, width));
+        }
+        lines.into_iter().map(|line| row.style.paint(&line, color))
+    });
+    lines.collect()
+}
+
+/// Breaks prose into indented lines.
+fn continued(prose: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in prose.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{:GAP$}{word}", "")),
+        }
+    }
+    lines
 }
 
 /// Cuts a line at a display width.
@@ -180,6 +225,39 @@ mod tests {
         let styled = [Row::new(["x"]).styled(Style::Bad)];
         assert_eq!(text(&styled, true), "\u{1b}[31mx\u{1b}[0m\n");
         assert_eq!(text(&styled, false), "x\n");
+    }
+
+    #[test]
+    fn prose_that_does_not_fit_is_continued_below_its_row() {
+        let rows = [
+            Row::new(["LEASE", "STATE", "NOTES"]),
+            Row::new([
+                "orders",
+                "silent",
+                "expires for others in 19s; no candidate answers",
+            ]),
+            Row::new(["stock", "held", "late"]),
+        ];
+        assert_eq!(
+            folded(&rows, 30, false),
+            [
+                "LEASE   STATE   NOTES",
+                "orders  silent",
+                "  expires for others in 19s;",
+                "  no candidate answers",
+                "stock   held    late",
+            ]
+        );
+        assert_eq!(folded(&rows, 80, false), lines(&rows, None, false));
+        let painted = [Row::new(["a", "b c"]).styled(Style::Bad)];
+        assert_eq!(
+            folded(&painted, 3, true),
+            [
+                "\u{1b}[31ma\u{1b}[0m",
+                "\u{1b}[31m  b\u{1b}[0m",
+                "\u{1b}[31m  c\u{1b}[0m"
+            ]
+        );
     }
 
     #[test]

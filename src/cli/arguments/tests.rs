@@ -131,6 +131,8 @@ fn the_whole_help_fits_and_keeps_the_lines_of_its_examples() {
     let mut texts = texts.into_iter();
     each_command(&mut command(), "leasehold", &mut |command, path| {
         let help = command.render_long_help().to_string();
+        let itself = format!("All options: {path} --help");
+        assert!(!help.contains(&itself), "{path}: {help}");
         for line in help.lines() {
             assert!(line.chars().count() <= WIDTH_MAX, "{path}: {line}");
         }

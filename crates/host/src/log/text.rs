@@ -31,7 +31,7 @@ where
     ) -> fmt::Result {
         let now = humantime::format_rfc3339_millis(clock::wall_now()).to_string();
         let time = match now.split_once('T') {
-            Some((_, time)) if self.terminal => time.trim_end_matches('Z'),
+            Some((_, time)) if self.terminal => time,
             _ => &now,
         };
         let color = line.has_ansi_escapes();

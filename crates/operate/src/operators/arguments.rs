@@ -76,7 +76,7 @@ Examples:
   leasehold web --metrics-only --metrics-names 'orders,nightly-*'
                              an exporter for Prometheus on this host, without the page
 
-Exit codes: 0 stopped by a signal, 64 usage, 78 configuration, address or token file.";
+Exit codes: 0 stopped by SIGTERM, 128 + number of another signal, 64 usage, 78 configuration, address or token file.";
 
 fn examples(examples: &str) -> String {
     format!("Examples:\n{examples}\n\n{EXIT_CODES}")

@@ -407,12 +407,13 @@ fn draw(
     *first_row = (*first_row).min(total.saturating_sub(visible));
     let last_row = (*first_row + visible).min(total);
     let (noun, documents) = (kind.noun(), kind.shown(observed).count());
+    let at = humantime::format_rfc3339_seconds(clock::wall_now()).to_string();
+    // A narrow terminal cuts the end of the line.
     let title = format!(
-        "leasehold {noun}  {}.{}{}  {documents} {noun}, {troubled} need attention  {}",
+        "{documents} {noun}, {troubled} need attention  {at}  {}.{}{}",
         info.database,
         info.collection,
         info.set.map(|set| format!(" ({set})")).unwrap_or_default(),
-        humantime::format_rfc3339_millis(clock::wall_now()),
     );
     let (footer, style) = match trouble {
         Some(trouble) => (format!("MongoDB reports no changes: {trouble}"), Style::Bad),
