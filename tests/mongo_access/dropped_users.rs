@@ -94,8 +94,8 @@ async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
 /// Leader and lock holder must outlast all commands that run while access is refused. On a busy
 /// machine these take more than half a minute.
 const SURVIVING: DaemonTimings = DaemonTimings {
-    lease_duration: Duration::from_secs(600),
-    renew_deadline: Duration::from_secs(540),
+    lease_duration: Duration::from_secs(180),
+    renew_deadline: Duration::from_secs(150),
     ..DaemonTimings::DEFAULT
 };
 
@@ -121,7 +121,7 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
         "lock",
         "job",
         "--identity=holder",
-        "--lease-duration=600s",
+        "--lease-duration=180s",
         "--",
         "sh",
         "-c",
@@ -133,7 +133,7 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
         "lock",
         "job",
         "--identity=waiter",
-        "--lease-duration=600s",
+        "--lease-duration=180s",
         "--",
         "true",
     ];
