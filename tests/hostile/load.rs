@@ -27,6 +27,22 @@ async fn renewals(daemon: &Daemon) -> f64 {
     daemon.operations("renew", "applied").await
 }
 
+/// Returns true if the daemon answers another client during the attack. The kernel drops connections
+/// while too many wait to be accepted, so one probe may fail; a kubelet restarts a container after
+/// three.
+async fn answers(daemon: &Daemon) -> bool {
+    for _ in 0..3 {
+        if daemon
+            .http("/livez")
+            .await
+            .is_ok_and(|(code, _)| code == 200)
+        {
+            return true;
+        }
+    }
+    false
+}
+
 /// Attacks a leader at full strength until it has renewed its lease [`RENEWALS`] times.
 async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) {
     let stage = stage().await;
@@ -44,8 +60,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
     let mut descriptors_most = 0;
     within(3 * LONG, "the attack is at full strength", async || {
         descriptors_most = descriptors_most.max(descriptors(pid, server));
-        // The daemon must answer other clients during the attack.
-        assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
+        assert!(answers(&daemon).await, "{}", daemon.logs());
         has_full_extent(&hostile)
     })
     .await;
