@@ -196,7 +196,15 @@ pub(crate) fn configured<S: Selection>(
     serves: bool,
     command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
 ) -> Result<ExitCode, CommandError> {
-    let config = connection.configuration.sources.load().lock_config()?;
+    let sources = &connection.configuration.sources;
+    let config = sources.load().lock_config()?;
+    // The error of an invalid configuration names them.
+    for (variable, meant) in sources.misspelt_variables() {
+        say(&format!(
+            "{variable} is set and ignored: write {}",
+            meant.variable()
+        ));
+    }
     let json = config.log.format.json;
     let json = json.unwrap_or_else(|| serves && log::is_json_by_default());
     log::start(config.log.level, json);

@@ -32,10 +32,10 @@ struct Failing {
 }
 
 impl Failing {
-    fn again(before: Option<Self>, failure: &Failure, now: BootTime) -> Self {
+    fn again(before: Option<Self>, failure: &Failure, sent: BootTime, now: BootTime) -> Self {
         let before = before.as_ref();
         Self {
-            since: before.map_or(now, |before| before.since),
+            since: before.map_or(sent, |before| before.since),
             last: now,
             failure: failure.clone(),
             repeats: before.is_some() && failure.retry == RetryPolicy::Retry,
@@ -78,7 +78,10 @@ impl StoreErrors {
             &mut self.write
         };
         match &answered.failure {
-            Some(failure) => *failing = Some(Failing::again(failing.take(), failure, now)),
+            Some(failure) => {
+                let sent = now - answered.elapsed;
+                *failing = Some(Failing::again(failing.take(), failure, sent, now));
+            }
             // A write that matches no document does not prove that writes are accepted.
             None if reads || answered.is_rejected() => {
                 if let Some(write) = &mut self.write {
@@ -98,9 +101,12 @@ impl StoreErrors {
         self.write = self.write.take().filter(attempted);
         let write = self.write.as_ref().filter(|write| write.stands());
         let newest = self.read.iter().chain(write).max_by_key(|f| f.last);
+        // A leader that loses its lease reads instead of writing; the outage is the same.
+        let unanswered = self.write.iter().filter(|write| !write.read_since);
+        let outage = unanswered.map(|write| write.since).min();
         let error = newest.map(|failing| StoreError {
             message: failing.failure.to_string(),
-            since: failing.since,
+            since: outage.map_or(failing.since, |outage| outage.min(failing.since)),
         });
         self.published.send_if_modified(|published| {
             let changed = *published != error;
@@ -152,6 +158,23 @@ mod tests {
         assert_eq!(*shown.borrow(), Some(error));
         assert!(errors.answered(&answered("read", None), at(4)));
         assert_eq!(*shown.borrow(), None);
+    }
+
+    #[test]
+    fn an_outage_lasts_from_the_first_unanswered_call_also_after_a_change_of_role() {
+        let (mut errors, shown) = StoreErrors::channel(timings());
+        let since = || shown.borrow().as_ref().map(|error| error.since);
+        let unanswered = |operation| AnsweredCall {
+            elapsed: Duration::from_secs(3),
+            ..answered(operation, Some(Failure::no_answer(Duration::from_secs(3))))
+        };
+        errors.answered(&unanswered("renew"), at(10));
+        assert_eq!(since(), Some(at(7)), "when the call was sent");
+        errors.answered(&unanswered("read"), at(25));
+        assert_eq!(since(), Some(at(7)), "and not when the lease was lost");
+        errors.answered(&answered("read", None), at(30));
+        errors.answered(&unanswered("read"), at(40));
+        assert_eq!(since(), Some(at(37)), "another outage");
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl LeaseDescription<'_> {
         match evidence.liveness {
             Liveness::Renews => "held".to_owned(),
             Liveness::Late => format!("held, but {}", words()),
+            Liveness::Unseen => format!("unknown: {}", evidence.last_write(self.now)),
             Liveness::Silent | Liveness::Expired => words(),
         }
     }

@@ -264,6 +264,7 @@ impl<'a> LockView<'a> {
             HolderState::Works(Liveness::Expired) => {
                 Some("the next contender removes it".to_owned())
             }
+            HolderState::Works(Liveness::Unseen) => evidence.map(|it| it.last_write(self.now)),
             HolderState::Works(_) | HolderState::Kept => None,
             HolderState::Ended => Some("the next contender removes it".to_owned()),
         };
@@ -483,7 +484,7 @@ impl<'a> LockView<'a> {
 fn style(state: HolderState) -> Style {
     match state {
         HolderState::Works(Liveness::Silent | Liveness::Expired) => Style::Bad,
-        HolderState::Works(Liveness::Late) => Style::Warning,
+        HolderState::Works(Liveness::Late | Liveness::Unseen) => Style::Warning,
         HolderState::Works(Liveness::Renews) | HolderState::Granted => Style::Plain,
         HolderState::Kept | HolderState::Ended => Style::Dim,
     }

@@ -51,6 +51,7 @@ impl Liveness {
             Self::Renews | Self::Late => "held",
             Self::Silent => "silent",
             Self::Expired => "expired",
+            Self::Unseen => "unknown",
         }
     }
 }
@@ -70,6 +71,7 @@ impl Evidence {
     pub(crate) fn renewed(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match self.age(now) {
+            _ if self.liveness == Liveness::Unseen => "-".to_owned(),
             _ if self.silence.renewal_seen => watched,
             Some(age) => format!("~{}", short(age)),
             None => format!("> {watched}"),
@@ -80,6 +82,10 @@ impl Evidence {
     pub(crate) fn last_write(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match (self.age(now), self.last_write_ago) {
+            _ if self.liveness == Liveness::Unseen => {
+                let blind = short(self.silence.blind_for(now));
+                format!("no answer from MongoDB for {blind}")
+            }
             _ if self.silence.renewal_seen => format!("last renewal seen {watched} ago"),
             (Some(age), _) => format!("last write {} ago by the holder's clock", short(age)),
             (None, Some(ahead @ ..=-1)) => format!(
@@ -168,12 +174,12 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
         or_dash(evidence.map(|evidence| evidence.renewed(now))),
         or_dash(duration.map(short)),
         or_dash(held.map(|_| standby(lease))),
-        notes(lease, evidence, rolls.get(&seen.entry.name)).join("; "),
+        notes(lease, evidence, rolls.get(&seen.entry.name), now).join("; "),
     ];
     Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => Style::Dim,
         Some(Liveness::Expired | Liveness::Silent) => Style::Bad,
-        Some(Liveness::Late) => Style::Warning,
+        Some(Liveness::Late | Liveness::Unseen) => Style::Warning,
         _ if lease.lease.paused => Style::Warning,
         _ => Style::Plain,
     })
@@ -198,12 +204,18 @@ pub(super) fn reserved(lease: &LeaseRecord) -> Option<&Reservation> {
     reserved.filter(|reserved| !reserved.is_head_start())
 }
 
-fn notes(lease: &LeaseRecord, evidence: Option<Evidence>, roll: Option<&Roll>) -> Vec<String> {
+fn notes(
+    lease: &LeaseRecord,
+    evidence: Option<Evidence>,
+    roll: Option<&Roll>,
+    now: BootTime,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(evidence) = evidence {
         match evidence.liveness {
             Liveness::Renews => {}
             Liveness::Late => notes.push(format!("late; {}", evidence.expiry())),
+            Liveness::Unseen => notes.push(evidence.last_write(now)),
             Liveness::Silent | Liveness::Expired => {
                 notes.push(evidence.expiry());
                 notes.extend(roll.map(Roll::words));
@@ -399,12 +411,17 @@ pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
         let led = ended.ended_at.0.checked_sub(ended.acquired_at.0);
         let led = led.and_then(|millis| u64::try_from(millis).ok());
+        // The document has the winner's word.
+        let reason = ended.reason.as_deref().map(|reason| match reason {
+            "took_over" => "expired",
+            other => other,
+        });
         Row::new([
             or_dash(ended.token),
             or_dash(ended.identity.as_ref()),
             or_dash(led.map(|millis| short(Duration::from_millis(millis)))),
             date(ended.ended_at),
-            or_dash(ended.reason.as_ref()),
+            or_dash(reason),
         ])
     });
     table(["TOKEN", "IDENTITY", "LED FOR", "ENDED", "REASON"], ends)

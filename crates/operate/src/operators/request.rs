@@ -119,10 +119,10 @@ impl<'a> PendingRequest<'a> {
                 (clock::boot_now(), None)
             }
             RequestDecision::Write => {
-                self.warn(silent.as_ref(), "is recorded nevertheless");
                 if let Some(outcome) = self.no_candidate(&mut followed).await? {
                     return Ok(outcome);
                 }
+                self.warn(silent.as_ref(), "is recorded nevertheless");
                 match self.write(&mut lease).await? {
                     Written::At(sent, id) => (sent, id),
                     Written::Rejected(outcome) => return Ok(outcome),

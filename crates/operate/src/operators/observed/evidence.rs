@@ -1,0 +1,235 @@
+//! Evidence of whether a holder is alive: the time since its last renewal, on this command's own
+//! clock, and the date of its last write, which comes from the holder's wall clock. Evidence is
+//! shown and decides nothing.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use leasehold_clock as clock;
+use leasehold_core::election::{BootTime, Revision, WallMillis};
+
+/// Time since the last renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Silence {
+    pub(super) revision: Option<Revision>,
+    pub(super) since: BootTime,
+    /// True if this command saw the last renewal; else the time is a lower bound.
+    pub(crate) renewal_seen: bool,
+    /// Start of the time in which the document may have changed unseen, if it lasts.
+    pub(super) blind_since: Option<BootTime>,
+}
+
+/// A renewal within a shorter blind time counts as seen.
+const BLIND_TOLERATED: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    Renews,
+    /// No renewal for more than a quarter of the lease duration on this command's clock, or for more
+    /// than half of it by the wall clocks.
+    Late,
+    /// No renewal seen, and the last write is older than the lease duration by the wall clocks of
+    /// the holder and of this machine.
+    Silent,
+    /// No renewal for the lease duration, so another candidate may take over.
+    Expired,
+    /// MongoDB does not answer, so the document may have changed.
+    Unseen,
+    /// MongoDB does not answer, so the document may have changed.
+    Unseen,
+}
+
+/// Returns this machine's wall clock.
+pub(crate) fn wall() -> WallMillis {
+    let now = clock::wall_now().duration_since(UNIX_EPOCH).ok();
+    WallMillis(
+        now.and_then(|now| i64::try_from(now.as_millis()).ok())
+            .unwrap_or(0),
+    )
+}
+
+/// Evidence of whether a holder is alive, for display. It decides nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    pub(crate) liveness: Liveness,
+    /// Age of the last write in milliseconds, by the wall clocks of the holder and of this machine.
+    /// It is negative for a date in the future, and `None` if the document has no date or cannot be
+    /// read.
+    pub(crate) last_write_ago: Option<i64>,
+    /// Time until the lease has expired for a candidate that has watched for as long as this
+    /// command.
+    pub(crate) expires_in: Duration,
+    /// Time since the last renewal on this command's clock.
+    pub(crate) silence: Silence,
+}
+
+impl Evidence {
+    /// Returns the evidence at this time. `renewed_at` is the date of the holder's last write.
+    pub(crate) fn new(
+        silence: Silence,
+        renewed_at: WallMillis,
+        lease_duration: Duration,
+        now: BootTime,
+        wall: WallMillis,
+    ) -> Self {
+        let is_dated = silence.blind_since.is_none() && renewed_at.0 > 0;
+        let last_write_ago = is_dated.then(|| wall.0.saturating_sub(renewed_at.0));
+        let age = last_write_ago.and_then(|millis| u64::try_from(millis).ok());
+        let age = age
+            .map(Duration::from_millis)
+            .filter(|_| !silence.renewal_seen);
+        let liveness = match (silence.liveness(lease_duration, now), age) {
+            _ if silence.is_blind(now) => Liveness::Unseen,
+            (Liveness::Expired, _) => Liveness::Expired,
+            (_, Some(age)) if age >= lease_duration => Liveness::Silent,
+            // No valid interval of renewals is longer.
+            (_, Some(age)) if age > lease_duration / 2 => Liveness::Late,
+            (liveness, _) => liveness,
+        };
+        Self {
+            liveness,
+            last_write_ago,
+            expires_in: silence.expires(lease_duration).since(now),
+            silence,
+        }
+    }
+
+    /// Returns true if the holder seems to be gone.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.liveness, Liveness::Silent | Liveness::Expired)
+    }
+}
+
+impl Silence {
+    pub(crate) fn new(revision: Option<Revision>, since: BootTime) -> Self {
+        Self {
+            revision,
+            since,
+            renewal_seen: false,
+            blind_since: None,
+        }
+    }
+
+    /// Records the revision of a document that was read at this time.
+    pub(crate) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
+        let blind = self.blind_since.take().map(|since| at.since(since));
+        if self.revision != revision {
+            *self = Self {
+                // A renewal during an outage may be old, and the holder may have stopped since.
+                renewal_seen: blind.is_none_or(|blind| blind <= BLIND_TOLERATED),
+                ..Self::new(revision, at)
+            };
+        }
+    }
+
+    /// Records that renewals before this time may not have been seen.
+    pub(crate) fn lose_sight(&mut self, now: BootTime) {
+        *self = Self {
+            blind_since: self.blind_since.or(Some(now)),
+            ..Self::new(self.revision, now)
+        };
+    }
+
+    pub(crate) fn blind_for(self, now: BootTime) -> Duration {
+        self.blind_since
+            .map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    fn is_blind(self, now: BootTime) -> bool {
+        self.blind_for(now) > BLIND_TOLERATED
+    }
+
+    pub(crate) fn lasts(self, now: BootTime) -> Duration {
+        now.since(self.since)
+    }
+
+    /// Returns when a holder with this lease duration expires if it does not renew.
+    pub(crate) fn expires(self, lease_duration: Duration) -> BootTime {
+        self.since + lease_duration
+    }
+
+    pub(crate) fn liveness(self, lease_duration: Duration, now: BootTime) -> Liveness {
+        match self.lasts(now) {
+            silence if silence >= lease_duration => Liveness::Expired,
+            silence if silence > lease_duration / 4 => Liveness::Late,
+            _ => Liveness::Renews,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LASTS: Duration = Duration::from_secs(24);
+    const WALL: WallMillis = WallMillis(1_000_000_000);
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::from_nanos((100 + seconds) * 1_000_000_000)
+    }
+
+    fn seen(silence: Silence, ago: i64, now: BootTime) -> Evidence {
+        Evidence::new(silence, WallMillis(WALL.0 - ago), LASTS, now, WALL)
+    }
+
+    #[test]
+    fn a_last_write_before_the_lease_duration_is_evidence_at_the_first_look() {
+        let first = Silence::new(None, at(0));
+        for (ago, liveness) in [
+            (372_000, Liveness::Silent),
+            (24_000, Liveness::Silent),
+            (23_999, Liveness::Late),
+            (12_000, Liveness::Renews),
+            (-60_000, Liveness::Renews),
+        ] {
+            let evidence = seen(first, ago, at(1));
+            assert_eq!(evidence.liveness, liveness, "{ago}");
+            assert_eq!(evidence.last_write_ago, Some(ago));
+            assert_eq!(evidence.expires_in, Duration::from_secs(23));
+        }
+        assert_eq!(seen(first, 0, at(7)).liveness, Liveness::Late);
+        let expired = seen(first, 0, at(24));
+        assert_eq!(expired.liveness, Liveness::Expired);
+        assert_eq!(expired.expires_in, Duration::ZERO);
+        let undated = Evidence::new(first, WallMillis(0), LASTS, at(1), WALL);
+        assert_eq!(undated.last_write_ago, None);
+        assert_eq!(undated.liveness, Liveness::Renews);
+    }
+
+    #[test]
+    fn a_renewal_counts_more_than_the_date_of_a_wrong_clock() {
+        let mut silence = Silence::new(None, at(0));
+        silence.observe(Some(Revision::from_bytes([1; 16])), at(2));
+        assert_eq!(seen(silence, 372_000, at(3)).liveness, Liveness::Renews);
+        assert_eq!(seen(silence, 0, at(26)).liveness, Liveness::Expired);
+    }
+
+    #[test]
+    fn a_document_that_cannot_be_read_is_not_judged_by_its_date() {
+        let mut silence = Silence::new(None, at(0));
+        silence.lose_sight(at(5));
+        let blind = seen(silence, 372_000, at(6));
+        assert_eq!(blind.liveness, Liveness::Renews);
+        assert_eq!(blind.last_write_ago, None);
+        silence.lose_sight(at(8));
+        assert_eq!(seen(silence, 0, at(9)).liveness, Liveness::Unseen);
+        silence.observe(None, at(7));
+        assert_eq!(seen(silence, 372_000, at(8)).liveness, Liveness::Silent);
+    }
+
+    #[test]
+    fn a_renewal_during_an_outage_is_not_a_renewal_that_was_seen() {
+        let renewed = Some(Revision::from_bytes([1; 16]));
+        let mut silence = Silence::new(None, at(0));
+        silence.lose_sight(at(1));
+        silence.observe(renewed, at(3));
+        assert!(silence.renewal_seen, "a blind time of 2 s");
+        silence.lose_sight(at(5));
+        silence.lose_sight(at(300));
+        silence.observe(Some(Revision::from_bytes([2; 16])), at(301));
+        assert!(!silence.renewal_seen);
+        assert_eq!(seen(silence, 60_000, at(302)).liveness, Liveness::Silent);
+        assert_eq!(seen(silence, 2_000, at(302)).liveness, Liveness::Renews);
+        silence.observe(renewed, at(303));
+        assert!(silence.renewal_seen);
+    }
+}
