@@ -91,8 +91,8 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     })
     .await;
     let timings = Timings::default();
-    // Below this remaining validity, two consecutive renewals were late or unacknowledged.
-    let late = timings.renew_deadline() - 3 * timings.renew_interval();
+    // A busy machine delays one or two renewals; without a connection, none is acknowledged.
+    let late = timings.renew_interval();
     let end = Instant::now() + timings.renew_deadline();
     while Instant::now() < end {
         let authority = guard.authority().expect("it is held");
