@@ -192,7 +192,7 @@ impl Cast {
 
     pub(crate) async fn cannot_renew(&self) {
         for job in [&self.holder, &self.waiter] {
-            let failing = ["failed (attempt", r#""operation":"renew""#];
+            let failing = ["failed (attempt", "operation=renew"];
             job.wait_logged(&failing, 1).await;
         }
     }
@@ -200,7 +200,7 @@ impl Cast {
     /// Waits until all processes work again. Each job must have reported this many recoveries.
     pub(crate) async fn unharmed(&mut self, failures: usize) {
         for job in [&self.holder, &self.waiter] {
-            let again = ["MongoDB answers again", r#""operation":"renew""#];
+            let again = ["MongoDB answers again", "operation=renew"];
             job.wait_logged(&again, failures).await;
         }
         self.leader.wait_renewal(LONG).await;
