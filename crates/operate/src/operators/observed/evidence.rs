@@ -34,8 +34,6 @@ pub(crate) enum Liveness {
     Expired,
     /// MongoDB does not answer, so the document may have changed.
     Unseen,
-    /// MongoDB does not answer, so the document may have changed.
-    Unseen,
 }
 
 /// Returns this machine's wall clock.
