@@ -1,7 +1,7 @@
 //! Goal: a browser never shows an old state: it receives the whole collection once, then each
 //! change, and the current state of the connection to MongoDB.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};
@@ -188,6 +188,49 @@ async fn a_lost_mongodb_makes_what_is_shown_old_until_it_is_back() {
         .await;
     assert!(state(&later, "lost"));
     proxy.resume();
+    events
+        .until("current again", |_, event| state(event, "current"))
+        .await;
+}
+
+#[tokio::test]
+async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answer() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let stage = stage_of(ReplicaSet::builder().members(1).start().await);
+    let server = Server::start(&stage, &[]).await;
+    server.wait_ready().await;
+    let mut events = server.events().await;
+    let state = |event: &Value, state: &str| event["store"]["state"] == *state;
+    events
+        .until("current", |_, event| state(event, "current"))
+        .await;
+    // Nothing changes for longer than two heartbeats and a timeout.
+    let quiet = Instant::now();
+    while quiet.elapsed() < 12 * SECOND {
+        let event = events.next().await.expect("a heartbeat");
+        assert!(state(&event, "current"), "{event}");
+    }
+    stage.set().stop(0);
+    let stopped = Instant::now();
+    let age = |event: &Value| Duration::from_millis(event["store"]["old_ms"].as_u64().unwrap());
+    let lost = events.until("lost", |_, event| state(event, "lost")).await;
+    let since_stop = stopped.elapsed();
+    assert!(since_stop < 12 * SECOND, "noticed after {since_stop:?}");
+    assert!(age(&lost) + SECOND > since_stop, "{since_stop:?}: {lost}");
+    assert!(
+        age(&lost) < since_stop + 4 * SECOND,
+        "{since_stop:?}: {lost}"
+    );
+    assert_eq!(lost["store"]["why"], "no answer", "{lost}");
+    // By then, the failure of a read has been reported.
+    let later = events
+        .until("it gets older", |_, event| {
+            event["store"]["old_ms"].as_u64() > Some(16_000)
+        })
+        .await;
+    assert!(state(&later, "lost"), "{later}");
+    assert!(age(&later) + SECOND > stopped.elapsed(), "{later}");
+    stage.set().cont(0);
     events
         .until("current again", |_, event| state(event, "current"))
         .await;

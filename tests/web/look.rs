@@ -182,6 +182,60 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
     browser.close().await;
 }
 
+/// Returns the milliseconds from the time of day after `words` in an element until this instant of
+/// the page.
+async fn after(browser: &mut Browser, id: &str, words: &str, instant: f64) -> f64 {
+    let time = format!(
+        "(document.querySelector('#{id}').textContent.match(/{words} (..:..:..) UTC/) || [])[1]"
+    );
+    let time = browser.until(&time).await;
+    let time = time.as_str().unwrap().to_owned();
+    let midnight = browser.value("new Date().setUTCHours(0, 0, 0, 0)").await;
+    let [hours, minutes, seconds] = [0, 3, 6].map(|at| time[at..at + 2].parse::<f64>().unwrap());
+    let of_day = 1_000.0 * (3_600.0 * hours + 60.0 * minutes + seconds);
+    (instant - midnight.as_f64().unwrap() - of_day).rem_euclid(86_400_000.0)
+}
+
+#[tokio::test]
+async fn an_outage_begins_at_the_last_answer_of_a_server_that_hangs() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = stage_of(ReplicaSet::builder().members(1).start().await);
+    let _a = stage.candidate("a").leading(LONG).await;
+    let server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, stage.lease(), "state", "held").await;
+    let line = "document.querySelector('#connection').textContent";
+    browser.until(&format!("{line} === 'Live.'")).await;
+    stage.set().stop(0);
+    let stopped = browser.value("Date.now()").await.as_f64().unwrap();
+    browser
+        .until(&format!("{line}.startsWith('Data is stale since ')"))
+        .await;
+    let noticed = browser.value("Date.now()").await.as_f64().unwrap() - stopped;
+    // Usually 3 to 7 s; the limit is for a busy machine.
+    assert!(noticed < 12_000.0, "{noticed} ms");
+    for pause in [0, 12] {
+        tokio::time::sleep(std::time::Duration::from_secs(pause)).await;
+        // The page shows whole seconds, and the last answer is at most 2 s older than the stop.
+        for (id, words) in [("connection", "since"), ("outage", "those of")] {
+            let before = after(&mut browser, id, words, stopped + 1_000.0).await;
+            assert!((0.0..6_000.0).contains(&before), "{id}: {before} ms");
+        }
+    }
+    let state = browser.value(&cell(stage.lease(), "state")).await;
+    assert_eq!(state, "was held");
+    stage.set().cont(0);
+    browser
+        .until(
+            "document.querySelector('#outage').textContent.startsWith('There was no data from ')",
+        )
+        .await;
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
 #[tokio::test]
 async fn after_an_outage_a_holder_is_green_only_once_its_renewal_was_seen() {
     let Some(mut browser) = Browser::start().await else {

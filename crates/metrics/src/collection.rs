@@ -317,7 +317,7 @@ impl CollectionSample<'_> {
         scrape.gauge(
             (
                 "leasehold_collection_last_answer_age_seconds",
-                "Time since MongoDB last answered, at most 10 s while nothing changes; absent before the first answer.",
+                "Time since MongoDB last answered, at most 2 s while nothing changes; absent before the first answer.",
             ),
             [],
             seconds(self.last_answer_age).map(|age| ([], age)),

@@ -20,7 +20,7 @@ use self::access::VisitorAccess;
 use self::board::{LinkState, Snapshot};
 use self::metrics::Exporter;
 pub(super) use self::metrics::NamePattern;
-use self::site::{Offer, Web};
+use self::site::{Newest, Offer, Web};
 use super::arguments::WebArgs;
 use super::observed::lease;
 use super::{Session, system};
@@ -56,7 +56,12 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     answer(format!("listening on http://{address}/{kind}\n").as_bytes())?;
     let (board, newest) = watch::channel(Snapshot::default());
     let view = session.collection.follow(Scope::All);
-    let exporter = Exporter::new(args.metrics_names, view.last_answer());
+    let last_answer = view.last_answer();
+    let exporter = Exporter::new(args.metrics_names, last_answer.clone());
+    let newest = Newest {
+        board: newest,
+        last_answer,
+    };
     let web = Web::new(session.clone(), newest, access, offer, exporter);
     let streams = bound.streams();
     let mut serving = pin!(bound.serve(web));
@@ -100,18 +105,20 @@ fn without_retired(event: ViewEvent) -> ViewEvent {
 
 /// Keeps the board up to date, and logs changes of the connection's state.
 async fn follow(collection: &MongoCollection, mut view: LiveView, board: &watch::Sender<Snapshot>) {
+    let last_answer = view.last_answer();
+    let answered = || last_answer.at().unwrap_or_else(clock::boot_now);
     loop {
         let before = board.borrow().link.clone();
         match timeout(CHECK, view.next()).await {
             Ok(None) => return,
             Ok(Some(event)) => {
-                board.send_modify(|board| board.apply(without_retired(event), clock::boot_now()))
+                board.send_modify(|board| board.apply(without_retired(event), answered()));
             }
             Err(_) => {
                 let failure = collection.trouble();
                 if let Some(failure) = failure.filter(|_| !board.borrow().is_listed()) {
                     board.send_if_modified(|board| {
-                        board.lost(&failure, clock::boot_now());
+                        board.lost(&failure, answered());
                         board.link != before
                     });
                 }

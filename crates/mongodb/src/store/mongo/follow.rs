@@ -63,6 +63,10 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn since(&self) -> Option<Timestamp> {
         None
     }
+    /// Returns how long the server may hold a getMore without events.
+    fn await_max(&self, timings: Timings) -> Duration {
+        await_max(timings)
+    }
     fn interpret(&self, event: StreamEvent) -> Self::Hint;
     /// Chooses the source, and opens it if it is a cursor.
     fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
@@ -119,7 +123,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut clients = handler.deployment().clients.subscribe();
     loop {
         let timings = *changes.borrow_and_update();
-        let silence_max = await_max(timings) + timings.operation_timeout();
+        let silence_max = handler.await_max(timings) + timings.operation_timeout();
         let (signs, mut alive) = watch::channel(());
         // Dropping the set aborts the stream.
         let mut stream = JoinSet::new();
@@ -275,7 +279,7 @@ async fn open<L: StreamHandler>(
     if let Some(since) = since {
         opening = opening.start_at_operation_time(since);
     }
-    let stream = opening.max_await_time(await_max(deployment.timings()));
+    let stream = opening.max_await_time(handler.await_max(deployment.timings()));
     Ok((Opened::Stream(Box::new(stream.await?)), event))
 }
 

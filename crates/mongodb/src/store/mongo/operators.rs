@@ -144,6 +144,12 @@ impl MongoCollection {
         LiveView::open(self.clone(), scope)
     }
 
+    /// Returns the maximum time between two answers to a [`LiveView`] while MongoDB answers each call
+    /// within `operation_timeout`.
+    pub fn answers_within(&self) -> Duration {
+        view::answers_within(self.deployment.timings())
+    }
+
     /// Writes an action into the lease, if the lease has not changed since it was `seen`.
     pub async fn act(
         &self,

@@ -81,7 +81,8 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// Why MongoDB reports no changes, or cannot be read.
     pub(super) why: Option<Failure>,
-    /// When the shown data was last current; `None` if the data is current, or if no data is shown.
+    /// MongoDB's last answer before the data became stale; `None` if the data is current, or if no
+    /// data is shown.
     pub(super) stale_since: Option<BootTime>,
 }
 
@@ -130,6 +131,11 @@ impl Link {
         }
     }
 
+    /// Returns when the shown data was last current.
+    pub(super) fn shown_at(&self, now: BootTime) -> BootTime {
+        self.stale_since.unwrap_or(now)
+    }
+
     /// Returns the age of the shown data, if it is stale.
     pub(super) fn age(&self, now: BootTime) -> Option<Duration> {
         self.stale_since.map(|since| now.since(since))
@@ -137,13 +143,14 @@ impl Link {
 }
 
 impl Snapshot {
-    pub(super) fn apply(&mut self, event: ViewEvent, now: BootTime) {
+    /// Applies an event. `answered` is the time of MongoDB's last answer.
+    pub(super) fn apply(&mut self, event: ViewEvent, answered: BootTime) {
         match (&event, self.link.state) {
             (ViewEvent::Polling(failure), LinkState::Current | LinkState::Polling) => {
                 self.link = Link::of(LinkState::Polling, Some(failure), None);
             }
             (ViewEvent::Failed(failure) | ViewEvent::Polling(failure), _) => {
-                self.lost(failure, now);
+                self.lost(failure, answered);
             }
             (ViewEvent::Listed { .. }, LinkState::Polling) | (ViewEvent::Removed { .. }, _) => {}
             (ViewEvent::Streaming, _) if !self.listed => {}
@@ -153,8 +160,8 @@ impl Snapshot {
         }
         self.listed |= matches!(event, ViewEvent::Listed { .. });
         for (name, differs) in self.observed.apply(event) {
-            let answered = self.answered(&name, now);
-            self.record(name, differs || answered);
+            let is_answered = self.answered(&name, answered);
+            self.record(name, differs || is_answered);
         }
     }
 
@@ -174,12 +181,31 @@ impl Snapshot {
         true
     }
 
-    pub(super) fn lost(&mut self, failure: &Failure, now: BootTime) {
+    /// Records that the collection cannot be read. `answered` is the time of MongoDB's last answer.
+    pub(super) fn lost(&mut self, failure: &Failure, answered: BootTime) {
         let stale_since = match self.link.state {
             LinkState::Connecting | LinkState::Lost => self.link.stale_since,
-            LinkState::Current | LinkState::Polling => Some(now),
+            LinkState::Current | LinkState::Polling => Some(answered),
         };
         self.link = Link::of(LinkState::Lost, Some(failure), stale_since);
+    }
+
+    /// Returns the state of the connection. The connection counts as lost once MongoDB has not
+    /// answered for longer than `within`, although no call has failed yet.
+    pub(super) fn link_at(
+        &self,
+        answered: Option<BootTime>,
+        within: Duration,
+        now: BootTime,
+    ) -> Link {
+        let overdue = answered.filter(|answered| now.since(*answered) > within);
+        match (self.link.state, overdue) {
+            (LinkState::Current | LinkState::Polling, Some(answered)) => {
+                let failure = Failure::no_answer(within);
+                Link::of(LinkState::Lost, Some(&failure), Some(answered))
+            }
+            _ => self.link.clone(),
+        }
     }
 
     /// Records a change of a document; `differs` if it changed other than by a renewal.
@@ -379,5 +405,29 @@ mod tests {
         assert_eq!(board.link.age(at(7)), Some(Duration::from_secs(4)));
         board.apply(ViewEvent::Streaming, at(8));
         assert_eq!(board.link.age(at(9)), None);
+    }
+
+    #[test]
+    fn an_overdue_answer_counts_as_a_lost_connection() {
+        const WITHIN: Duration = Duration::from_secs(5);
+        let mut board = Snapshot::default();
+        let state = |board: &Snapshot, now| {
+            let link = board.link_at(Some(at(1)), WITHIN, at(now));
+            (link.state, link.age(at(now)).map(|age| age.as_secs()))
+        };
+        assert_eq!(state(&board, 9), (LinkState::Connecting, None));
+        let entries = vec![entry("a", "x")];
+        board.apply(ViewEvent::Listed { entries, at: at(1) }, at(1));
+        assert_eq!(state(&board, 6), (LinkState::Current, None));
+        assert_eq!(state(&board, 7), (LinkState::Lost, Some(6)));
+        let failure = Failure::new("no primary", "");
+        board.apply(ViewEvent::Polling(failure.clone()), at(1));
+        assert_eq!(state(&board, 6), (LinkState::Polling, None));
+        assert_eq!(state(&board, 8), (LinkState::Lost, Some(7)));
+        // The failed read is reported after 10 s, and the last answer is older.
+        board.apply(ViewEvent::Failed(failure.clone()), at(1));
+        assert_eq!(state(&board, 11), (LinkState::Lost, Some(10)));
+        let link = board.link_at(Some(at(1)), WITHIN, at(11));
+        assert_eq!(link.why, Some(failure), "the reason of the failed read");
     }
 }

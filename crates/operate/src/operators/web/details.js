@@ -185,7 +185,7 @@ function renderFacts() {
     const waiting = doc.request;
     facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);
     if (doc.candidates) {
-      const ago = duration(doc.answered_ms + Math.max(0, performance.now() - details.at));
+      const ago = duration(doc.answered_ms + Math.max(0, now - at));
       facts.push(["Candidates", `${doc.candidates.join(", ")} (as of the roll call ${ago} ago)`]);
     }
     if (doc.reserved_for && !doc.holder) facts.push(["Reserved", `for ${doc.reserved_for.identity}`]);

@@ -78,7 +78,7 @@ impl Feed for Events {
 impl Events {
     pub(super) fn new(shared: Arc<Shared>, headers: HeaderMap, place: StreamPlace) -> Self {
         Self {
-            board: shared.board.clone(),
+            board: shared.newest.board.clone(),
             shared,
             headers,
             place,
@@ -100,7 +100,9 @@ impl Events {
 
     fn event(&mut self, now: BootTime) -> String {
         let board = self.board.borrow();
-        let mut delta = board.since(self.position, now);
+        let link = self.shared.link(&board, now);
+        // The page does not let the times since renewals grow while it has no current data.
+        let mut delta = board.since(self.position, link.shown_at(now));
         self.position = delta.at;
         self.written = Some(LastFrame {
             at: now,
@@ -112,10 +114,10 @@ impl Events {
         delta.complete &= board.is_listed();
         let info = self.shared.session.collection.info().unwrap_or_default();
         let mut store = render::store_object(&info);
-        store["state"] = json!(board.link.state);
-        store["why"] = json!(board.link.why.as_ref().map(Failure::summary));
+        store["state"] = json!(link.state);
+        store["why"] = json!(link.why.as_ref().map(Failure::summary));
         store["listed"] = board.is_listed().into();
-        store["old_ms"] = board.link.age(now).map(millis).into();
+        store["old_ms"] = link.age(now).map(millis).into();
         let mut data = json!(delta);
         data["now"] = date(wall()).into();
         data["store"] = store;

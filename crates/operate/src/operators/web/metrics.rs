@@ -22,7 +22,7 @@ use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecor
 /// Maximum number of leases and locks with series: about 0.5 MB for each scrape.
 const NAMES_MAX: usize = 500;
 /// Time without an answer of MongoDB after which the documents are not exported. An open change
-/// stream answers every 10 s.
+/// stream answers every 2 s.
 const BLIND_AFTER: Duration = Duration::from_secs(30);
 /// Scrapes within this time share one text, so that simultaneous scrapes need little memory.
 const SHARED_FOR: Duration = Duration::from_secs(1);

@@ -35,13 +35,12 @@ const heights = { row: 0, group: 0 };
 // The instant at which the shown data was current. Times since a renewal do not grow after it,
 // because renewals are not observed then.
 function shownNow() {
-  if (problem) return contact;
   if (store && store.old_ms != null) return received - store.old_ms;
-  return performance.now();
+  return problem ? contact : performance.now();
 }
 
 function trouble() {
-  if (problem) return [problem, performance.now() - contact];
+  if (problem) return [problem, store ? performance.now() - shownNow() : null];
   if (!store || store.state === "current") return null;
   if (store.state === "lost") {
     const old = store.old_ms == null ? null : store.old_ms + performance.now() - received;

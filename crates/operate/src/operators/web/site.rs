@@ -17,18 +17,18 @@ use super::super::request::PendingRequest;
 use super::super::{OperatorError, RequestArgs, Session, action};
 use super::STREAMS_MAX;
 use super::access::{Refused, VisitorAccess, is_same};
-use super::board::Snapshot;
+use super::board::{Link, Snapshot};
 use super::feed::{Events, details};
 use super::metrics::Exporter;
 use super::page::{self, nonce};
 use leasehold_clock::boot_now;
-use leasehold_core::election::{Identity, RESERVATION_DEFAULT, ResourceName, Token};
+use leasehold_core::election::{BootTime, Identity, RESERVATION_DEFAULT, ResourceName, Token};
 use leasehold_host::exit;
 use leasehold_http::{
     Answer, Client, HTML, Site, TRANSFER_TIME_MAX, event_body, event_stream, full, is_misdirected,
     json, respond, retry_later, text,
 };
-use leasehold_mongodb::store::mongo::operators::ActionKind;
+use leasehold_mongodb::store::mongo::operators::{ActionKind, LastAnswer};
 
 /// Maximum length of a request's body: a name, an identity and a reason, each escaped.
 const BODY_BYTES_MAX: usize = 8 * 1024;
@@ -46,9 +46,15 @@ fn refused<T>(code: StatusCode, why: impl Into<String>) -> Result<T, Refusal> {
 #[derive(Clone)]
 pub(super) struct Web(Arc<Shared>);
 
+/// The newest state of the collection.
+pub(super) struct Newest {
+    pub(super) board: watch::Receiver<Snapshot>,
+    pub(super) last_answer: LastAnswer,
+}
+
 pub(super) struct Shared {
     pub(super) session: Session,
-    pub(super) board: watch::Receiver<Snapshot>,
+    pub(super) newest: Newest,
     pub(super) access: VisitorAccess,
     exporter: Exporter,
     offer: Offer,
@@ -95,14 +101,14 @@ struct ActionRequest {
 impl Web {
     pub(super) fn new(
         session: Session,
-        board: watch::Receiver<Snapshot>,
+        newest: Newest,
         access: VisitorAccess,
         offer: Offer,
         exporter: Exporter,
     ) -> Self {
         Self(Arc::new(Shared {
             session,
-            board,
+            newest,
             access,
             exporter,
             offer,
@@ -183,11 +189,18 @@ impl Shared {
 
     fn metrics(&self) -> Answer {
         let info = self.session.collection.info();
-        self.exporter.answer(&self.board.borrow(), info, boot_now())
+        let board = self.newest.board.borrow();
+        self.exporter.answer(&board, info, boot_now())
+    }
+
+    /// Returns the state of the connection to MongoDB.
+    pub(super) fn link(&self, board: &Snapshot, now: BootTime) -> Link {
+        let within = self.session.collection.answers_within();
+        board.link_at(self.newest.last_answer.at(), within, now)
     }
 
     fn ready(&self) -> Result<Answer, Refusal> {
-        match self.board.borrow().is_listed() {
+        match self.newest.board.borrow().is_listed() {
             true => Ok(text(StatusCode::OK, "ok")),
             false => refused(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -213,12 +226,13 @@ impl Shared {
     }
 
     fn details(&self, query: &str) -> Result<Answer, Refusal> {
-        let board = self.board.borrow();
+        let (board, now) = (self.newest.board.borrow(), boot_now());
         let name = field(query.as_bytes(), "name");
         let Some((seen, roll_call)) = name.and_then(|name| board.get(&name)) else {
             return refused(StatusCode::NOT_FOUND, "there is no such document");
         };
-        Ok(json(StatusCode::OK, &details(seen, roll_call, boot_now())))
+        let shown = self.link(&board, now).shown_at(now);
+        Ok(json(StatusCode::OK, &details(seen, roll_call, shown)))
     }
 
     /// Carries out an action of the page, even if the browser closes the connection.

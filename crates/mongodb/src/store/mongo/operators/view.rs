@@ -17,10 +17,13 @@ use super::super::follow::{self, StreamEvent, StreamHandler};
 use super::records::projection;
 use super::{CollectionEntry, LISTED_MAX, MongoCollection, Scope, name_of};
 use crate::store::{Failure, StoreEvent};
-use leasehold_core::election::BootTime;
+use leasehold_core::election::{BootTime, Timings};
 
 /// Capacity of the channels between stream, view and reader. Further events stay on the server.
 const EVENTS_MAX: usize = 256;
+/// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because an
+/// operator must not see the state before an outage as the current one.
+const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Minimum time without events of a holder before its lease is read. An open stream may be stale,
 /// because its member lags or is cut off from the set.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
@@ -65,7 +68,7 @@ pub struct LiveView {
     _tasks: JoinSet<()>,
 }
 
-/// When MongoDB last answered a [`LiveView`]; while nothing changes, that is every 10 s. Clones share
+/// When MongoDB last answered a [`LiveView`]; while nothing changes, that is every 2 s. Clones share
 /// the time.
 #[derive(Debug, Clone, Default)]
 pub struct LastAnswer(Arc<AtomicU64>);
@@ -81,6 +84,17 @@ impl LastAnswer {
         let now = leasehold_clock::boot_now().as_nanos();
         self.0.store(now, Ordering::Relaxed);
     }
+}
+
+fn await_max(timings: Timings) -> Duration {
+    HEARTBEAT.min(follow::await_max(timings))
+}
+
+/// Returns the maximum time between two answers while MongoDB answers each call within
+/// `operation_timeout`. The change stream counts as hanging after this time; without a change stream,
+/// the view reads at each `retry_interval`.
+pub(super) fn answers_within(timings: Timings) -> Duration {
+    await_max(timings).max(timings.retry_interval()) + timings.operation_timeout()
 }
 
 impl LiveView {
@@ -142,6 +156,10 @@ impl StreamHandler for CollectionFollower {
 
     fn pipeline(&self) -> Vec<Document> {
         follow::events_of(self.scope.names())
+    }
+
+    fn await_max(&self, timings: Timings) -> Duration {
+        await_max(timings)
     }
 
     fn interpret(&self, event: StreamEvent) -> StreamEvent {
