@@ -204,6 +204,8 @@ async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answ
     events
         .until("current", |_, event| state(event, "current"))
         .await;
+    let connected = "ok; connected to MongoDB";
+    server.get("/readyz").await.expect(200, connected);
     // Nothing changes for longer than two heartbeats and a timeout.
     let quiet = Instant::now();
     while quiet.elapsed() < 12 * SECOND {
@@ -222,6 +224,12 @@ async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answ
         "{since_stop:?}: {lost}"
     );
     assert_eq!(lost["store"]["why"], "no answer", "{lost}");
+    let lost = "ok; not connected to MongoDB since 20";
+    server
+        .get("/readyz")
+        .await
+        .expect(200, lost)
+        .expect(200, " s): no answer");
     // By then, the failure of a read has been reported.
     let later = events
         .until("it gets older", |_, event| {
@@ -234,6 +242,7 @@ async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answ
     events
         .until("current again", |_, event| state(event, "current"))
         .await;
+    server.get("/readyz").await.expect(200, connected);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use super::feed::{RenewalAge, renewal, row};
 use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
+use leasehold_status::render::ClockPair;
 
 /// Maximum number of documents in one event of 30 to 200 KB. A large collection takes several
 /// events.
@@ -128,6 +129,23 @@ impl Link {
             state,
             why: why.cloned(),
             stale_since,
+        }
+    }
+
+    /// Describes the connection for `/readyz`. Names of servers and users are left out, because
+    /// `/readyz` requires no token.
+    pub(super) fn description(&self, now: ClockPair) -> String {
+        let why = self.why.as_ref().map(Failure::summary);
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        match (self.state, self.stale_since) {
+            (LinkState::Current | LinkState::Polling, _) => "connected to MongoDB".to_owned(),
+            (LinkState::Connecting | LinkState::Lost, None) => {
+                format!("no answer of MongoDB yet{why}")
+            }
+            (LinkState::Connecting | LinkState::Lost, Some(since)) => {
+                let (date, seconds) = (now.date(since), now.boot.since(since).as_secs());
+                format!("not connected to MongoDB since {date} ({seconds} s){why}")
+            }
         }
     }
 
@@ -429,5 +447,44 @@ mod tests {
         assert_eq!(state(&board, 11), (LinkState::Lost, Some(10)));
         let link = board.link_at(Some(at(1)), WITHIN, at(11));
         assert_eq!(link.why, Some(failure), "the reason of the failed read");
+    }
+
+    #[test]
+    fn the_connection_is_described_as_by_a_daemon() {
+        let now = ClockPair {
+            boot: at(400),
+            wall: std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_372),
+            time_namespace: None,
+        };
+        let failure = Failure::new("no primary", "db-1:27017 is down");
+        for (state, why, since, expected) in [
+            (LinkState::Current, None, None, "connected to MongoDB"),
+            (
+                LinkState::Polling,
+                Some(&failure),
+                None,
+                "connected to MongoDB",
+            ),
+            (
+                LinkState::Connecting,
+                None,
+                None,
+                "no answer of MongoDB yet",
+            ),
+            (
+                LinkState::Lost,
+                Some(&failure),
+                None,
+                "no answer of MongoDB yet: no primary",
+            ),
+            (
+                LinkState::Lost,
+                Some(&failure),
+                Some(at(28)),
+                "not connected to MongoDB since 2001-09-09T01:46:40.000Z (372 s): no primary",
+            ),
+        ] {
+            assert_eq!(Link::of(state, why, since).description(now), expected);
+        }
     }
 }

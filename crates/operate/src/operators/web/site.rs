@@ -29,6 +29,7 @@ use leasehold_http::{
     json, respond, retry_later, text,
 };
 use leasehold_mongodb::store::mongo::operators::{ActionKind, LastAnswer};
+use leasehold_status::render::ClockPair;
 
 /// Maximum length of a request's body: a name, an identity and a reason, each escaped.
 const BODY_BYTES_MAX: usize = 8 * 1024;
@@ -200,11 +201,13 @@ impl Shared {
     }
 
     fn ready(&self) -> Result<Answer, Refusal> {
-        match self.newest.board.borrow().is_listed() {
-            true => Ok(text(StatusCode::OK, "ok")),
+        let (board, now) = (self.newest.board.borrow(), ClockPair::now());
+        let connection = self.link(&board, now.boot).description(now);
+        match board.is_listed() {
+            true => Ok(text(StatusCode::OK, &format!("ok; {connection}"))),
             false => refused(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the collection has not been read yet",
+                format!("the collection has not been read yet; {connection}"),
             ),
         }
     }
