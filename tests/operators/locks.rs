@@ -117,6 +117,23 @@ async fn a_kept_lock_says_until_when() {
     assert!(rest > Duration::from_secs(3_500), "{json}");
     let at_least = kept["at_least_ms"].as_u64().expect("a number");
     assert!((3_500_000..3_600_000).contains(&at_least), "{json}");
+
+    // An hour later, the entry is still there, and the lock is free.
+    let then = DateTime::from_system_time(SystemTime::now() - Duration::from_secs(3_700));
+    let database = stage.set().client().database(stage.database());
+    let collection = database.collection::<Document>(stage.collection());
+    let ended = doc! { "$set": { "holders.0.over_at": then } };
+    let ended = collection
+        .update_one(doc! { "_id": "minutely" }, ended)
+        .await;
+    assert_eq!(ended.expect("written").modified_count, 1);
+    let listed = leasehold(&stage, &["locks"]).await.expect(0, &[]).stdout;
+    let row = listed.lines().nth(1).expect("a row");
+    assert!(row.contains(" ended "), "{row}");
+    let free = "State:     free, 0 waiting\n";
+    leasehold(&stage, &["describe", "minutely"])
+        .await
+        .expect(0, &[free, "the work and its minimum hold have ended"]);
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! Goal: the page does not show a holder as expired or as renewing if its work has ended but its
-//! minimum hold has not.
+//! minimum hold has not, and shows the minimum hold until its end only.
+
+use mongodb::bson::{DateTime, Document, doc};
 
 use crate::browser::Browser;
-use crate::page::{cell, row_class, shows};
+use crate::page::{cell, open_details, row_class, shows};
+use crate::production::{ago, collection, entry, lock, with};
 use crate::server::{Server, run, shared_stage};
 
 #[tokio::test]
@@ -30,6 +33,72 @@ async fn a_place_that_is_kept_needs_no_attention() {
     browser
         .until("document.querySelector('#count').textContent === '0 of 1'")
         .await;
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+/// A lock whose work ended at this time, with a minimum hold of 10 minutes.
+fn over(name: &str, identity: &str, over_at: DateTime) -> Document {
+    let holder = entry(identity, "exclusive", Some(1), 20.0);
+    let over = doc! { "at_least_ms": 600_000_i64, "over": true, "over_at": over_at };
+    lock(name, 1, [vec![with(holder, over)], vec![]], &[])
+}
+
+#[tokio::test]
+async fn a_lock_is_free_once_its_minimum_hold_has_passed() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let (passed, lasts) = (ago(900.0), ago(300.0));
+    let locks = collection(&stage);
+    let both = [
+        over("passed", "host-1", passed),
+        over("lasts", "host-2", lasts),
+    ];
+    locks.insert_many(both).await.unwrap();
+    // Both holds have begun before the server starts.
+    let server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, "lasts", "state", "kept").await;
+    let notes = cell("lasts", "notes");
+    let until = lasts.timestamp_millis() + 600_000;
+    let until = format!(
+        "{notes}?.startsWith(`kept until ${{new Date({until}).toISOString().slice(11, 19)}} UTC (`)"
+    );
+    browser.until(&until).await;
+
+    shows(&mut browser, "passed", "state", "free").await;
+    for column in ["holder", "since", "silence"] {
+        shows(&mut browser, "passed", column, "–").await;
+    }
+    let notes = browser.value(&cell("passed", "notes")).await;
+    let notes = notes.as_str().unwrap();
+    assert!(
+        notes.starts_with("last held by host-1, ended 5m"),
+        "{notes}"
+    );
+    let held = |text: &str| {
+        format!("document.querySelector('[data-only=locks] b').textContent === '{text}'")
+    };
+    browser.until(&held("1/2")).await;
+    open_details(&mut browser, "passed").await;
+    browser
+        .until("document.querySelector('#facts').textContent.startsWith('Statefree')")
+        .await;
+    browser
+        .until("document.querySelector('#claims tbody').textContent.startsWith('endedhost-1')")
+        .await;
+    browser.press("Escape", "").await;
+
+    // The hold passes while the page is open.
+    let ends = doc! { "$set": { "holders.0.over_at": ago(597.0) } };
+    locks
+        .update_one(doc! { "_id": "lasts" }, ends)
+        .await
+        .unwrap();
+    shows(&mut browser, "lasts", "state", "free").await;
+    browser.until(&held("0/2")).await;
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;
 }

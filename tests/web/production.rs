@@ -23,7 +23,7 @@ pub(crate) struct Production {
     _renewals: JoinSet<()>,
 }
 
-fn ago(seconds: f64) -> DateTime {
+pub(crate) fn ago(seconds: f64) -> DateTime {
     let date = SystemTime::now() - Duration::from_secs_f64(seconds);
     DateTime::from_system_time(date)
 }
@@ -62,7 +62,7 @@ fn lease(name: &str, token: i64, holder: Option<(&str, f64)>, past: &[Past]) -> 
 }
 
 /// A holder or waiter of a lock; `token` is `None` for a waiter.
-fn entry(identity: &str, mode: &str, token: Option<i64>, since: f64) -> Document {
+pub(crate) fn entry(identity: &str, mode: &str, token: Option<i64>, since: f64) -> Document {
     let revision = Uuid::new();
     doc! {
         "claim": Uuid::new(), "identity": identity, "session": Uuid::new(), "mode": mode,
@@ -71,7 +71,7 @@ fn entry(identity: &str, mode: &str, token: Option<i64>, since: f64) -> Document
     }
 }
 
-fn lock(name: &str, token: i64, entries: [Vec<Document>; 2], past: &[Past]) -> Document {
+pub(crate) fn lock(name: &str, token: i64, entries: [Vec<Document>; 2], past: &[Past]) -> Document {
     let [holders, queue] = entries;
     doc! {
         "_id": name, "schema": 1, "kind": "lock", "token": token, "slots": 0_i64,
@@ -80,7 +80,7 @@ fn lock(name: &str, token: i64, entries: [Vec<Document>; 2], past: &[Past]) -> D
     }
 }
 
-fn with(mut document: Document, fields: Document) -> Document {
+pub(crate) fn with(mut document: Document, fields: Document) -> Document {
     document.extend(fields);
     document
 }
@@ -242,7 +242,7 @@ fn locks() -> Vec<Document> {
     ]
 }
 
-fn collection(stage: &Stage) -> Collection<Document> {
+pub(crate) fn collection(stage: &Stage) -> Collection<Document> {
     let database = stage.set().client().database(stage.database());
     database.collection(stage.collection())
 }

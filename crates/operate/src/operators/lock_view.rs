@@ -239,6 +239,14 @@ impl<'a> LockView<'a> {
         }
     }
 
+    /// Returns true if the lock has no holders, or if the work and the minimum hold of each have
+    /// ended.
+    fn is_free(&self) -> bool {
+        let states = self.holders().iter();
+        let mut states = states.map(|(entry, evidence)| self.state(entry, evidence.as_ref()));
+        states.all(|state| state == HolderState::Ended)
+    }
+
     fn mode(&self, entry: &Entry) -> String {
         match (self.record.lock.slots, entry.slot) {
             (0, _) => entry.mode.as_str().to_owned(),
@@ -367,7 +375,7 @@ impl<'a> LockView<'a> {
             store.describe()
         );
         let state = match (held, lock.slots) {
-            (0, _) => "free".to_owned(),
+            _ if self.is_free() => "free".to_owned(),
             (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
             (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
                 format!("shared by {held}")

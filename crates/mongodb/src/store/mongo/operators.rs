@@ -48,7 +48,7 @@ pub enum Scope {
     Leases,
     /// Locks, with the time by the clock of the store in listings.
     Locks,
-    /// All documents.
+    /// All documents, with the time by the clock of the store in listings.
     All,
     /// One document.
     One(ResourceName),
@@ -75,8 +75,8 @@ impl Scope {
 
     fn projection(&self) -> Document {
         match self {
-            Self::Locks => with_server_now(records::projection()),
-            Self::Leases | Self::All | Self::One(_) => records::projection(),
+            Self::Locks | Self::All => with_server_now(records::projection()),
+            Self::Leases | Self::One(_) => records::projection(),
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::super::observed::{Observed, ObservedDocument, Silence, lease};
 use super::feed::{RenewalAge, renewal, row};
-use leasehold_core::election::BootTime;
+use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
 use leasehold_status::render::ClockPair;
@@ -302,6 +302,11 @@ impl Snapshot {
     pub(super) fn get(&self, name: &str) -> Option<(&ObservedDocument, Option<&AnsweredRollCall>)> {
         let seen = self.observed.get(name)?;
         Some((seen, self.roll_calls.get(name)))
+    }
+
+    /// Returns the time by the clock of MongoDB, if it is known.
+    pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {
+        self.observed.store_now(now)
     }
 
     pub(super) fn documents(&self) -> impl Iterator<Item = &ObservedDocument> {

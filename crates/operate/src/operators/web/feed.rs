@@ -118,6 +118,7 @@ impl Events {
         store["why"] = json!(link.why.as_ref().map(Failure::summary));
         store["listed"] = board.is_listed().into();
         store["old_ms"] = link.age(now).map(millis).into();
+        store["now"] = board.store_now(now).map(date).into();
         let mut data = json!(delta);
         data["now"] = date(wall()).into();
         data["store"] = store;
@@ -223,10 +224,11 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
     let lock = &record.lock;
     let claims = |entries: &[Entry]| -> Value {
         let entries = entries.iter().take(max);
-        entries.map(|entry| claim(seen, entry, now)).collect()
+        entries
+            .map(|entry| claim(seen, record, entry, now))
+            .collect()
     };
     let object = json!({
-        "state": if lock.holders.is_empty() { "free" } else { "held" },
         "token": lock.token.get(),
         "slots": lock.slots,
         "holders": claims(&lock.holders),
@@ -239,9 +241,13 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
     object
 }
 
-fn claim(seen: &ObservedDocument, entry: &Entry, now: BootTime) -> Value {
+fn claim(seen: &ObservedDocument, record: &LockRecord, entry: &Entry, now: BootTime) -> Value {
     let silence = seen.claims.get(&entry.claim);
     let mut object = render::entry_object(entry);
+    // While the work goes on, each renewal changes the end of the minimum hold.
+    let kept_until = record.kept_until.get(&entry.claim);
+    let kept_until = kept_until.filter(|_| entry.work_done);
+    object["kept_until"] = kept_until.map(|until| date(*until)).into();
     object["silent_ms"] = silence.map(|silence| millis(silence.lasts(now))).into();
     object["renewal_seen"] = silence.is_some_and(|silence| silence.renewal_seen).into();
     object

@@ -89,7 +89,7 @@ function sortValue(name, key, now) {
   const { doc, at } = known.get(name);
   if (key === "name") return name;
   const holder = principal(doc, at, now);
-  if (key === "holder") return holderName(doc);
+  if (key === "holder") return holderName(doc, now);
   if (key === "state") return -STATES.indexOf(state(doc, at, now));
   if (key === "token") return doc.token ?? -1;
   if (key === "since") return holder ? -Date.parse(holder.since) : -Infinity;
@@ -204,7 +204,7 @@ function renderRow(row, name, now) {
   const holder = principal(doc, at, now);
   const said = notes(doc, at, now);
   const texts = [
-    null, shownState(found), holderName(doc, isGone(found) ? holder : null) || "–", holder ? duration(since(holder.since, now)) : "–",
+    null, shownState(found), holderName(doc, now, isGone(found) ? holder : null) || "–", holder ? duration(since(holder.since, now)) : "–",
     renewed(holder, at, now), doc.token == null ? "–" : String(doc.token), null, said || lastChange(doc, now),
   ];
   const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
@@ -310,8 +310,8 @@ function render() {
 }
 
 function searched(doc) {
-  const names = doc.kind === "lock" ? [...doc.holders, ...doc.queue].map((entry) => entry.identity) : [holderName(doc)];
   const now = performance.now();
+  const names = doc.kind === "lock" ? [...doc.holders, ...doc.queue].map((entry) => entry.identity) : [holderName(doc, now)];
   return [doc.name, doc.kind, ...names, notes(doc, now, now)].join("\n").toLowerCase();
 }
 
@@ -324,12 +324,13 @@ function apply(event) {
   problem = "";
   store = event.store;
   if (event.now) clockAhead = Date.parse(event.now) - Date.now();
+  storeAhead = store.now ? Date.parse(store.now) - Date.parse(event.now) : 0;
   const of = [store.database, store.collection].filter(Boolean).join(".");
   setText(byId("collection"), of + (store.set ? ` (${store.set})` : ""));
   if (event.reset) stale = new Set(known.keys());
   for (const doc of event.documents) {
     const before = known.get(doc.name);
-    const isHandoff = before && holderName(before.doc) !== holderName(doc);
+    const isHandoff = before && holderName(before.doc, received) !== holderName(doc, received);
     known.set(doc.name, { doc, at: received, text: searched(doc), changed: isHandoff ? received : before && before.changed });
     if (stale) stale.delete(doc.name);
     if (dialog.open && details.name === doc.name) loadDetails();

@@ -7,6 +7,7 @@ const UNCLAIMED_MS = 10_000; // A free lease counts as unclaimed after this time
 // From the best state to the worst.
 const STATES = ["kept", "held", "free", "paused", "late", "foreign", "silent", "expired"];
 let clockAhead = 0; // The server's wall clock minus this browser's.
+let storeAhead = 0; // MongoDB's clock minus the server's.
 
 // Formats milliseconds with at most two units, and with tenths of a second below ten seconds.
 function duration(ms) {
@@ -41,14 +42,31 @@ function silence(entry, at, now) {
   return entry && entry.silent_ms != null ? entry.silent_ms + Math.max(0, now - at) : NaN;
 }
 
-// Rest of the minimum hold of a holder whose work has ended, at an instant.
-function kept(entry, at, now) {
-  return entry && entry.over ? Math.max(0, entry.at_least_ms - silence(entry, at, now)) : 0;
+// Rest of the minimum hold of a holder whose work has ended, by MongoDB's clock; negative once the
+// hold has passed.
+function rest(entry, now) {
+  return entry.over ? Date.parse(entry.kept_until) - wall(now) - storeAhead : NaN;
+}
+
+const isKept = (entry, now) => rest(entry, now) > 0;
+
+// True if the work and the minimum hold of a holder have ended, so that others may acquire the lock.
+const isEnded = (entry, now) => Boolean(entry.over) && !isKept(entry, now);
+
+// The holders of a document without those that have ended.
+function holdersOf(doc, now) {
+  if (doc.kind !== "lock") return doc.holder ? [doc.holder] : [];
+  return doc.holders.filter((entry) => !isEnded(entry, now));
+}
+
+// Number of holders of a lock. The list has only some of them.
+function holdersTotal(doc, now) {
+  return doc.holders_total - doc.holders.filter((entry) => isEnded(entry, now)).length;
 }
 
 // State of one holder. `silent` is evidence from the holder's wall clock; `expired` was observed.
 function holderState(entry, at, now) {
-  if (entry.over) return kept(entry, at, now) > 0 ? "kept" : "free";
+  if (entry.over) return isKept(entry, now) ? "kept" : "free";
   const silent = silence(entry, at, now);
   if (silent >= entry.lease_duration_ms) return "expired";
   const written = entry.renewal_seen ? 0 : since(entry.renewed_at, now);
@@ -77,14 +95,15 @@ function renew(doc, holders) {
 // The holder that the list shows: the one in the worst state, then the one without a renewal for the
 // longest time. If the work of all holders has ended, it is the holder that is kept for longest.
 function principal(doc, at, now) {
-  if (doc.kind !== "lock") return doc.holder || null;
-  const working = doc.holders.filter((holder) => !holder.over);
+  const holders = holdersOf(doc, now);
+  if (doc.kind !== "lock") return holders[0] || null;
+  const working = holders.filter((holder) => !holder.over);
   const rank = (holder) => [
     STATES.indexOf(holderState(holder, at, now)),
-    holder.over ? kept(holder, at, now) : silence(holder, at, now),
+    holder.over ? rest(holder, now) : silence(holder, at, now),
   ];
   const worse = (a, b) => a[0] - b[0] || a[1] - b[1];
-  const all = working.length ? working : doc.holders;
+  const all = working.length ? working : holders;
   return all.reduce((a, b) => (a && worse(rank(a), rank(b)) >= 0 ? a : b), null);
 }
 
@@ -117,17 +136,15 @@ function needsAttention(doc, at, now) {
   return ["late", "silent", "expired", "foreign"].includes(found);
 }
 
-function holderName(doc, shown) {
-  if (doc.kind !== "lock") return doc.holder ? doc.holder.identity : "";
-  const first = shown || doc.holders[0];
-  const more = doc.holders_total - 1;
+function holderName(doc, now, shown) {
+  const first = shown || holdersOf(doc, now)[0];
+  const more = doc.kind === "lock" ? holdersTotal(doc, now) - 1 : 0;
   return first ? first.identity + (more > 0 ? ` and ${more} more` : "") : "";
 }
 
 // Why a holder counts as kept, silent or expired.
 function evidence(doc, entry, at, now) {
-  const rest = kept(entry, at, now);
-  if (rest > 0) return [`kept until ${utc(wall(now) + rest)} (${duration(rest)} left)`];
+  if (isKept(entry, now)) return [`kept until ${utc(Date.parse(entry.kept_until))} (${duration(rest(entry, now))} left)`];
   const ms = silence(entry, at, now);
   const found = holderState(entry, at, now);
   const write = entry.renewal_seen
@@ -152,8 +169,8 @@ function notes(doc, at, now) {
   const holder = principal(doc, at, now);
   const parts = holder ? evidence(doc, holder, at, now) : [];
   if (doc.kind === "lock") {
-    if (doc.slots) parts.push(`${doc.holders_total} of ${doc.slots} slots`);
-    else if (doc.holders.length) parts.push(doc.holders[0].mode);
+    if (doc.slots) parts.push(`${holdersTotal(doc, now)} of ${doc.slots} slots`);
+    else if (holder) parts.push(holdersOf(doc, now)[0].mode);
     if (doc.queue_total) {
       const more = doc.queue_total - doc.queue.length;
       const names = doc.queue.map((waiter) => waiter.identity).join(", ");
@@ -169,7 +186,18 @@ function notes(doc, at, now) {
   return parts.join("; ");
 }
 
+// The holder of a free lock whose entry remains until the next acquisition.
+function lastHolder(doc, now) {
+  if (doc.kind !== "lock" || holdersOf(doc, now).length) return null;
+  return doc.holders.reduce((a, b) => (a && !(rest(b, now) > rest(a, now)) ? a : b), null);
+}
+
 function lastChange(doc, now) {
+  const ended = lastHolder(doc, now);
+  if (ended) {
+    const ago = -rest(ended, now);
+    return `last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`;
+  }
   const last = doc.last;
   if (!last) return "";
   return `before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`;
@@ -188,9 +216,14 @@ function timeline(doc, past, at, now, hours) {
     const from = Date.parse(holder.since);
     const found = holderState(holder, at, now);
     const known = { from, identity: holder.identity, token: holder.token, isPlanned: true };
+    if (found === "free") {
+      const until = Date.parse(holder.kept_until);
+      if (until) all.push({ ...known, to: until });
+      continue;
+    }
     const last = holder.renewal_seen ? end - silence(holder, at, now) : Date.parse(holder.renewed_at);
     const until = isGone(found) ? Math.max(from, last) : end;
-    if (found !== "free") all.push({ ...known, to: until, isNow: !isGone(found) });
+    all.push({ ...known, to: until, isNow: !isGone(found) });
     if (isGone(found)) all.push({ ...known, from: until, to: end, isUnknown: true });
   }
   all.sort((a, b) => a.from - b.from);
