@@ -107,7 +107,7 @@ fn the_alerts_of_the_collection_can_be_set() {
     let limit = "web.monitoring.lockWaitMaxSeconds=7";
     let rules = rules(&[off, limit, r#"leasehold.rules.alertLabels={"team":"jobs"}"#]);
     let rules = rules["groups"][0]["rules"].as_array().unwrap();
-    assert_eq!(rules.len(), 5);
+    assert_eq!(rules.len(), 6);
     for rule in rules {
         assert_ne!(rule["alert"], "LeaseholdLockHeldLong");
         assert_eq!(rule["labels"]["team"], "jobs", "{rule}");

@@ -103,6 +103,7 @@ async fn a_scrape_shows_leases_and_locks() {
     assert_eq!(value(&text, &lock("held_seconds", "nightly")), 0.0);
     assert_eq!(value(&text, &lock("holders", "kept")), 1.0);
     assert_eq!(value(&text, &lock("kept", "kept")), 1.0);
+    assert_eq!(value(&text, &lock("silent", "kept")), 0.0);
     assert_eq!(
         value(&text, &lock("held_seconds", "kept")),
         0.0,
@@ -144,6 +145,7 @@ async fn a_scrape_shows_leases_and_locks() {
     .await;
     assert_eq!(value(&text, &lock("slots", "import")), 1.0);
     assert_eq!(value(&text, &lock("token", "import")), 1.0);
+    assert_eq!(value(&text, &lock("silent", "import")), 0.0);
     let kind = |kind| format!("leasehold_collection_documents{{kind=\"{kind}\"}}");
     assert_eq!(value(&text, &kind("lease")), 1.0);
     assert_eq!(value(&text, &kind("lock")), 3.0);
@@ -209,6 +211,70 @@ async fn a_leader_that_died_alone_and_a_free_lease_are_not_held() {
         sample(text, &lease("paused")) == Some(1.0)
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_lock_counts_a_killed_holder_until_a_waiter_removes_it() {
+    let stage = shared_stage().await;
+    let server = Server::start(&stage, &["--metrics-only"]).await;
+    let hold = |identity| {
+        let arguments = [
+            "import",
+            identity,
+            "--lease-duration=4s",
+            "--",
+            "sleep",
+            "600",
+        ];
+        spawn_lock(&stage, &arguments)
+    };
+    let counts = |text: &str| {
+        let count = |metric| sample(text, &lock(metric, "import"));
+        [count("holders"), count("silent"), count("kept")]
+    };
+    let renews = [Some(1.0), Some(0.0), Some(0.0)];
+    let silent = [Some(1.0), Some(1.0), Some(0.0)];
+    let mut one = hold("--identity=one");
+    scraped(&server, "one renews", |text| counts(text) == renews).await;
+    pid::signal(one.id().unwrap(), Signal::KILL);
+    one.wait().await.unwrap();
+    scraped(&server, "one is silent", |text| counts(text) == silent).await;
+    // At its first look, an exporter has only the date of the last write.
+    let second = Server::start(&stage, &["--metrics-only"]).await;
+    second.wait_ready().await;
+    let text = scrape(&second).await;
+    assert_eq!(counts(&text), silent, "{text}");
+    let mut two = hold("--identity=two");
+    scraped(&server, "two has removed one", |text| {
+        text.contains("identity=\"two\",lease=\"\",lock=\"import\"") && counts(text) == renews
+    })
+    .await;
+    pid::signal(two.id().unwrap(), Signal::TERM);
+    two.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_whose_work_and_minimum_hold_have_ended_is_not_counted() {
+    let stage = shared_stage().await;
+    let server = Server::start(&stage, &["--metrics-only"]).await;
+    let arguments = ["quick", "--at-least=3s", "--identity=done", "--", "true"];
+    run_lock(&stage, &arguments).await;
+    let text = scraped(&server, "the minimum hold has ended", |text| {
+        sample(text, &lock("holders", "quick")) == Some(0.0)
+    })
+    .await;
+    for metric in ["kept", "silent", "held_seconds"] {
+        assert_eq!(value(&text, &lock(metric, "quick")), 0.0, "{metric}");
+    }
+    assert!(!text.contains("identity=\"done\""), "{text}");
+    let client = stage.set().client();
+    let locks = client
+        .database(stage.database())
+        .collection::<mongodb::bson::Document>(stage.collection());
+    let named = mongodb::bson::doc! { "_id": "quick" };
+    let document = locks.find_one(named).await.unwrap().unwrap();
+    let holders = document.get_array("holders").unwrap();
+    assert_eq!(holders.len(), 1, "the next contender removes it");
 }
 
 #[tokio::test]

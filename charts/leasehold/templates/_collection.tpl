@@ -23,6 +23,10 @@ values. Two exporters of one job count once.
     "expr" (printf "min by (job, lease) (leasehold_collection_lease_silent{%s}) == 1" $job)
     "summary" "The holder of the lease {{ $labels.lease }} does not renew, and no candidate takes over"
     "description" "The holder has not renewed for its lease duration. No other candidate runs, or none can write to MongoDB.")
+  (dict "name" "LeaseholdLockSilent"
+    "expr" (printf "min by (job, lock) (leasehold_collection_lock_silent{%s}) > 0" $job)
+    "summary" "A holder of the lock {{ $labels.lock }} does not renew, and no waiter removes it"
+    "description" "The holder has not renewed for its lease duration. The next waiter removes it; without a waiter: leasehold locks break {{ $labels.lock }}.")
   (dict "name" "LeaseholdJobDidNotRun"
     "expr" (printf "min by (job, lock, key) (%s) > on (job, lock, key) leasehold:job_age_max:seconds{%s} or %s" $success $job $never)
     "summary" "The job {{ $labels.key }} of the lock {{ $labels.lock }} has not succeeded in time"

@@ -70,10 +70,12 @@ pub struct LeaseHolder<'a> {
 pub struct LockSample<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Identities of the holders.
+    /// Identities of the holders whose work or minimum hold has not ended.
     pub holders: Vec<&'a str>,
-    /// Number of holders whose work has ended.
+    /// Number of holders whose work has ended, but not their minimum hold.
     pub kept: usize,
+    /// Number of holders that seem to be gone.
+    pub silent: usize,
     /// Number of waiters.
     pub waiters: usize,
     /// Number of slots.
@@ -162,16 +164,21 @@ const LEASE_GAUGES: [LeaseGauge; 11] = [
     ),
 ];
 
-const LOCK_GAUGES: [LockGauge; 7] = [
+const LOCK_GAUGES: [LockGauge; 8] = [
     (
         "leasehold_collection_lock_holders",
-        "Holders of the lock, including those whose work has ended before their minimum hold.",
+        "Holders of the lock whose work or minimum hold has not ended.",
         |lock| Some(lock.holders.len() as f64),
     ),
     (
         "leasehold_collection_lock_kept",
-        "Holders whose work has ended before their minimum hold.",
+        "Holders whose work has ended, but not their minimum hold.",
         |lock| Some(lock.kept as f64),
+    ),
+    (
+        "leasehold_collection_lock_silent",
+        "Holders whose renewals are missing for a lease duration.",
+        |lock| Some(lock.silent as f64),
     ),
     (
         "leasehold_collection_lock_waiters",

@@ -34,7 +34,7 @@ pub(super) struct LockView<'a> {
 
 /// State of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HolderState {
+pub(super) enum HolderState {
     /// Granted, but its owner has not confirmed the grant.
     Granted,
     Works(Liveness),
@@ -109,6 +109,16 @@ impl<'a> LockView<'a> {
 
     fn holders(&self) -> &[(&'a Entry, Option<Evidence>)] {
         &self.evidence[..self.record.lock.holders.len()]
+    }
+
+    /// Returns the holders whose work or minimum hold has not ended, with their states, and with true
+    /// if the holder seems to be gone.
+    pub(super) fn holding(&self) -> impl Iterator<Item = (&'a Entry, HolderState, bool)> {
+        self.holders().iter().filter_map(move |(entry, evidence)| {
+            let state = self.state(entry, evidence.as_ref());
+            let silent = evidence.as_ref().is_some_and(Evidence::is_silent);
+            (state != HolderState::Ended).then_some((*entry, state, silent))
+        })
     }
 
     fn waiters(&self) -> &[(&'a Entry, Option<Evidence>)] {

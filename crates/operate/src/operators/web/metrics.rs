@@ -7,7 +7,8 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 
-use super::super::observed::{ObservedDocument, wall};
+use super::super::lock_view::{HolderState, LockView};
+use super::super::observed::{ObservedDocument, lock_of, wall};
 use super::board::{AnsweredRollCall, Snapshot};
 use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_core::lock::{Entry, EntryMode};
@@ -17,7 +18,7 @@ use leasehold_metrics::collection::{
     CollectionSample, DocumentSamples, LeaseHolder, LeaseSample, LockSample,
 };
 use leasehold_mongodb::store::StoreInfo;
-use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecord, LockRecord};
+use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecord};
 
 /// Maximum number of leases and locks with series: about 0.5 MB for each scrape.
 const NAMES_MAX: usize = 500;
@@ -138,8 +139,8 @@ impl Exporter {
                     samples.leases.push(lease(seen, record, roll_call, now));
                     continue;
                 }
-                Content::Lock(record) => {
-                    samples.locks.push(lock(name, record, wall));
+                Content::Lock(_) => {
+                    samples.locks.extend(lock(seen, wall, now));
                     continue;
                 }
             };
@@ -178,30 +179,41 @@ fn lease<'a>(
     }
 }
 
-fn lock<'a>(name: &'a str, record: &'a LockRecord, wall: WallMillis) -> LockSample<'a> {
+/// Returns `None` for a document that is not a lock.
+fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<LockSample<'_>> {
+    let record = lock_of(&seen.entry)?;
     let lock = &record.lock;
-    let (kept, working): (Vec<_>, Vec<_>) = lock.holders.iter().partition(|it| it.work_done);
+    // A view of the whole collection has no time by the clock of the store.
+    let view = LockView::new(seen, None, now)?;
+    let holding: Vec<_> = view.holding().collect();
+    let working = lock.holders.iter().filter(|it| !it.work_done);
     let last_end = record.history.last().map(|ended| ended.ended_at.0);
     // The document has the time of the join. An exclusive holder has not held the lock before its
     // predecessor left.
-    let held = |entry: &&Entry| {
+    let held = |entry: &Entry| {
         let end = last_end.filter(|_| entry.mode == EntryMode::Exclusive);
         let since = entry.owner.acquired_at.0.max(end.unwrap_or(0));
         age(WallMillis(since), wall)
     };
     let waited = |entry: &Entry| age(entry.owner.acquired_at, wall);
-    let identities = lock.holders.iter().map(|it| it.owner.identity.as_str());
     let successes = lock.successes.iter().rev();
     let successes =
         successes.filter_map(|success| Some((success.key.as_str(), age(success.at, wall)?)));
-    LockSample {
-        name,
-        holders: identities.collect(),
-        kept: kept.len(),
+    Some(LockSample {
+        name: &seen.entry.name,
+        holders: holding
+            .iter()
+            .map(|(entry, ..)| entry.owner.identity.as_str())
+            .collect(),
+        kept: holding
+            .iter()
+            .filter(|(_, state, _)| *state == HolderState::Kept)
+            .count(),
+        silent: holding.iter().filter(|(.., silent)| *silent).count(),
         waiters: lock.queue.len(),
         slots: lock.slots,
         token: lock.token.get(),
-        held: working.iter().filter_map(held).max().unwrap_or_default(),
+        held: working.filter_map(held).max().unwrap_or_default(),
         waited: lock
             .queue
             .iter()
@@ -209,7 +221,7 @@ fn lock<'a>(name: &'a str, record: &'a LockRecord, wall: WallMillis) -> LockSamp
             .max()
             .unwrap_or_default(),
         successes: successes.collect(),
-    }
+    })
 }
 
 /// Returns the time since the Unix epoch; `None` if unknown.
