@@ -4,7 +4,7 @@
 use futures_util::TryStreamExt;
 use leasehold_testbed::Daemon;
 use leasehold_testbed::wait::LONG;
-use mongodb::bson::{Document, Uuid, doc};
+use mongodb::bson::{DateTime, Document, Uuid, doc};
 
 use crate::scene::{COLLECTION, LEASE, PROGRAM, ROLE, Scene};
 
@@ -127,6 +127,41 @@ async fn a_document_that_is_not_a_lease_and_a_lease_that_is_paused_are_named() {
     leases.insert_one(lease).await.unwrap();
     let answer = scene.check(&uri).flag("--lease=invoices").run().await;
     answer.says("lease-document", "warning", "paused, with token 7");
+}
+
+#[tokio::test]
+async fn a_holder_with_an_old_last_write_is_a_warning() {
+    let scene = Scene::new().await;
+    let user = scene.user(&ROLE).await;
+    let uri = scene.set.uri_for(&user);
+    let now = DateTime::now().timestamp_millis();
+    let lease = |name: &str, written_hours_ago: i64| {
+        let renewed_at = DateTime::from_millis(now - written_hours_ago * 3_600_000);
+        let mut holder = doc! { "identity": "pod-4", "session": Uuid::new(), "claim": Uuid::new() };
+        holder.extend(doc! { "renewed_at": renewed_at, "lease_duration_ms": 24_000_i64 });
+        let mut lease = doc! { "_id": name, "schema": 1, "kind": "lease", "token": 1_i64 };
+        lease.extend(doc! { "revision": Uuid::new(), "holder": holder });
+        lease
+    };
+    let client = scene.set.client();
+    let database = client.database(&scene.database);
+    let leases = database.collection::<Document>(COLLECTION);
+    // The second holder's clock is ahead.
+    let documents = [lease(LEASE, 48), lease("invoices", -1)];
+    leases.insert_many(documents).await.unwrap();
+    let answer = scene.check(&uri).run().await;
+    answer.says(
+        "lease-document",
+        "warning",
+        "held by pod-4 with token 1, whose last write is 2d ago by its clock (lease duration 24s)",
+    );
+    let remedy = "leasehold describe orders shows whether a candidate answers";
+    answer.says("lease-document", "warning", remedy);
+    answer.exits(1);
+    let answer = scene.check(&uri).flag("--lease=invoices").run().await;
+    let finding = answer.one("lease-document");
+    assert_eq!(finding["result"], "ok", "{finding:#}");
+    assert_eq!(finding["detail"], "held by pod-4 with token 1");
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
 use super::{Installation, Primary};
-use leasehold_core::election::Found;
+use crate::operators::observed::Evidence;
+use crate::operators::render::short;
+use leasehold_core::election::{Found, ResourceName, WallMillis};
 use leasehold_mongodb::store::mongo::WatchMode;
 use leasehold_mongodb::store::mongo::probe::{
     Latencies, MEASURED_MAX, Product, lacks_hints, lacks_right, requires_login,
@@ -195,7 +197,8 @@ impl Tried<'_> {
     async fn lease_document(&self) -> Checked {
         self.find?;
         let lease = self.installation.store.lease();
-        Ok(match self.installation.within(lease).await? {
+        let (found, renewed_at) = self.installation.within(lease).await?;
+        Ok(match found {
             Found::Missing => Finding::ok("does not exist yet; the first candidate creates it"),
             Found::Foreign(why) => Finding::failed(
                 format!("the document of this name is not a lease: {why}"),
@@ -205,10 +208,15 @@ impl Tried<'_> {
                 format!("paused, with token {}: no candidate leads", lease.token),
                 "resume it when its operator agrees (docs/operations.md)",
             ),
-            Found::Lease(lease) => Finding::ok(match &lease.holder {
-                Some(holder) => format!("held by {} with token {}", holder.identity, lease.token),
-                None => format!("free, with token {}", lease.token),
-            }),
+            Found::Lease(lease) => match &lease.holder {
+                Some(holder) => held(
+                    &self.installation.config.lease.name,
+                    format!("held by {} with token {}", holder.identity, lease.token),
+                    renewed_at,
+                    holder.lease_duration.duration(),
+                ),
+                None => Finding::ok(format!("free, with token {}", lease.token)),
+            },
         })
     }
 
@@ -300,6 +308,26 @@ impl Tried<'_> {
         let finding = Finding::warning_if(measured.p50 > polling, detail, remedy);
         Ok(numbered(finding, &measured))
     }
+}
+
+/// Warns if the last write of the holder is older than its lease duration, by the wall clocks of the
+/// holder and of this machine.
+fn held(
+    lease: &ResourceName,
+    held: String,
+    renewed_at: WallMillis,
+    lease_duration: Duration,
+) -> Finding {
+    let evidence = Evidence::at_first_look(renewed_at, lease_duration);
+    let age = evidence.last_write_ago.filter(|_| evidence.is_silent());
+    let Some(age) = age.and_then(|millis| u64::try_from(millis).ok()) else {
+        return Finding::ok(held);
+    };
+    let (ago, lasts) = (short(Duration::from_millis(age)), shown(lease_duration));
+    Finding::warning(
+        format!("{held}, whose last write is {ago} ago by its clock (lease duration {lasts})"),
+        format!("leasehold describe {lease} shows whether a candidate answers"),
+    )
 }
 
 fn described(measured: &Latencies, calls: &str, setting: &str, limit: Duration) -> String {

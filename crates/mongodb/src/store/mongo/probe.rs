@@ -30,7 +30,7 @@ use super::options::StoreOptions;
 use super::outcome;
 use super::tls;
 use crate::store::{FailoverSettings, Failure};
-use leasehold_core::election::{BootTime, Found, ResourceName};
+use leasehold_core::election::{BootTime, Found, ResourceName, WallMillis};
 
 /// Value of `_id` that every MongoDB server refuses, because it is an array.
 const REFUSED_ID: [&str; 1] = ["leasehold check"];
@@ -175,10 +175,14 @@ impl StoreProbe {
         read.await.map(drop)
     }
 
-    /// Returns the lease, or the reason why the document of its name is not a lease.
-    pub async fn lease(&self) -> Result<Found, Failure> {
+    /// Returns the lease, or the reason why the document of its name is not a lease. The date is the
+    /// holder's last write by the holder's wall clock, zero if unknown.
+    pub async fn lease(&self) -> Result<(Found, WallMillis), Failure> {
         let found = self.read_lease(document::projection(), false).await?;
-        Ok(found.as_ref().map_or(Found::Missing, document::read))
+        let holder = found.as_ref().map(|found| found.get_document("holder"));
+        let written = holder.and_then(|holder| holder.ok()?.get("renewed_at"));
+        let lease = found.as_ref().map_or(Found::Missing, document::read);
+        Ok((lease, document::date(written)))
     }
 
     async fn read_lease(

@@ -61,6 +61,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// Returns the evidence of a command that reads the document once.
+    pub(crate) fn at_first_look(renewed_at: WallMillis, lease_duration: Duration) -> Self {
+        let now = clock::boot_now();
+        let silence = Silence::new(None, now);
+        Self::new(silence, renewed_at, lease_duration, now, wall())
+    }
+
     /// Returns the evidence at this time. `renewed_at` is the date of the holder's last write.
     pub(crate) fn new(
         silence: Silence,
