@@ -34,8 +34,10 @@ fn first_line(terminal: bool, arguments: &[&str], environment: &[(&str, &str)]) 
             command
         }
     };
+    let runtime = Files::new();
     command
         .env_clear()
+        .env("XDG_RUNTIME_DIR", runtime.path())
         .env("PATH", std::env::var_os("PATH").expect("a working fixture"))
         .envs(environment.iter().copied())
         .stdin(Stdio::null());

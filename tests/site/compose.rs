@@ -129,6 +129,8 @@ impl Project {
         if command[0] == "mongod" {
             launch = launch
                 .argument(format!("--port={}", self.ports[name].number()))
+                // A container has a /tmp of its own.
+                .argument("--nounixsocket")
                 .argument(format!("--dbpath={}", self.place("mongodb").display()));
         }
         for (variable, value) in service["environment"].as_object().into_iter().flatten() {

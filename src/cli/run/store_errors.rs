@@ -101,7 +101,7 @@ impl StoreErrors {
         self.write = self.write.take().filter(attempted);
         let write = self.write.as_ref().filter(|write| write.stands());
         let newest = self.read.iter().chain(write).max_by_key(|f| f.last);
-        // A leader that loses its lease reads instead of writing; the outage is the same.
+        // A leader that loses its lease continues to fail, with reads instead of writes.
         let unanswered = self.write.iter().filter(|write| !write.read_since);
         let outage = unanswered.map(|write| write.since).min();
         let error = newest.map(|failing| StoreError {
