@@ -1,0 +1,137 @@
+//! The description of one lock as text: its holders, waiters, successes and history.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::super::render::{or_dash, short, since, table};
+use super::{LockView, style};
+use crate::table::{Row, Style, color, text};
+use leasehold_core::lock::EntryMode;
+use leasehold_mongodb::store::StoreInfo;
+use leasehold_status::render::date;
+
+impl LockView<'_> {
+    /// Returns the description of the lock as text.
+    pub(crate) fn description(&self, store: &StoreInfo) -> String {
+        let lock = &self.record.lock;
+        let (held, waiting) = (lock.holders.len(), lock.queue.len());
+        let place = format!(
+            "{}.{}, {}",
+            store.database,
+            store.collection,
+            store.describe()
+        );
+        let state = match (held, lock.slots) {
+            _ if self.is_free() => "free".to_owned(),
+            (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
+            (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
+                format!("shared by {held}")
+            }
+            (_, 0) => "taken".to_owned(),
+            (held, slots) => format!("{held} of {slots} slots taken"),
+        };
+        let mut described = String::new();
+        for (name, value) in [
+            ("Lock:", self.name.to_owned()),
+            ("Store:", place),
+            ("Token:", lock.token.to_string()),
+            ("State:", format!("{state}, {waiting} waiting")),
+        ] {
+            let _ = writeln!(described, "{name:<10} {value}");
+        }
+        for (heading, rows) in [
+            ("Holders", self.holder_rows()),
+            ("Waiters, in order", self.waiter_rows()),
+            ("Last successes (--once-per)", self.success_rows()),
+            ("History, newest first", self.history_rows()),
+        ] {
+            let _ = match rows.len() {
+                1 => writeln!(described, "\n{heading}: none"),
+                _ => write!(described, "\n{heading}:\n{}", text(&rows, color())),
+            };
+        }
+        described
+    }
+
+    fn holder_rows(&self) -> Vec<Row> {
+        let rows = self.holders().iter().map(|(entry, evidence)| {
+            let state = self.state(entry, evidence.as_ref());
+            Row::new([
+                or_dash(entry.token),
+                state.as_str().to_owned(),
+                self.mode(entry),
+                entry.owner.identity.to_string(),
+                or_dash(since(entry.owner.acquired_at).map(short)),
+                self.last_write(entry, evidence.as_ref()),
+                self.why(entry, state, evidence.as_ref()),
+            ])
+            .styled(style(state))
+        });
+        let header = [
+            "TOKEN",
+            "STATE",
+            "MODE",
+            "IDENTITY",
+            "SINCE",
+            "LAST WRITE",
+            "WHY",
+        ];
+        table(header, rows)
+    }
+
+    fn waiter_rows(&self) -> Vec<Row> {
+        let waiters = self.waiters().iter().enumerate();
+        let rows = waiters.map(|(index, (entry, evidence))| {
+            let gone = evidence.as_ref().filter(|it| it.is_silent());
+            let silent = gone.map(|gone| format!("; {}", gone.words(None, self.now)));
+            let cells = [
+                (index + 1).to_string(),
+                self.mode(entry),
+                entry.owner.identity.to_string(),
+                or_dash(since(entry.owner.acquired_at).map(short)),
+                self.last_write(entry, evidence.as_ref()),
+                self.awaits(index) + &silent.unwrap_or_default(),
+            ];
+            Row::new(cells).styled(if gone.is_some() {
+                Style::Bad
+            } else {
+                Style::Plain
+            })
+        });
+        let header = ["PLACE", "MODE", "IDENTITY", "WAITS", "LAST WRITE", "WHY"];
+        table(header, rows)
+    }
+
+    fn success_rows(&self) -> Vec<Row> {
+        let newest = self.record.lock.successes.iter().rev();
+        let rows = newest.map(|success| {
+            Row::new([
+                success.key.to_string(),
+                date(success.at),
+                or_dash(self.by_store(success.at).map(short)),
+            ])
+        });
+        table(["KEY", "AT", "AGE"], rows)
+    }
+
+    fn history_rows(&self) -> Vec<Row> {
+        let rows = self.record.history.iter().rev().map(|end| {
+            let held = end.ended_at.0.checked_sub(end.acquired_at.0);
+            let held = held.and_then(|millis| u64::try_from(millis).ok());
+            Row::new([
+                or_dash(end.token),
+                or_dash(end.identity.as_ref()),
+                or_dash(end.slot),
+                or_dash(held.map(|millis| short(Duration::from_millis(millis)))),
+                date(end.ended_at),
+                or_dash(self.by_store(end.ended_at).map(short)),
+                or_dash(end.reason.as_ref()),
+            ])
+        });
+        // The end is dated by the store, and the join by the holder.
+        let header = [
+            "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON",
+        ];
+        table(header, rows)
+    }
+}
