@@ -125,7 +125,7 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
     let connection = match error.as_ref() {
         Some(error) => {
             format!(
-                "not connected to MongoDB since {} ({} s): {}",
+                "MongoDB fails since {} ({} s): {}",
                 now.date(error.since),
                 now.boot.since(error.since).as_secs(),
                 error.message
