@@ -85,9 +85,8 @@ impl<O: CallOutcome> InFlight<O> {
             }),
             outcome: answer.outcome,
         };
-        let failed = |outcome, failure: Failure| Answer {
-            outcome,
-            failure: Some(failure.with_retry(RetryPolicy::WaitForServer)),
+        let failed = |outcome, failure: Failure| {
+            Answer::failed(outcome, failure.with_retry(RetryPolicy::WaitForServer))
         };
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let failure = Failure::new(

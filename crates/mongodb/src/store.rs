@@ -73,6 +73,23 @@ pub struct Answer<O = Outcome> {
     pub failure: Option<Failure>,
 }
 
+impl<O> Answer<O> {
+    /// Creates the result of an operation that did not fail.
+    pub fn of(outcome: O) -> Self {
+        Self {
+            outcome,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn failed(outcome: O, failure: Failure) -> Self {
+        Self {
+            outcome,
+            failure: Some(failure),
+        }
+    }
+}
+
 /// Reason why an operation failed, without credentials and without the server's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -191,7 +191,7 @@ impl Deployment {
 
     pub(super) async fn admin(self: &Arc<Self>, command: Document) -> Result<Document, Failure> {
         let collection = self.collection().await;
-        let collection = collection.map_err(|error| self.failure(error))?;
+        let collection = collection.map_err(|error| self.failure(&error))?;
         let admin = collection.client().database("admin");
         let reply = admin.run_command(command).selection_criteria(primary());
         reply.await.map_err(|error| self.describe(&error))
@@ -307,44 +307,51 @@ impl Deployment {
 
     /// Converts the result of a call into an answer, and discards an unusable client.
     pub(super) async fn answer<O: CallOutcome>(&self, sent: Result<O, SendError>) -> Answer<O> {
-        let (error, was_sent) = match sent {
+        match sent {
             Ok(outcome) => {
-                *lock(&self.unanswered_since) = None;
-                lock(&self.home).answered();
-                return Answer {
-                    outcome,
-                    failure: None,
-                };
+                self.answered();
+                Answer::of(outcome)
             }
-            Err(SendError::Unverified(error)) => (error, false),
-            Err(SendError::Driver(error)) => (error, true),
+            Err(error) => self.failed(error).await,
+        }
+    }
+
+    /// Like [`Deployment::answer`], for a read.
+    pub(super) async fn read_answer<T>(&self, read: Result<T, SendError>) -> Result<T, Failure> {
+        match read {
+            Ok(value) => {
+                self.answered();
+                Ok(value)
+            }
             Err(error) => {
-                if let SendError::Elsewhere(_) = error {
-                    lock(&self.home).unreported = None;
-                }
-                return unsent(self.with_unread_uri(self.failure(error)));
+                let Answer { failure, .. } = self.failed::<Outcome>(error).await;
+                Err(failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
             }
-        };
-        let mut answer = match was_sent {
-            true => outcome::classify(&error, &self.servers),
-            false => unsent(self.describe(&error)),
+        }
+    }
+
+    fn answered(&self) {
+        *lock(&self.unanswered_since) = None;
+        lock(&self.home).answered();
+    }
+
+    async fn failed<O: CallOutcome>(&self, error: SendError) -> Answer<O> {
+        if let SendError::Elsewhere(_) = error {
+            lock(&self.home).unreported = None;
+        }
+        let mut answer = match &error {
+            SendError::Driver(error) => outcome::classify(error, &self.servers),
+            _ => Answer::failed(O::FAILED, self.failure(&error)),
         };
         answer.failure = answer.failure.map(|failure| self.with_unread_uri(failure));
-        if answer.failure.is_some() {
-            let refused = outcome::refuses_login(&error) || self.is_logged_out(&error);
-            let given_up = self.is_given_up(outcome::is_reply(&error));
+        if let SendError::Unverified(error) | SendError::Driver(error) = &error
+            && answer.failure.is_some()
+        {
+            let refused = outcome::refuses_login(error) || self.is_logged_out(error);
+            let given_up = self.is_given_up(outcome::is_reply(error));
             self.renew_connection(refused || given_up).await;
         }
         answer
-    }
-
-    pub(super) async fn read_answer<T>(&self, read: Result<T, SendError>) -> Result<T, Failure> {
-        let (value, sent) = match read {
-            Ok(value) => (Some(value), Ok(Outcome::Rejected)),
-            Err(error) => (None, Err(error)),
-        };
-        let Answer { failure, .. } = self.answer::<Outcome>(sent).await;
-        value.ok_or_else(|| failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
     }
 
     /// Returns true if the server may have logged out the client, as it does when a user is dropped
@@ -361,11 +368,11 @@ impl Deployment {
         }
     }
 
-    pub(super) fn failure(&self, error: SendError) -> Failure {
+    pub(super) fn failure(&self, error: &SendError) -> Failure {
         match error {
-            SendError::Unsent(failure) => failure,
+            SendError::Unsent(failure) => failure.clone(),
             SendError::Elsewhere(why) => Failure::lasting(URI_REFUSED, why),
-            SendError::Unverified(error) | SendError::Driver(error) => self.describe(&error),
+            SendError::Unverified(error) | SendError::Driver(error) => self.describe(error),
         }
     }
 
@@ -411,12 +418,5 @@ impl Deployment {
             .journal(true)
             .w_timeout(self.operation_timeout())
             .build()
-    }
-}
-
-fn unsent<O: CallOutcome>(failure: Failure) -> Answer<O> {
-    Answer {
-        outcome: O::FAILED,
-        failure: Some(failure),
     }
 }

@@ -178,7 +178,7 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
             // Store calls report why there is no client, so the stream does not. The stream reports
             // only this refusal, which the first failed call clears.
             if let SendError::Elsewhere(_) = error {
-                failed(&handler, deployment.failure(error)).await;
+                failed(&handler, deployment.failure(&error)).await;
             }
             return StreamEnd::Broken;
         }

@@ -158,7 +158,7 @@ impl MongoCollection {
         action: &OperatorAction,
     ) -> Answer<Acted> {
         let Some(write) = actions::write(name.as_str(), seen, action, now()) else {
-            return self.deployment.answer(Ok(Acted::Rejected)).await;
+            return Answer::of(Acted::Rejected);
         };
         let acted = self.write(write).await;
         let holder = seen.held_by();
@@ -191,7 +191,7 @@ impl MongoCollection {
         action: &OperatorAction,
     ) -> Answer<Acted> {
         let ActionKind::Create { token } = action.kind else {
-            return self.deployment.answer(Ok(Acted::Rejected)).await;
+            return Answer::of(Acted::Rejected);
         };
         let document = actions::create(name.as_str(), revision, token, action, now());
         let deployment = Arc::clone(&self.deployment);
@@ -234,10 +234,9 @@ impl MongoCollection {
         match timeout(self.call_max(), tokio::spawn(write)).await {
             Ok(Ok(sent)) => self.deployment.answer(sent).await,
             // The driver panicked, or has not answered.
-            Ok(Err(_)) | Err(_) => Answer {
-                outcome: Acted::Unknown,
-                failure: Some(Failure::no_answer(self.call_max())),
-            },
+            Ok(Err(_)) | Err(_) => {
+                Answer::failed(Acted::Unknown, Failure::no_answer(self.call_max()))
+            }
         }
     }
 

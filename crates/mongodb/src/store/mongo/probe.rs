@@ -302,7 +302,7 @@ impl StoreProbe {
     }
 
     fn failure(&self, error: SendError) -> Failure {
-        self.deployment.failure(error)
+        self.deployment.failure(&error)
     }
 
     fn described(&self, error: &mongodb::error::Error) -> Failure {
