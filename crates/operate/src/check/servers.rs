@@ -184,10 +184,7 @@ fn server(state: Option<&ServerState>) -> Finding {
             Finding::failed(what, "correct replicaSet or the hosts in the MongoDB URI")
         }
         Some(ServerState::RefusedLogin(_)) => Finding::ok("reachable, and refuses the login"),
-        Some(ServerState::Unreachable(why)) => {
-            let (why, remedy) = why.split_once(": ").unwrap_or((why, network));
-            Finding::failed(why, remedy)
-        }
+        Some(ServerState::Unreachable(failure)) => failure.clone().into(),
         None => Finding::failed("no answer", network),
     }
 }
@@ -237,10 +234,7 @@ fn certificate(certificates: &Certificates, connected: Result<SystemTime, Failur
             let remedy = "renew the server's certificate and its chain";
             validity(until, clock::wall_now(), remedy)
         }
-        Err(failure) => match failure.detail.split_once(": ") {
-            Some((why, remedy)) => Finding::failed(format!("{}: {why}", failure.kind), remedy),
-            None => failure.into(),
-        },
+        Err(failure) => failure.into(),
     }
 }
 

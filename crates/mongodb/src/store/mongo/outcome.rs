@@ -170,9 +170,8 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         }
         ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),
         _ => match servers.explain(error) {
-            Some(why) => {
-                Failure::new("connection failed", why).with_retry(RetryPolicy::WaitForServer)
-            }
+            Some(why) => Failure::new("connection failed", why.to_string())
+                .with_retry(RetryPolicy::WaitForServer),
             None => Failure::new(
                 "the MongoDB driver failed",
                 "report this error if it lasts: neither a server nor the network is its cause",
@@ -190,26 +189,35 @@ pub(super) fn named(failure: Failure, error: &Error) -> Failure {
     }
 }
 
-const UNRESOLVED: &str = "cannot resolve the host name: check the MongoDB URI and the name service";
+const UNRESOLVED: (&str, &str) = (
+    "cannot resolve the host name",
+    "check the MongoDB URI and the name service",
+);
+pub(super) const NETWORK: &str = "check the host, the network and the firewalls between";
 
 /// Describes why a server cannot be used, if the error shows the reason.
 ///
 /// `answered` is true if a server has answered before, so that the TLS settings cannot be wrong.
-pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<String> {
-    Some(match error.kind.as_ref() {
+pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<Failure> {
+    let (kind, remedy) = match error.kind.as_ref() {
         ErrorKind::Io(error) => {
-            tls::refusal(error).unwrap_or_else(|| connection(error, asked, answered))
+            let refused = tls::refusal(error);
+            return Some(refused.unwrap_or_else(|| connection(error, asked, answered)));
         }
-        ErrorKind::DnsResolve { .. } => UNRESOLVED.to_owned(),
-        ErrorKind::InvalidResponse { .. } | ErrorKind::Bson(_) => {
-            "the answer is not MongoDB's: check the port in the MongoDB URI".to_owned()
+        ErrorKind::DnsResolve { .. } => UNRESOLVED,
+        ErrorKind::InvalidResponse { .. } | ErrorKind::Bson(_) => (
+            "the answer is not MongoDB's",
+            "check the port in the MongoDB URI",
+        ),
+        ErrorKind::IncompatibleServer { .. } => {
+            ("the server's version is too old", refusals::NOT_MONGODB)
         }
-        ErrorKind::IncompatibleServer { .. } => "the server's version is too old".to_owned(),
-        ErrorKind::Authentication { .. } => named(login_failed(error, asked), error).to_string(),
-        ErrorKind::ConnectionPoolCleared { .. } => "connection lost".to_owned(),
-        ErrorKind::Command(_) => named(Failure::new("refused", ""), error).summary(),
+        ErrorKind::Authentication { .. } => return Some(named(login_failed(error, asked), error)),
+        ErrorKind::ConnectionPoolCleared { .. } => ("connection lost", NETWORK),
+        ErrorKind::Command(_) => ("refused", refusals::SEE_LOG),
         _ => return None,
-    })
+    };
+    Some(named(Failure::new(kind, remedy), error))
 }
 
 pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
@@ -224,17 +232,16 @@ pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
 
 /// Describes an IO error. The text of a system error comes from this machine, not from the server,
 /// so it may be shown.
-fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            "connection refused: check host and port in the MongoDB URI, and that mongod runs there"
-                .to_owned()
-        }
-        io::ErrorKind::TimedOut => {
-            "no answer in time: check the host, the network and the firewalls between".to_owned()
-        }
-        kind if is_closed(kind) => {
-            let why = match (answered, asked.tls) {
+fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
+    let (kind, remedy) = match error.kind() {
+        io::ErrorKind::ConnectionRefused => (
+            "connection refused",
+            "check host and port in the MongoDB URI, and that mongod runs there",
+        ),
+        io::ErrorKind::TimedOut => ("no answer in time", NETWORK),
+        kind if is_closed(kind) => (
+            "connection closed by the server",
+            match (answered, asked.tls) {
                 (true, _) => {
                     "it was restarted, has reached its limit of connections (maxConns, ulimit -n), \
                      or something between cuts connections"
@@ -244,14 +251,12 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
                      (tlsCertificateKeyFile)"
                 }
                 (false, false) => "it may demand TLS (tls=true), or not be MongoDB",
-            };
-            format!("connection closed by the server: {why}")
-        }
-        _ if error.raw_os_error().is_none() && error.to_string().contains("lookup") => {
-            UNRESOLVED.to_owned()
-        }
-        _ => error.to_string(),
-    }
+            },
+        ),
+        _ if error.raw_os_error().is_none() && error.to_string().contains("lookup") => UNRESOLVED,
+        _ => return Failure::new("network error", NETWORK).of(format!("({error})")),
+    };
+    Failure::new(kind, remedy)
 }
 
 fn login_failed(error: &Error, asked: &Asked) -> Failure {

@@ -16,14 +16,15 @@ const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp
 const CAPPED: &str = "the collection is capped: set mongodb.collection to another name";
 pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
-const SEE_LOG: &str = "see the log of the server";
+pub(super) const SEE_LOG: &str = "see the log of the server";
 const DISK_FULL: &str = "free disk space on the primary";
 const VIEW: &str =
     "the collection is a view or a time series: set mongodb.collection to another name";
 const TIME_SERIES: &str = "the collection is a time series: set mongodb.collection to another name";
 const TOO_LARGE: &str =
     "the document of this name is too large: remove the fields that are not leasehold's";
-const NOT_MONGODB: &str = "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
+pub(super) const NOT_MONGODB: &str =
+    "use a MongoDB replica set of version 4.4 or later (docs/mongodb.md)";
 
 /// Temporary errors: code, name and remedy, in the order of the codes.
 const PASSING: [(i32, &str, &str); 26] = [

@@ -63,10 +63,10 @@ pub enum ServerState {
     Unready(&'static str),
     /// The server is not a member of the requested set. Contains the description of the server.
     Elsewhere(String),
-    /// The server did not reply. Contains the reason and the remedy.
-    Unreachable(String),
-    /// The server refused the login. Contains the user and the remedy.
-    RefusedLogin(String),
+    /// The server did not reply, for this reason.
+    Unreachable(Failure),
+    /// The server refused the login.
+    RefusedLogin(Failure),
 }
 
 #[derive(Debug, Default)]
@@ -94,24 +94,22 @@ pub(super) enum Cause {
 
 impl Cause {
     /// Returns `None` while a look-up is not slow.
-    fn describe(self) -> Option<String> {
+    fn describe(self) -> Option<Failure> {
         let slow = match self {
             Self::Resolving(since) => {
                 let elapsed = leasehold_clock::boot_now().since(since);
-                if elapsed < SLOW_MIN {
-                    return None;
-                }
-                format!("has not been resolved for {}", short(elapsed))
+                let slow = format!("has not been resolved for {}", short(elapsed));
+                Some(slow).filter(|_| elapsed >= SLOW_MIN)?
             }
             Self::Resolved(took) => format!("took {} to resolve", short(took)),
             Self::Full => {
-                let full = "the server, or a proxy before it, closes each connection at once: it \
-                            may have reached its limit of connections (maxConns, ulimit -n)";
-                return Some(full.to_owned());
+                let kind = "the server, or a proxy before it, closes each connection at once";
+                let limit = "it may have reached its limit of connections (maxConns, ulimit -n)";
+                return Some(Failure::new(kind, limit));
             }
         };
         let check = "check the nameservers of this host (/etc/resolv.conf)";
-        Some(format!("its name {slow}: {check}"))
+        Some(Failure::new("its name", check).of(slow))
     }
 
     fn explains(self, error: &Error) -> bool {
@@ -126,7 +124,7 @@ impl Cause {
 }
 
 impl ServerStates {
-    fn cause(&self, address: &str) -> Option<String> {
+    fn cause(&self, address: &str) -> Option<Failure> {
         self.causes.get(address).and_then(|cause| cause.describe())
     }
 
@@ -213,12 +211,12 @@ impl Servers {
                 if cause.is_some_and(|cause| !cause.explains(error)) {
                     known.causes.remove(&address);
                 }
-                let Some(words) = outcome::unreachable(error, &known.asked, known.answered) else {
+                let Some(why) = outcome::unreachable(error, &known.asked, known.answered) else {
                     return;
                 };
                 let state = match outcome::refuses_login(error) {
-                    true => ServerState::RefusedLogin(words),
-                    false => ServerState::Unreachable(words),
+                    true => ServerState::RefusedLogin(why),
+                    false => ServerState::Unreachable(why),
                 };
                 (address, state)
             }
@@ -266,7 +264,7 @@ impl Servers {
         self.known().causes.get(address) == Some(&Cause::Full)
     }
 
-    pub(super) fn explain(&self, error: &Error) -> Option<String> {
+    pub(super) fn explain(&self, error: &Error) -> Option<Failure> {
         let known = self.known();
         let mut causes = known.causes.values();
         let cause = causes.find(|cause| cause.explains(error));
@@ -414,7 +412,7 @@ mod tests {
     #[test]
     fn a_set_of_another_name_is_final_only_where_no_server_is_left() {
         let elsewhere = ServerState::Elsewhere(r#"is in replica set "rsa", not "rs0""#.to_owned());
-        let away = ServerState::Unreachable("connection refused".to_owned());
+        let away = ServerState::Unreachable(Failure::new("connection refused", ""));
         let one = servers(&[("a:1", elsewhere.clone()), ("b:1", away)]).no_primary();
         assert_eq!(
             one.to_string(),

@@ -14,11 +14,16 @@ use rustls::{
     AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage, RootCertStore,
 };
 
+use super::refusals::SEE_LOG;
+use crate::store::Failure;
+
 pub(super) const UNUSABLE: &str = "check the TLS options of the MongoDB URI";
 pub(super) const REFUSED: &str = "TLS configuration refused";
 pub(super) const UNREAD: &str = "TLS files unavailable";
-const TOO_OLD: &str = "the server and this client have no TLS version and cipher in common: the \
-                       server must accept TLS 1.2 or 1.3";
+const TOO_OLD: (&str, &str) = (
+    "the server and this client have no TLS version and cipher in common",
+    "the server must accept TLS 1.2 or 1.3",
+);
 const NOT_FOR_SERVERS: (&str, &str) = (
     "is not for servers",
     "issue one with the extended key usage serverAuth",
@@ -135,21 +140,27 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     }
 }
 
-pub(super) fn refusal(error: &io::Error) -> Option<String> {
+/// Describes a TLS connection that this client or the server refused; `None` for another error.
+pub(super) fn refusal(error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
-    Some(match error {
-        Error::InvalidCertificate(certificate) => refused_certificate(certificate),
-        Error::AlertReceived(alert) => refused_by_server(*alert),
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the server does not use TLS: remove tls=true from the MongoDB URI".to_owned()
+    let (kind, remedy) = match error {
+        Error::InvalidCertificate(certificate) => return Some(refused_certificate(certificate)),
+        Error::AlertReceived(alert) => return Some(refused_by_server(*alert)),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => (
+            "the server does not use TLS",
+            "remove tls=true from the MongoDB URI",
+        ),
+        Error::InvalidMessage(_) => ("the server sent an invalid TLS message", SEE_LOG),
+        Error::PeerIncompatible(_) => TOO_OLD,
+        other => {
+            let failed = Failure::new("the TLS handshake failed", SEE_LOG);
+            return Some(failed.of(format!("({other})")));
         }
-        Error::InvalidMessage(_) => "the server sent an invalid TLS message".to_owned(),
-        Error::PeerIncompatible(_) => TOO_OLD.to_owned(),
-        other => format!("the TLS handshake failed: {other}"),
-    })
+    };
+    Some(Failure::new(kind, remedy))
 }
 
-fn refused_certificate(error: &CertificateError) -> String {
+fn refused_certificate(error: &CertificateError) -> Failure {
     let (what, remedy) = match error {
         // BadSignature: the certificate is signed by another authority of the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
@@ -194,7 +205,7 @@ fn refused_certificate(error: &CertificateError) -> String {
         },
         _ => ("is refused by the verifier", ISSUE_ANOTHER),
     };
-    format!("the server's certificate {what}: {remedy}")
+    Failure::new("the server's certificate", remedy).of(what)
 }
 
 fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
@@ -227,27 +238,31 @@ fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
     }
 }
 
-fn refused_by_server(alert: AlertDescription) -> String {
-    match alert {
-        AlertDescription::CertificateRequired => {
-            "the server demands a client certificate: set tlsCertificateKeyFile".to_owned()
-        }
+fn refused_by_server(alert: AlertDescription) -> Failure {
+    let (kind, remedy) = match alert {
+        AlertDescription::CertificateRequired => (
+            "the server demands a client certificate",
+            "set tlsCertificateKeyFile",
+        ),
         AlertDescription::UnknownCA
         | AlertDescription::BadCertificate
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown
-        | AlertDescription::UnsupportedCertificate => format!(
-            "the server refuses the client certificate ({alert:?}): check tlsCertificateKeyFile"
+        | AlertDescription::UnsupportedCertificate => (
+            "the server refuses the client certificate",
+            "check tlsCertificateKeyFile",
         ),
         AlertDescription::ProtocolVersion
         | AlertDescription::HandshakeFailure
-        | AlertDescription::InsufficientSecurity => TOO_OLD.to_owned(),
-        AlertDescription::UnrecognisedName => {
-            "the server does not know this host name: use a host name of its certificate".to_owned()
-        }
-        other => format!("the server ended the TLS handshake ({other:?}): see its log"),
-    }
+        | AlertDescription::InsufficientSecurity => TOO_OLD,
+        AlertDescription::UnrecognisedName => (
+            "the server does not know this host name",
+            "use a host name of its certificate",
+        ),
+        _ => ("the server ended the TLS handshake", SEE_LOG),
+    };
+    Failure::new(kind, remedy).of(format!("({alert:?})"))
 }
 
 #[cfg(test)]
@@ -261,7 +276,7 @@ mod tests {
     #[test]
     fn a_refused_certificate_is_described_in_words() {
         let other = |error: webpki::Error| CertificateError::Other(OtherError(Arc::new(error)));
-        let refused = |error: &CertificateError| refused_certificate(error);
+        let refused = |error: &CertificateError| refused_certificate(error).to_string();
         assert_eq!(
             refused(&other(webpki::Error::CaUsedAsEndEntity)),
             "the server's certificate belongs to a certificate authority (CA:TRUE): issue one for the server \

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::SeedList;
-use crate::store::mongo::tls;
+use crate::store::mongo::{outcome, tls};
 use crate::store::{Failure, RetryPolicy};
 
 /// A date after the expiry of all certificates: the last second of the year 9999.
@@ -94,18 +94,24 @@ impl Certificates {
     /// # Errors
     /// If the server cannot be reached, or its certificate is refused.
     pub async fn server(&self, address: &str) -> Result<SystemTime, Failure> {
-        let failed = |why: String| Failure::new("TLS connection failed", why);
+        let failed = |why: String, remedy| {
+            Failure::new("TLS connection failed", remedy).of(format!("({why})"))
+        };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| failed("the host name is not valid in TLS".to_owned()))?;
+        let name = name.map_err(|_| {
+            let kind = "the host name is not valid in TLS";
+            Failure::new(kind, "correct the host in the MongoDB URI")
+        })?;
         let stream = TcpStream::connect(address).await;
-        let stream = stream.map_err(|error| failed(error.kind().to_string()))?;
+        let stream = stream.map_err(|error| failed(error.kind().to_string(), outcome::NETWORK))?;
         let connector = TlsConnector::from(Arc::clone(&self.config));
         let connected = connector.connect(name.clone(), stream).await;
         let connected = connected.map_err(|error| {
-            let why = tls::refusal(&error);
-            failed(why.unwrap_or_else(|| error.kind().to_string()))
+            let no_tls = "the server may not use TLS: then remove tls=true from the MongoDB URI";
+            tls::refusal(&error)
+                .unwrap_or_else(|| failed(error.kind().to_string(), no_tls))
                 .with_retry(RetryPolicy::Reconfigure)
         })?;
         let (_, connection) = connected.get_ref();
@@ -117,7 +123,8 @@ impl Certificates {
                 verified.map(drop)
             })
         });
-        until.ok_or_else(|| failed("no certificate of the server has an expiry date".to_owned()))
+        let kind = "no certificate of the server has an expiry date";
+        until.ok_or_else(|| Failure::new(kind, "renew it"))
     }
 
     /// Returns when the client certificate expires, if there is one.
