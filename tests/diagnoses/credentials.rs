@@ -35,6 +35,8 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .exits(69)
             .says("lock a: gave up after ")
             .says(&failed("nobody", "admin")),
+        Situation::leases("password wrong, for an operator", &wrong)
+            .says(&failed("nobody", "admin")),
         Situation::run("password wrong, for a daemon", &wrong, "b")
             .says("MongoDB read failed (attempt 1), retrying in 1s")
             .says(&failed("nobody", "admin")),

@@ -80,7 +80,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         )
         .exits(69)
         .says("the server is not the primary: remove directConnection"),
-        Situation::locks("another set's name", &of_set(&open, "rsWRONG")).says(&format!(
+        Situation::leases("another set's name", &of_set(&open, "rsWRONG")).says(&format!(
             "no primary: {open} is in replica set \"{SET}\", not \"rsWRONG\"; correct replicaSet"
         )),
         Situation::lock(

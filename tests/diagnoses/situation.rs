@@ -68,6 +68,13 @@ impl Situation {
         asked.uri(uri).exits(69).says("cannot list the locks: ")
     }
 
+    /// With a long `--timeout`, the command must not retry, so it must fail within [`FINAL_MAX`].
+    pub(crate) fn leases(name: &'static str, uri: &str) -> Self {
+        let mut asked = Self::new(name, &["leases", "--timeout=60s"]).uri(uri);
+        asked.within = FINAL_MAX;
+        asked.exits(69).says("cannot list the leases: ")
+    }
+
     /// With `--no-wait`, the command must not retry, so it must fail within [`FINAL_MAX`].
     pub(crate) fn lock(name: &'static str, uri: &str, lock: &str) -> Self {
         let mut asked = Self::new(name, &["lock", lock, "--no-wait"]).uri(uri);

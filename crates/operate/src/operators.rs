@@ -244,8 +244,16 @@ struct Session {
 }
 
 impl Session {
-    /// Opens a live view, and waits for its first listing.
+    /// Opens a live view, and waits for its first listing, unless MongoDB refuses the login or the
+    /// replica set.
     async fn follow(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
+        tokio::select! {
+            followed = self.listed(scope, doing) => followed,
+            failure = self.collection.refused() => Err(OperatorError::Store { doing, failure }),
+        }
+    }
+
+    async fn listed(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
         let mut followed = Followed::new(self.collection.follow(scope));
         let mut last = None;
         while let Some(event) = followed.next(self.deadline).await {

@@ -164,7 +164,7 @@ impl Store for MongoStore {
     }
 
     fn server(&self) -> Option<String> {
-        self.shared.deployment.servers.writable()
+        self.shared.deployment.servers.known().writable()
     }
 
     fn reopen_stream(&self) {

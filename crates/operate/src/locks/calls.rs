@@ -85,7 +85,13 @@ impl<'a> Calls<'a> {
     ) -> Result<T, OperatorError> {
         let mut last = None;
         loop {
-            match tokio::time::timeout(self.attempt_within(deadline), read()).await {
+            let refusable = async {
+                tokio::select! {
+                    read = read() => read,
+                    failure = self.locks.refused() => Err(failure),
+                }
+            };
+            match tokio::time::timeout(self.attempt_within(deadline), refusable).await {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(failure)) if failure.retry == RetryPolicy::Reconfigure => {
                     return Err(OperatorError::Store { doing, failure });

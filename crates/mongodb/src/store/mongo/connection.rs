@@ -179,11 +179,11 @@ impl Deployment {
 
     /// The caller no longer waits when the server is reached, so nothing is sent.
     fn late(&self) -> SendError {
-        let why = match self.servers.causes() {
+        let why = match self.servers.known().caused() {
             causes if causes.is_empty() => {
                 "check the network, or raise mongodb.operation_timeout".to_owned()
             }
-            causes => causes,
+            causes => causes.join("; "),
         };
         let kind = "MongoDB was not reached within operation_timeout";
         SendError::unsent(kind, why, RetryPolicy::WaitForServer)
@@ -382,10 +382,10 @@ impl Deployment {
 
     /// Returns the reason if the servers are known to be unusable before a call fails.
     pub(super) fn trouble(&self) -> Option<Failure> {
-        if self.servers.writable().is_some() {
+        if self.servers.known().writable().is_some() {
             return None;
         }
-        let failure = self.servers.no_primary();
+        let failure = self.servers.known().no_primary();
         (!failure.detail.is_empty()).then_some(failure)
     }
 

@@ -195,7 +195,7 @@ impl Store<LockOperation, LockOutcome> for MongoLockStore {
     }
 
     fn server(&self) -> Option<String> {
-        self.shared.deployment.servers.writable()
+        self.shared.deployment.servers.known().writable()
     }
 }
 

@@ -120,6 +120,12 @@ impl MongoCollection {
         self.deployment.trouble()
     }
 
+    /// Waits until MongoDB refuses the login or the replica set of the connection string, which no
+    /// retry can change, and returns the reason. Does not connect.
+    pub async fn refused(&self) -> Failure {
+        self.deployment.servers.refused().await
+    }
+
     /// Returns the documents sorted by name, at most [`LISTED_MAX`], or why they cannot be read.
     pub async fn list(&self, scope: &Scope) -> Result<Vec<CollectionEntry>, Failure> {
         let found = self.find(scope.filter(), scope.projection()).await?;

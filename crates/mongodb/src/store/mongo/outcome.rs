@@ -143,7 +143,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         return named(Failure::lasting(kind, detail), error);
     }
     let failure = match error.kind.as_ref() {
-        ErrorKind::ServerSelection { .. } => servers.no_primary(),
+        ErrorKind::ServerSelection { .. } => servers.known().no_primary(),
         ErrorKind::Command(command) if !refuses_login(error) => refused(command, &asked),
         ErrorKind::Authentication { .. } | ErrorKind::Command(_) => login_failed(error, &asked),
         ErrorKind::Write(WriteFailure::WriteConcernError(concern))
@@ -165,7 +165,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         ),
         ErrorKind::InvalidTlsConfig { .. } => Failure::lasting(tls::REFUSED, tls::UNUSABLE),
         ErrorKind::ConnectionPoolCleared { .. } => {
-            Failure::new("connection lost", servers.no_primary().detail)
+            Failure::new("connection lost", servers.known().no_primary().detail)
                 .with_retry(RetryPolicy::WaitForServer)
         }
         ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),

@@ -149,7 +149,7 @@ impl StoreProbe {
 
     /// Returns the last known states of all servers that were observed, by address.
     pub fn servers(&self) -> BTreeMap<String, ServerState> {
-        self.deployment.servers.states()
+        self.deployment.servers.known().states()
     }
 
     /// Returns the authenticated user.

@@ -4,17 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use mongodb::bson::Document;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{AuthMechanism, ClientOptions, Tls};
+use tokio::sync::watch;
 
 use super::home::canonical;
+use super::outcome::NETWORK;
 use super::tls::{NamedFile, named_files};
-use super::{home, lock, outcome};
+use super::{home, outcome};
 use crate::store::kind::is_router;
 use crate::store::{Failure, RetryPolicy};
 use leasehold_clock::duration::short;
@@ -70,10 +71,10 @@ pub enum ServerState {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Servers(Mutex<ServerStates>);
+pub(super) struct Servers(watch::Sender<ServerStates>);
 
 #[derive(Debug, Default)]
-struct ServerStates {
+pub(super) struct ServerStates {
     asked: Asked,
     seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
@@ -128,7 +129,7 @@ impl ServerStates {
         self.causes.get(address).and_then(|cause| cause.describe())
     }
 
-    fn states(&self) -> BTreeMap<String, ServerState> {
+    pub(super) fn states(&self) -> BTreeMap<String, ServerState> {
         let states = self.seen.iter().map(|(address, state)| {
             let state = match (state, self.cause(address)) {
                 (ServerState::Unreachable(_), Some(cause)) => ServerState::Unreachable(cause),
@@ -139,7 +140,7 @@ impl ServerStates {
         states.collect()
     }
 
-    fn caused(&self) -> Vec<String> {
+    pub(super) fn caused(&self) -> Vec<String> {
         let caused = self.causes.keys().filter_map(|address| {
             let cause = self.cause(address)?;
             Some(format!("{address}: {cause}"))
@@ -179,15 +180,23 @@ impl Asked {
 impl Servers {
     /// Observations made under other settings are discarded.
     pub(super) fn ask(&self, asked: Asked) {
-        let mut known = self.known();
-        if known.asked != asked {
-            let causes = std::mem::take(&mut known.causes);
-            *known = ServerStates {
-                asked,
-                causes,
-                ..ServerStates::default()
-            };
-        }
+        self.0.send_if_modified(|known| {
+            let is_new = known.asked != asked;
+            if is_new {
+                let causes = std::mem::take(&mut known.causes);
+                *known = ServerStates {
+                    asked,
+                    causes,
+                    ..ServerStates::default()
+                };
+            }
+            is_new
+        });
+    }
+
+    /// Must not be kept during a call of another method.
+    pub(super) fn known(&self) -> watch::Ref<'_, ServerStates> {
+        self.0.borrow()
     }
 
     pub(super) fn asked(&self) -> Asked {
@@ -195,38 +204,7 @@ impl Servers {
     }
 
     pub(super) fn record_event(&self, event: &SdamEvent) {
-        let mut known = self.known();
-        let (address, seen) = match event {
-            SdamEvent::ServerHeartbeatSucceeded(event) => {
-                let address = canonical(&event.server_address);
-                known.answered = true;
-                known.causes.remove(&address);
-                (address, state_of(&event.reply, &known.asked))
-            }
-            SdamEvent::ServerDescriptionChanged(event) => {
-                let now = &event.new_description;
-                let Some(error) = now.error() else { return };
-                let address = canonical(now.address());
-                let cause = known.causes.get(&address);
-                if cause.is_some_and(|cause| !cause.explains(error)) {
-                    known.causes.remove(&address);
-                }
-                let Some(why) = outcome::unreachable(error, &known.asked, known.answered) else {
-                    return;
-                };
-                let state = match outcome::refuses_login(error) {
-                    true => ServerState::RefusedLogin(why),
-                    false => ServerState::Unreachable(why),
-                };
-                (address, state)
-            }
-            _ => return,
-        };
-        known.seen.insert(address, seen);
-    }
-
-    pub(super) fn states(&self) -> BTreeMap<String, ServerState> {
-        self.known().states()
+        self.0.send_modify(|known| known.record_event(event));
     }
 
     /// Returns true if any server has answered, or if this server could not be reached.
@@ -237,11 +215,12 @@ impl Servers {
 
     /// `None` removes the cause.
     pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
-        let mut known = self.known();
-        match cause {
-            Some(cause) => known.causes.insert(address.to_owned(), cause),
-            None => known.causes.remove(address),
-        };
+        self.0.send_modify(|known| {
+            match cause {
+                Some(cause) => known.causes.insert(address.to_owned(), cause),
+                None => known.causes.remove(address),
+            };
+        });
     }
 
     /// Runs a look-up of the name of this server or SRV record, for [`LOOKUP_MAX`] at most, and
@@ -260,10 +239,6 @@ impl Servers {
         (found, took)
     }
 
-    pub(super) fn is_full(&self, address: &str) -> bool {
-        self.known().causes.get(address) == Some(&Cause::Full)
-    }
-
     pub(super) fn explain(&self, error: &Error) -> Option<Failure> {
         let known = self.known();
         let mut causes = known.causes.values();
@@ -272,13 +247,61 @@ impl Servers {
         cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
-    pub(super) fn causes(&self) -> String {
-        self.known().caused().join("; ")
+    /// Waits until the servers refuse what the connection string asks for, so that no retry can
+    /// succeed, and returns the reason.
+    pub(super) async fn refused(&self) -> Failure {
+        let mut states = self.0.subscribe();
+        loop {
+            {
+                let known = states.borrow_and_update();
+                let failure = known.no_primary();
+                if known.writable().is_none() && failure.retry == RetryPolicy::Reconfigure {
+                    return failure;
+                }
+            }
+            // Cannot fail, because `self` has the sender.
+            let _ = states.changed().await;
+        }
+    }
+}
+
+impl ServerStates {
+    fn record_event(&mut self, event: &SdamEvent) {
+        let (address, seen) = match event {
+            SdamEvent::ServerHeartbeatSucceeded(event) => {
+                let address = canonical(&event.server_address);
+                self.answered = true;
+                self.causes.remove(&address);
+                (address, state_of(&event.reply, &self.asked))
+            }
+            SdamEvent::ServerDescriptionChanged(event) => {
+                let now = &event.new_description;
+                let Some(error) = now.error() else { return };
+                let address = canonical(now.address());
+                let cause = self.causes.get(&address);
+                if cause.is_some_and(|cause| !cause.explains(error)) {
+                    self.causes.remove(&address);
+                }
+                let Some(why) = outcome::unreachable(error, &self.asked, self.answered) else {
+                    return;
+                };
+                let state = match outcome::refuses_login(error) {
+                    true => ServerState::RefusedLogin(why),
+                    false => ServerState::Unreachable(why),
+                };
+                (address, state)
+            }
+            _ => return,
+        };
+        self.seen.insert(address, seen);
+    }
+
+    pub(super) fn is_full(&self, address: &str) -> bool {
+        self.causes.get(address) == Some(&Cause::Full)
     }
 
     pub(super) fn writable(&self) -> Option<String> {
-        let known = self.known();
-        let writable = known.seen.iter().filter_map(|(address, seen)| match seen {
+        let writable = self.seen.iter().filter_map(|(address, seen)| match seen {
             ServerState::Writable => Some(address.as_str()),
             _ => None,
         });
@@ -287,12 +310,18 @@ impl Servers {
     }
 
     pub(super) fn no_primary(&self) -> Failure {
-        let known = self.known();
-        let asked = &known.asked;
         let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
-        let wrong = known.seen.values().any(elsewhere);
+        // For the driver, the type of a server that refuses the login is unknown.
+        let refused = self.seen.values().find_map(|seen| match seen {
+            ServerState::RefusedLogin(failure) => Some(failure.clone()),
+            _ => None,
+        });
+        if let Some(failure) = refused {
+            return failure;
+        }
+        let wrong = self.seen.values().any(elsewhere);
         // The wrong setting is more important than servers that are down.
-        let states = known.states();
+        let states = self.states();
         let states = states
             .iter()
             .filter(|(_, state)| !wrong || elsewhere(state));
@@ -307,32 +336,25 @@ impl Servers {
             }
         });
         let mut shown: Vec<_> = shown.take(NAMED_MAX).collect();
-        if known.seen.is_empty() {
-            shown.extend(known.caused());
-        }
-        if shown.is_empty() && known.seen.is_empty() && !asked.hosts.is_empty() {
-            let hosts: Vec<_> = asked.hosts.iter().take(NAMED_MAX).cloned().collect();
-            shown.push(format!(
-                "no answer from {}: check the host, the network and the firewalls between",
-                hosts.join(", ")
-            ));
+        let mut hosts = self.asked.hosts.iter();
+        if self.seen.is_empty() {
+            shown.extend(self.caused());
+            if shown.is_empty() && hosts.len() > 0 {
+                let hosts: Vec<_> = hosts.clone().take(NAMED_MAX).cloned().collect();
+                shown.push(format!("no answer from {}: {NETWORK}", hosts.join(", ")));
+            }
         }
         let remedy = match wrong {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
         // The driver never uses these servers. If the string names no others, a retry cannot succeed.
-        let mut hosts = asked.hosts.iter();
-        let hopeless = wrong && hosts.all(|host| known.seen.get(host).is_some_and(elsewhere));
+        let hopeless = wrong && hosts.all(|host| self.seen.get(host).is_some_and(elsewhere));
         let retry = match hopeless {
             true => RetryPolicy::Reconfigure,
             false => RetryPolicy::WaitForServer,
         };
         Failure::new("no primary", shown.join("; ") + remedy).with_retry(retry)
-    }
-
-    fn known(&self) -> MutexGuard<'_, ServerStates> {
-        lock(&self.0)
     }
 }
 
@@ -377,12 +399,13 @@ mod tests {
         }
     }
 
-    fn servers(seen: &[(&str, ServerState)]) -> Servers {
-        let servers = Servers::default();
-        servers.ask(asked(Some("rs0")));
+    fn servers(seen: &[(&str, ServerState)]) -> ServerStates {
         let seen = seen.iter().map(|(a, s)| ((*a).to_owned(), s.clone()));
-        servers.known().seen.extend(seen);
-        servers
+        ServerStates {
+            asked: asked(Some("rs0")),
+            seen: seen.collect(),
+            ..ServerStates::default()
+        }
     }
 
     #[test]
@@ -425,6 +448,16 @@ mod tests {
         );
         let both = servers(&[("a:1", elsewhere.clone()), ("b:1", elsewhere)]).no_primary();
         assert_eq!(both.retry, RetryPolicy::Reconfigure);
+    }
+
+    #[test]
+    fn a_refused_login_is_final() {
+        let refused = Failure::lasting("authentication failed", "check the password");
+        let seen = [
+            ("a:1", ServerState::RefusedLogin(refused.clone())),
+            ("b:1", ServerState::Member("a secondary")),
+        ];
+        assert_eq!(servers(&seen).no_primary(), refused);
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Deployment {
 
     fn examine_acceptance(self: &Arc<Self>, server: &ServerAddress) {
         let address = canonical(server);
-        let is_known = self.servers.is_full(&address);
+        let is_known = self.servers.known().is_full(&address);
         if is_known || !matches!(server, ServerAddress::Tcp { .. }) || !self.begin(&address) {
             return;
         }
