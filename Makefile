@@ -12,7 +12,7 @@ export RUSTDOCFLAGS := -D warnings
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
 
-# The demonstration uses no Kubernetes client.
+# The demonstration needs no Kubernetes client.
 DEMO := --package leasehold --package leasehold-testbed --bins --no-default-features
 
 run: ## run three daemons that contend for one lease on a private replica set; KEEP=1 leaves them running
@@ -99,7 +99,7 @@ nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=
 proofs: ## prove the arithmetic of the timing rules with z3 (a second; the first run downloads z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py
 
-# Releases use fixed base images: digests, because tags can move.
+# Releases pin base images by digest, because tags can move.
 BUILDER ?= docker
 .PHONY: image test-image
 
@@ -153,12 +153,12 @@ replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Nam
 model: ## all explorations of the model, with their figures (about 15 minutes; ONLY=TEXT for some)
 	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --test proof proof::model::explore::every_exploration -- --exact --ignored --nocapture
 
-# Mutants do not run against the simulations (crates/proof): a mutant that only a simulation catches
-# needs a unit test that names the rule.
+# Mutants run without the simulations (crates/proof). If only a simulation catches a mutant, add a
+# unit test that names the rule.
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
-# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout. A person must judge
+# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout. A human must judge
 # these mutants, so only other exit codes are failures.
 mutants: ## mutants that the election's unit tests do not catch (about 40 minutes; FILE=tenure.rs for one file)
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
@@ -170,8 +170,7 @@ mutants: ## mutants that the election's unit tests do not catch (about 40 minute
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out
 
-# The election has no unsafe code, and its unit tests access no file except the file of
-# the table.
+# The election has no unsafe code, and its unit tests access no file except the table's file.
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }

@@ -1,5 +1,4 @@
-//! Sets the source revision of the program. A build without a revision does not fail and reports
-//! `unknown`.
+//! Sets the program's source revision. A build without a revision succeeds and reports `unknown`.
 
 #![allow(clippy::print_stdout, reason = "cargo reads it")]
 
@@ -16,7 +15,7 @@ fn main() {
     println!("cargo:rustc-env=LEASEHOLD_REVISION={revision}");
 }
 
-/// Returns the revision of the checked-out sources. Only in release builds, because otherwise each
+/// Returns the revision of the checked-out sources, only in release builds, because otherwise each
 /// commit would recompile everything during development.
 fn checked_out() -> Option<String> {
     if env::var("PROFILE").as_deref() != Ok("release") {
@@ -36,10 +35,10 @@ fn checked_out() -> Option<String> {
     revision(directory)
 }
 
-/// Returns the checked-out commit, with `-dirty` if files differ from it.
+/// Returns the checked-out commit, with `-dirty` if files have changed.
 pub(crate) fn revision(directory: &Path) -> Option<String> {
-    // If the sources are a copy inside another repository, that repository's commits say nothing
-    // about them.
+    // If the sources are a copy inside another repository, that repository's commits do not
+    // describe them.
     if !git(directory, &["rev-parse", "--show-prefix"])?.is_empty() {
         return None;
     }

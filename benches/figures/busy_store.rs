@@ -1,5 +1,5 @@
-//! Measures how much followers cost a server that is busy with other work: the server's CPU time
-//! with and without followers.
+//! Measures how much followers cost a server that is busy with other work, by comparing the
+//! server's CPU time with and without followers.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::Work;
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Number of documents that are inserted into another collection per second.
+/// Number of documents per second that are inserted into another collection.
 const WRITES: u32 = 1_000;
-/// Each document of an insert is one entry of the oplog.
+/// Number of documents per insert. Each document is a separate oplog entry.
 const BATCH: u32 = 10;
 const FOLLOWERS: u32 = 10;
 const SETTLE: Duration = Duration::from_secs(10);
-/// Limit of the server's CPU time, in seconds per second, for each follower that uses hints.
+/// Limit of the server's CPU time for each follower that uses hints, in seconds per second.
 const OF_HINTS_MAX: f64 = 0.001;
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {

@@ -1,5 +1,5 @@
-//! Measures the protocol of a lock alone, in a contender whose client is already connected. The
-//! figures of `locks.rs` include the start of a program.
+//! Measures only the protocol of a lock, in a contender whose client is already connected. The
+//! figures of `locks.rs` also include starting a program.
 
 use leasehold::clock;
 use leasehold::election::{Identity, ResourceName, Timings, Token};
@@ -18,7 +18,7 @@ use crate::launch::seconds;
 pub(crate) struct Warm {
     options: Options,
     store: MongoLockStore,
-    /// Receives no event: without other contenders, no stream is opened.
+    /// Receives no events, because without other contenders no stream is opened.
     _news: mpsc::Receiver<StoreEvent<ClaimHint>>,
 }
 
@@ -48,8 +48,8 @@ impl Warm {
         }
     }
 
-    /// Acquires and releases the lock. Returns the seconds that this took. Panics if another
-    /// contender holds or wants the lock.
+    /// Acquires and releases the lock. Returns the elapsed seconds. Panics if another contender
+    /// holds the lock or waits for it.
     pub(crate) async fn round(&self) -> f64 {
         let began_ns = boottime_ns();
         let mut random = KernelRandomness;

@@ -1,6 +1,6 @@
-//! Measures the floor of a handoff on a set: two consecutive majority writes in one connected
-//! client, and the change event of the second write in another client. No election on this set can
-//! be faster.
+//! Measures the minimum time of a handoff on a replica set: two consecutive majority writes in one
+//! connected client, and the change event of the second write in another client. No election on
+//! this set can be faster.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ impl Floor {
         let document = collection(set).await;
         let id = Bson::from(mongodb::bson::Uuid::new());
         let created = document.insert_one(doc! { "_id": "floor", "revision": id, "number": 0_i64 });
-        // If this set's floor was measured before, the document already exists.
+        // The document already exists if this set's floor was measured before.
         let _ = created.await;
         let matching = doc! { "$match": { "documentKey._id": "floor" } };
         let events = collection(set).await.watch().pipeline([matching]).await;
         let mut floor = Self {
             document,
-            events: events.expect("a change stream can be opened"),
+            events: events.expect("open a change stream"),
             number: 0,
             rounds: Vec::new(),
             writes: Vec::new(),
@@ -92,7 +92,7 @@ pub(crate) async fn seen(
     number: i64,
 ) -> u64 {
     loop {
-        let event = events.next_if_any().await.expect("the stream goes on");
+        let event = events.next_if_any().await.expect("the stream continues");
         let at_ns = boottime_ns();
         let updated = event.and_then(|event| event.update_description);
         let found = updated.and_then(|update| update.updated_fields.get_i64("number").ok());

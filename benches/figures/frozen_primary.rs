@@ -1,6 +1,6 @@
-//! Measures how long leaders cannot renew after the primary freezes: the time from its SIGSTOP to
-//! the next acknowledged renewal, at MongoDB's default election settings and for two heartbeat
-//! intervals of the driver.
+//! Measures how long leaders cannot renew after the primary freezes, from its SIGSTOP to the next
+//! acknowledged renewal. Uses MongoDB's default election settings and two heartbeat intervals of
+//! the driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,18 +15,19 @@ use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Each daemon leads its own lease, so that only the phases of heartbeats and renewals differ.
+/// Number of leases, each with its own leader, so that only the phases of heartbeats and renewals
+/// differ.
 const LEASES_PER_HEARTBEAT: usize = 5;
 const HEARTBEATS: [&str; 2] = ["10s", "2s"];
 const SPREAD: Duration = Duration::from_millis(317);
-/// The old primary becomes a secondary again within this time, and the drivers notice it.
+/// Time in which the old primary becomes a secondary again and the drivers notice it.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let set = setup.set_of(ReplicaSet::builder().default_election()).await;
     let mut rows = freezes(&setup, &set, "default election settings").await;
-    // A new primary first tries to catch up with all other members, and waits for the frozen member
-    // until a heartbeat to it times out, after 10 s by default.
+    // A new primary first tries to catch up with all other members. It waits for the frozen member
+    // until a heartbeat times out, after 10 s by default.
     limit_catch_up(&set).await;
     rows.extend(freezes(&setup, &set, "catchUpTimeoutMillis 2000").await);
     rows
@@ -36,8 +37,8 @@ async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
     let mut waited = vec![Vec::new(); HEARTBEATS.len()];
     let mut lost = vec![0.0; HEARTBEATS.len()];
     for round in 0..setup.count(3, 1) {
-        // Each round uses new daemons, because a daemon that loses its leadership by deadline twice
-        // within ten minutes lets other candidates go first.
+        // Each round uses new daemons, because a daemon that misses its deadline twice within ten
+        // minutes lets other candidates go first.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), HEARTBEATS.len() * LEASES_PER_HEARTBEAT);
         let mut observer = Observer::start(&paths);
@@ -119,5 +120,5 @@ async fn limit_catch_up(set: &ReplicaSet) {
     let settings = config.get_document_mut("settings").expect("a document");
     settings.insert("catchUpTimeoutMillis", 2_000);
     let done = set.command(primary, doc! { "replSetReconfig": config });
-    done.await.expect("the primary takes the configuration");
+    done.await.expect("the primary accepts the configuration");
 }

@@ -1,4 +1,4 @@
-//! Measures a graceful handoff: from SIGTERM to the leader until another daemon's file says
+//! Measures a graceful handoff: the time from the leader's SIGTERM until another daemon's file says
 //! leader.
 
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time after which the other daemons have written their files, so that rounds do not overlap.
+/// Time in which the other daemons write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// A standby registers within two seconds of the acquisition, so this wait is long enough.
+/// Maximum wait for a standby, which registers within two seconds of the acquisition.
 const STANDBY_MAX: Duration = Duration::from_secs(4);
 
 const FLOOR: &str = "the floor: two majority writes and a change event, in connected clients";
@@ -24,7 +24,7 @@ const FLOOR: &str = "the floor: two majority writes and a change event, in conne
 pub(crate) struct Handoffs {
     /// Durations of the handoffs, in seconds.
     pub(crate) durations: Vec<f64>,
-    /// Number of acquisitions in each handoff that lost against another candidate.
+    /// Number of acquisitions in each handoff that lost to another candidate.
     pub(crate) rejected: Vec<f64>,
     pub(crate) floor: Vec<f64>,
 }
@@ -65,8 +65,8 @@ pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
     StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
 }
 
-/// Waits for a standby. This benchmark also measures binaries of earlier versions, which may have
-/// no standbys.
+/// Waits for a standby. This benchmark also measures binaries of earlier versions, which may not
+/// have standbys.
 pub(crate) async fn standby(stored: &StoredLease) {
     let end = boottime_ns() + nanos(STANDBY_MAX);
     while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {
@@ -83,7 +83,7 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> H
     rounds_on(setup, &setup.set().await, contenders, rounds).await
 }
 
-/// Like [`rounds`], on a set that may have other work.
+/// Like [`rounds`], on a replica set that may have other work.
 pub(crate) async fn rounds_on(
     setup: &Setup,
     set: &ReplicaSet,
@@ -137,7 +137,7 @@ pub(crate) async fn rounds_on(
             })
             .await;
         series.durations.push(seconds(sent_ns, seen.at_ns));
-        // Waits, because rejections that follow the handoff also count.
+        // Wait, because rejections that follow the handoff also count.
         tokio::time::sleep(SETTLE).await;
         let lost = rejected(others()).await - rejected_before;
         series.rejected.push(lost);

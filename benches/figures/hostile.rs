@@ -17,7 +17,7 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Renewals are frequent, so that a window contains many of them.
+/// Renewals are so frequent that each window contains many of them.
 const TIMINGS: DaemonTimings = DaemonTimings {
     renew_interval: Duration::from_millis(100),
     ..DaemonTimings::DEMO
@@ -54,7 +54,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let window = setup.pause(WINDOW);
     let mut windows = [const { Vec::new() }; CONDITIONS.len()];
     let mut peaks = [const { Vec::new() }; CONDITIONS.len()];
-    // The cases alternate, so that a change of the machine's speed affects all of them.
+    // Alternate the cases, so that a change of the machine's speed affects all of them.
     for _ in 0..setup.count(3, 1) {
         for (index, (_, attack)) in CONDITIONS.iter().enumerate() {
             forget_peak(daemon.pid());
@@ -95,8 +95,7 @@ fn start(daemon: &Daemon, attack: Attack) -> Hostile {
     started.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Returns for each renewal in a trace when it was sent, and how many seconds later it was
-/// answered.
+/// Returns when each renewal in a trace was sent, and how many seconds later it was answered.
 fn renewals(trace: &Path) -> Vec<(u64, f64)> {
     let text = fs::read_to_string(trace).expect("a trace");
     let lines = text
@@ -115,7 +114,7 @@ fn renewals(trace: &Path) -> Vec<(u64, f64)> {
         }
         if let Some(at) = line["answered"]["at"].as_u64() {
             let call = line["answered"]["call"].to_string();
-            // Does not count an answer that follows a timeout.
+            // Ignore an answer that follows a timeout.
             if let Some(sent) = sent.remove(&call).filter(|_| asked.contains(&call)) {
                 renewals.push((sent, seconds(sent, at)));
             }

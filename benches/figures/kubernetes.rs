@@ -1,5 +1,5 @@
-//! Measures what the label costs, and how long the label and the Service take to follow a change
-//! of leader.
+//! Measures what the label costs, and how long the label and the Service take to follow a change of
+//! leader.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,10 +23,10 @@ const LEASE: &str = "orders";
 const LABEL: &str = "leasehold.dev/orders";
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time that the daemons and the API server need to finish their work after a change of leader.
+/// Time in which the daemons and the API server finish their work after a change of leader.
 const SETTLE: Duration = Duration::from_millis(500);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
-/// Long enough for two rounds of the label's periodic repair.
+/// Length of a measurement, long enough for two rounds of the label's periodic repair.
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
@@ -37,7 +37,7 @@ struct Stage {
     places: Vec<Place>,
 }
 
-/// For each state that the API server shows: the time, and the names of the leaders.
+/// Times at which the API server's state changed, each with the names of the leaders.
 type LeadersShown = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
 
 impl Stage {
@@ -89,7 +89,7 @@ impl Stage {
         })
     }
 
-    /// Sends the pods to which the Service routes, after each change of its slice.
+    /// Sends the pods to which the Service routes, after each change of its EndpointSlice.
     fn endpoints(&self) -> LeadersShown {
         let slices: Api<EndpointSlice> = self.kubernetes.objects(&self.namespace);
         watch_leaders(slices, routed_to)
@@ -123,7 +123,7 @@ where
     receiver
 }
 
-/// Waits until this pod is the only leader shown. Returns the time.
+/// Waits until this pod is shown as the only leader. Returns the time.
 async fn only(told: &mut LeadersShown, name: &str) -> u64 {
     let waited = tokio::time::timeout(LEADS_MAX, async {
         loop {
@@ -246,8 +246,8 @@ async fn steady(stage: &Stage, daemons: &[Daemon]) -> Vec<Row> {
     ]
 }
 
-/// Counts the requests that only a sidecar sends: no other client here patches a pod's status or
-/// writes an Event of this API group.
+/// Counts the requests that only sidecars send, because no other client here patches a pod's status
+/// or writes an Event of this API group.
 async fn requests(kubernetes: &Kubernetes) -> f64 {
     let request = http::Request::get("/metrics").body(Vec::new());
     let text = kubernetes

@@ -1,7 +1,7 @@
-//! Starts the daemons under measurement. A start can only be measured if the time is known at
-//! which the program was executed, and the testbed's own stages take some milliseconds before they
-//! execute it. The benchmark program is therefore its own stage: it sets PDEATHSIG, prints the
-//! time, and executes the measured program.
+//! Starts the measured daemons. To measure a start, the benchmark must know when the program was
+//! executed, but the testbed's own stages run for some milliseconds before they execute it. The
+//! benchmark program is therefore its own stage: it sets PDEATHSIG, prints the time, and executes
+//! the measured program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) binary: PathBuf,
-    /// Takes fewer samples.
+    /// If true, takes fewer samples.
     pub(crate) quick: bool,
     pub(crate) storage: Storage,
 }
@@ -73,12 +73,12 @@ impl Setup {
 pub(crate) fn directories(parent: &Path, count: usize) -> Vec<PathBuf> {
     let paths = (0..count).map(|index| parent.join(format!("status-{index}")));
     paths
-        .inspect(|path| std::fs::create_dir(path).expect("a status directory can be made"))
+        .inspect(|path| std::fs::create_dir(path).expect("create a status directory"))
         .collect()
 }
 
-/// Waits until a daemon's change stream is open, so that the daemon is in steady state. Panics
-/// after [`READY_MAX`].
+/// Waits until a daemon's change stream is open, so the daemon is in steady state. Panics after
+/// [`READY_MAX`].
 pub(crate) async fn watching(daemon: &Daemon) {
     let end = boottime_ns() + nanos(READY_MAX);
     loop {
@@ -104,13 +104,13 @@ pub(crate) async fn watching(daemon: &Daemon) {
 pub(crate) struct Line {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
-    /// The program inherits no other environment variables.
+    /// The program's environment. No other variables are inherited.
     pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Line {
     fn staged(&self) -> Command {
-        let this = std::env::current_exe().expect("the path of this program can be read");
+        let this = std::env::current_exe().expect("the path of this program");
         let mut command = Command::new(this);
         command
             .args([STAGE, &std::process::id().to_string()])
@@ -126,8 +126,8 @@ impl Line {
     }
 }
 
-/// A program whose execution time is known. It is killed on drop. It must be started on the main
-/// thread, because the child exits with the thread that started it.
+/// A program whose execution time is known. Killed on drop. It must be started on the main thread,
+/// because the child exits with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,
@@ -159,32 +159,34 @@ impl Executed {
     pub(crate) fn line(line: &Line) -> Self {
         let mut command = line.staged();
         command.stdout(Stdio::piped());
-        let mut child = command.spawn().expect("this program can be started again");
+        let mut child = command.spawn().expect("start this program again");
         let mut told = String::new();
         let output = child.stdout.take().expect("its output is a pipe");
         BufReader::new(output)
             .read_line(&mut told)
-            .expect("the stage tells the time");
+            .expect("the stage prints the time");
         let at_ns = told.trim().parse().expect("the time is a number");
         Self { child, at_ns }
     }
 
-    /// Does not wait for the stage, so `at_ns` is the time before the stage's start.
+    /// Like [`line`](Self::line), but does not wait for the stage, so `at_ns` is the time before
+    /// the stage starts.
     pub(crate) fn non_blocking(line: &Line) -> Self {
         let at_ns = boottime_ns();
         let child = line.staged().spawn();
-        let child = child.expect("this program can be started again");
+        let child = child.expect("start this program again");
         Self { child, at_ns }
     }
 
-    /// Also returns each line that the program prints, with the time.
+    /// Like [`line`](Self::line), but also returns each line that the program prints, with the
+    /// time.
     pub(crate) fn printing(line: &Line) -> (Self, UnboundedReceiver<(u64, String)>) {
         let mut command = line.staged();
         command.stdout(Stdio::piped());
-        let mut child = command.spawn().expect("this program can be started again");
+        let mut child = command.spawn().expect("start this program again");
         let output = child.stdout.take().expect("its output is a pipe");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        let told = lines.next().expect("the stage tells the time");
+        let told = lines.next().expect("the stage prints the time");
         let at_ns = told.parse().expect("the time is a number");
         let (sender, printed) = unbounded_channel();
         std::thread::Builder::new()
@@ -193,7 +195,7 @@ impl Executed {
                 // The loop ends when the program closes its output or the receiver is dropped.
                 let _ = lines.try_for_each(|line| sender.send((boottime_ns(), line)));
             })
-            .expect("a thread can be started");
+            .expect("start a thread");
         (Self { child, at_ns }, printed)
     }
 
@@ -209,19 +211,14 @@ impl Executed {
 
     /// Waits for the exit and returns its time. Panics if the exit status is not 0.
     pub(crate) fn wait(&mut self) -> u64 {
-        let status = self.child.wait().expect("a child can be waited for");
+        let status = self.child.wait().expect("wait for the child");
         let ended_ns = boottime_ns();
         assert!(status.success(), "it ended with {status}");
         ended_ns
     }
 
     pub(crate) async fn ended(&mut self) {
-        while self
-            .child
-            .try_wait()
-            .expect("a child can be waited for")
-            .is_none()
-        {
+        while self.child.try_wait().expect("wait for the child").is_none() {
             tokio::time::sleep(LOOK).await;
         }
         self.wait();
@@ -246,7 +243,8 @@ pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = arguments.next() else {
         return ExitCode::from(64);
     };
-    // If the parent has already exited, the signal never comes. The comparison below detects this.
+    // If the parent has already exited, the signal never arrives. The comparison below detects
+    // this.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     let now = getppid().map(|pid| OsString::from(pid.to_string()));
     if bound.is_err() || now != parent {
@@ -259,15 +257,15 @@ pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(126)
 }
 
-/// Converts a duration for comparison with times of CLOCK_BOOTTIME.
+/// Converts a duration to nanoseconds, for comparison with times on CLOCK_BOOTTIME.
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).expect("durations here are minutes at most")
+    u64::try_from(duration.as_nanos()).expect("durations are at most minutes")
 }
 
-/// The result is negative if `to_ns` is earlier.
+/// Returns the difference in seconds. The result is negative if `to_ns` is earlier.
 pub(crate) fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     let difference = i128::from(to_ns) - i128::from(from_ns);
-    #[allow(clippy::cast_precision_loss)] // Far below 2^53 ns between two instants of a run.
+    #[allow(clippy::cast_precision_loss)] // Far below 2^53 ns within a run.
     let nanos = difference as f64;
     nanos / 1e9
 }

@@ -1,7 +1,7 @@
-//! Measures locks around a command: how long until the command runs, how long until the next
-//! command runs, and the shares of twenty contenders. The command line of each locking program
-//! ends with the command to run, so that all programs are measured alike. A figure that says
-//! "exec" includes the start of the programs. The command is this benchmark program, which records
+//! Measures locks around a command: the time until the command runs, the time until the next
+//! command runs, and the shares of twenty contenders. The command line of each locking program ends
+//! with the command to run, so all programs are measured in the same way. Figures with "exec" in
+//! their names include starting the programs. The command is this benchmark program, which records
 //! when it begins and ends.
 
 use std::cell::{Cell, RefCell};
@@ -31,14 +31,14 @@ pub(crate) const ACT: &str = "--act";
 /// etcdctl's default TTL, also for the hand-made lock. `leasehold lock` also runs with its own
 /// default.
 const LIFE: Duration = Duration::from_secs(10);
-/// Long enough that no contender gives up.
+/// Maximum wait, so long that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
-/// A contender needs less time than this to join the queue.
+/// Duration of a command, longer than a contender needs to join the queue.
 const HOLD: Duration = Duration::from_millis(400);
-/// Time that the store needs to remove the sessions and cursors of the previous round.
+/// Time that the stores need to remove the sessions and cursors of the previous round.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
-/// The locking programs have these application names in MongoDB's profile.
+/// Application names of the locking programs in MongoDB's profile.
 const BY_HAND_APP: &str = "by-hand";
 const LEASEHOLD_APP: &str = "leasehold-lock";
 const WRITES: [&str; 4] = ["findAndModify", "insert", "update", "delete"];
@@ -75,14 +75,15 @@ struct Means<'a> {
 }
 
 impl Means<'_> {
-    /// Returns no bounds for a program other than leasehold, because only leasehold has targets.
+    /// Returns the bounds of leasehold. Other programs have none, because only leasehold has
+    /// targets.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
         ours.into_iter().collect()
     }
 }
 
-/// Each store has three members.
+/// The stores, each with three members.
 struct Stage {
     set: ReplicaSet,
     etcdctl: Result<Etcdctl, String>,
@@ -230,7 +231,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// Measures how long a waiting contender takes to get a lock that is freed.
+/// Measures how long a waiting contender takes to get a released lock.
 pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 15);
@@ -270,7 +271,7 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         }
         let aggregations = profile::aggregations(&client).await;
         let counts = RefCell::new([0_usize; CONTENDERS]);
-        // How often each contender had acquired the lock when the first contender finished.
+        // Number of acquisitions of each contender when the first contender finished.
         let at_first = Cell::new(None);
         let began_ns = boottime_ns();
         join_all((0..CONTENDERS).map(async |index| {
@@ -305,7 +306,7 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
         Row::new("lock_contended", what, Unit::Count, &[value], &[]).of(system)
     };
     let (most, fewest) = (shares.iter().max(), shares.iter().min());
-    // A contender without an acquisition counts as one acquisition, so that there is a ratio.
+    // A contender without an acquisition counts as one acquisition, so that the ratio is defined.
     let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f.max(&1)));
     vec![
         row(RATE, count(total) / took),
@@ -314,7 +315,7 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
 }
 
 /// Counts the commands per acquisition. A getMore does not count, because it waits for a change
-/// stream, so that the number of getMores depends on the waiting time.
+/// stream, so the number of getMores depends on the waiting time.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)
@@ -341,7 +342,7 @@ fn count(number: usize) -> f64 {
 }
 
 fn this() -> PathBuf {
-    std::env::current_exe().expect("the path of this program can be read")
+    std::env::current_exe().expect("the path of this program")
 }
 
 /// Returns a command line that holds the lock for this time.
@@ -360,7 +361,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
         .create(true)
         .append(true)
         .open(journal)
-        .expect("the journal can be written");
+        .expect("write the journal");
     let mut tell = |what: &str, at_ns: u64| {
         let line = format!("{what} {at_ns}\n");
         journal.write_all(line.as_bytes()).expect("as before");
@@ -372,7 +373,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
 }
 
 /// Returns when each command began and ended. Panics if two commands ran at once, which violates
-/// exclusion.
+/// mutual exclusion.
 pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();

@@ -57,8 +57,8 @@ pub(crate) fn sizes(setup: &Setup) -> &'static str {
     if setup.quick { "quick" } else { "full" }
 }
 
-/// Describes the file system of a storage and the time of a flush. Fails if this storage does not
-/// exist.
+/// Describes the file system of a storage and the duration of a flush. Fails if this storage does
+/// not exist.
 pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
     let scratch = Scratch::on(storage)?;
     let parent = scratch.path().parent().unwrap_or(Path::new("/"));
@@ -68,7 +68,7 @@ pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
         let (device, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
         parent.starts_with(place).then_some((place, device, kind))
     });
-    // Of nested mounts the innermost counts, and of several mounts at one path the last.
+    // Use the innermost of nested mounts, and the last of several mounts at one path.
     let mount = mounts.max_by_key(|(place, ..)| place.len());
     let (_, device, kind) = mount.unwrap_or(("", "unknown", "unknown"));
     let flush = Unit::Time.show(flush(&scratch.path().join("flushed")));
@@ -80,11 +80,11 @@ pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
 
 /// Returns the median of several appends with fdatasync, in seconds.
 fn flush(path: &Path) -> f64 {
-    let mut file = fs::File::create(path).expect("a file can be made");
+    let mut file = fs::File::create(path).expect("create a file");
     let flushed = (0..51).map(|_| {
         let began_ns = boottime_ns();
-        file.write_all(&[0; 4096]).expect("a file can be written");
-        file.sync_data().expect("a file can be flushed");
+        file.write_all(&[0; 4096]).expect("write a file");
+        file.sync_data().expect("flush a file");
         seconds(began_ns, boottime_ns())
     });
     let mut series: Vec<_> = flushed.collect();
@@ -101,7 +101,7 @@ pub(crate) fn mongod() -> String {
     })
 }
 
-/// Returns the first line that a program prints when asked for its version.
+/// Returns the first line that a program prints for this argument, which requests the version.
 pub(crate) fn version(program: PathBuf, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

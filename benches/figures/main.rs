@@ -1,8 +1,8 @@
-//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary: only
-//! speed and cost, because the tests cover correctness.
+//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary. They
+//! cover only speed and cost, because the tests cover correctness.
 //!
-//! `cargo bench --bench figures -- --help` lists the options. The name `peers` stands for all
-//! figures whose names begin with `peers_`: the comparison with other electors and locks.
+//! `cargo bench --bench figures -- --help` lists the options. The name `peers` selects all figures
+//! whose names begin with `peers_`, which compare leasehold with other electors and locks.
 //!
 //! A figure that cannot be measured is reported and does not affect the others. All child processes
 //! end when this process ends, even if it is killed.
@@ -239,12 +239,12 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    // Single-threaded, because child processes exit with the thread that started them: see
+    // Single-threaded, because child processes exit with the thread that started them; see
     // `launch`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("an event loop can be made");
+        .expect("create an event loop");
     runtime.block_on(run(&options))
 }
 
@@ -276,7 +276,7 @@ struct Stopped;
 
 /// Measures all selected figures on all selected disks. Returns true if a figure failed.
 async fn measure(options: &Options) -> Result<bool, Stopped> {
-    let mut signals = Signals::register().expect("signal handlers can be registered");
+    let mut signals = Signals::register().expect("register signal handlers");
     let mut report = Report::default();
     let mut failed = false;
     let mut results = match header(options).await {
@@ -308,7 +308,7 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
                 say(&row.line());
                 report.add(row);
             }
-            // The file is written after each figure, because a complete run takes hours.
+            // Write the file after each figure, because a complete run takes hours.
             peers::targets::apply(&mut report.rows);
             results.rows = report.measured();
             let written = options.output.as_ref().map(|path| results.write(path));
@@ -328,8 +328,8 @@ async fn measure(options: &Options) -> Result<bool, Stopped> {
     Ok(failed)
 }
 
-/// Returns results without rows. Checks the disks and the output file, and builds the programs of
-/// the comparison first, so that no build runs during a measurement.
+/// Returns results without rows. First checks the disks and the output file and builds the compared
+/// programs, so that no build runs during a measurement.
 async fn header(options: &Options) -> Result<Results, String> {
     let load = machine::load();
     let mut disks = BTreeMap::new();

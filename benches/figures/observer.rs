@@ -1,5 +1,5 @@
-//! Observes each status file as it is renamed into place. Inotify wakes a thread for each rename,
-//! because a loop that polls the files would use up a core that the measured daemons need.
+//! Observes each status file when it is renamed into place. Inotify wakes a thread for each rename,
+//! because a loop that polls the files would occupy a core that the measured daemons need.
 //! [`own_cost`] measures the thread's delay.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::launch::seconds;
 
 const FILE: &str = "status.json";
-/// The thread checks this often if it is still needed.
+/// Interval at which the thread checks that it is still needed.
 const STOP_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -29,9 +29,9 @@ const STOP_POLL: Timespec = Timespec {
 
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// Index of the file's directory in the list that the observer was given.
+    /// Index of the file's directory in the list given to the observer.
     pub(crate) index: usize,
-    /// CLOCK_BOOTTIME at which the observer woke.
+    /// CLOCK_BOOTTIME when the observer woke.
     pub(crate) at_ns: u64,
     pub(crate) status: Value,
 }
@@ -58,11 +58,11 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn start(directories: &[PathBuf]) -> Self {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-            .expect("the kernel gives an inotify descriptor");
+            .expect("create an inotify descriptor");
         let mut places = HashMap::new();
         for (index, path) in directories.iter().enumerate() {
             let watch = inotify::add_watch(&fd, path, WatchFlags::MOVED_TO)
-                .expect("a status directory can be watched");
+                .expect("watch a status directory");
             places.insert(watch, (index, path.join(FILE)));
         }
         let (sender, raw) = unbounded_channel();
@@ -71,7 +71,7 @@ impl Observer {
         let thread = std::thread::Builder::new()
             .name("observer".to_owned())
             .spawn(move || observe(&fd, &places, &sender, &stopped))
-            .expect("a thread can be started");
+            .expect("start a thread");
         Self {
             raw,
             stop,
@@ -80,15 +80,15 @@ impl Observer {
     }
 
     pub(crate) async fn next(&mut self) -> Seen {
-        let (index, at_ns, text) = self.raw.recv().await.expect("the observer goes on");
+        let (index, at_ns, text) = self.raw.recv().await.expect("the observer continues");
         Seen {
             index,
             at_ns,
-            status: serde_json::from_slice(&text).expect("a status file is whole"),
+            status: serde_json::from_slice(&text).expect("the status file is complete"),
         }
     }
 
-    /// Skips statuses until one satisfies `condition`. After `deadline`, panics with a message
+    /// Skips statuses until one satisfies `condition`. After `deadline`, panics with the message
     /// that `what` did not happen.
     pub(crate) async fn find(
         &mut self,
@@ -135,7 +135,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // Reads the clock first, because the change is known from this time on.
+        // Read the clock first, because the change is known from this time on.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)
@@ -155,8 +155,8 @@ fn observe(
     }
 }
 
-/// Measures the time from a rename to the observer's wakeup, in seconds. Each figure that ends
-/// with a status file includes this delay.
+/// Measures the time from a rename to the observer's wakeup, in seconds. Each figure that ends with
+/// a status file includes this delay.
 pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
     let scratch = Scratch::new();
     let directories = crate::launch::directories(scratch.path(), 1);
@@ -173,8 +173,8 @@ pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
 
 fn put(directory: &Path) -> u64 {
     let temporary = directory.join("temporary");
-    std::fs::write(&temporary, "{}").expect("a file can be written");
+    std::fs::write(&temporary, "{}").expect("write a file");
     let now = boottime_ns();
-    std::fs::rename(temporary, directory.join(FILE)).expect("a file can be renamed");
+    std::fs::rename(temporary, directory.join(FILE)).expect("rename a file");
     now
 }

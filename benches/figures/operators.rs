@@ -21,9 +21,9 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time after which the other daemons have written their files, so that rounds do not overlap.
+/// Time in which the other daemons write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// The live view shows this many leases, each renewed at the default renew_interval.
+/// Number of leases in the live view, each renewed at the default renew_interval.
 const LEASES: usize = 1_000;
 const RENEWAL: Duration = Duration::from_secs(3);
 const NAME_OF_WATCH: &str = "live-view";
@@ -32,8 +32,8 @@ const BROWSERS: usize = 50;
 /// Maximum time until a browser gets its first state.
 const LISTED_MAX: Duration = Duration::from_secs(60);
 
-/// Measures the time from a request to the next leader, as the command reports it, and compares it
-/// with a handoff by SIGTERM on a set of this kind in this run.
+/// Measures the time from a request to the next leader, as the command reports it. Compares this
+/// time with a handoff by SIGTERM on a similar replica set in the same run.
 pub(crate) async fn step_down(setup: Setup) -> Vec<Row> {
     let count = setup.count(100, 20);
     let handoffs = handoff::rounds(&setup, 3, count).await.durations;
@@ -95,8 +95,8 @@ async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// Measures the load of `leases --watch` on the store, and its own CPU time and memory, while a
-/// thousand leases renew.
+/// Measures the load that `leases --watch` causes on MongoDB, and its own CPU time and memory,
+/// while a thousand leases renew.
 pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let primary = set.primary().await;
@@ -119,10 +119,7 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
     let commands = profile::commands(&client, &format!("leasehold/{NAME_OF_WATCH}")).await;
     let a_minute = |name: &str| commands.get(name).copied().unwrap_or(0.0) / minutes;
     let memory = Memory::of(pid);
-    watching
-        .kill()
-        .await
-        .expect("the child has not been waited for");
+    watching.kill().await.expect("wait for the child");
     let row = |what: &str, unit, value: f64, bounds: &[Bound]| {
         let what = format!("{what}, {LEASES} leases that renew every 3 s");
         Row::new("leases_watch", what, unit, &[value], bounds)
@@ -240,7 +237,7 @@ fn leases(set: &ReplicaSet) -> mongodb::Collection<Document> {
     set.client().database("leasehold").collection("leases")
 }
 
-/// Creates the documents of held leases as candidates write them.
+/// Creates the documents of held leases, as candidates write them.
 async fn create(set: &ReplicaSet) {
     let id = || Bson::from(mongodb::bson::Uuid::new());
     let date = mongodb::bson::DateTime::now();

@@ -38,7 +38,8 @@ pub(crate) enum Order {
 }
 
 impl Options {
-    /// The comparison is measured only on request, because it is slow and needs a Go toolchain.
+    /// True if the figure is selected. The comparison must be requested, because it is slow and
+    /// needs a Go toolchain.
     pub(crate) fn selects(&self, name: &str) -> bool {
         let named = |selected: &String| {
             selected == name || (selected == "peers" && name.starts_with(PEERS))
@@ -85,7 +86,7 @@ pub(crate) fn help(known: &[&str]) -> String {
     )
 }
 
-/// The error names the mistake and its remedy.
+/// Parses the arguments. The error names the mistake and its remedy.
 pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Order, String> {
     let mut options = Options {
         setup: Setup::default(),

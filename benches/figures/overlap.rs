@@ -1,9 +1,8 @@
-//! Measures two faults that caused two leaders at once in other electors: the leader's own
-//! connection stalls, and the leader is frozen. The old leader counts as leading until the
-//! deadline in its file, or until its file shows that the leadership ended, and whenever its
-//! /leader answers 200. The new leader counts as leading from just before it sends its
-//! acquisition, which is earlier than the new leader itself assumes. The measured margin is
-//! therefore a lower bound.
+//! Measures two faults that caused two simultaneous leaders in other electors: the leader's own
+//! connection stalls, and the leader is frozen. The old leader counts as leading until the deadline
+//! in its file, or until its file shows that the leadership ended, and whenever its /leader answers
+//! 200. The new leader counts as leading from just before it sends its acquisition, which is
+//! earlier than the new leader itself assumes. The measured margin is therefore a lower bound.
 
 use std::time::Duration;
 
@@ -18,8 +17,8 @@ use crate::report::{Bound, Row, Statistic, Unit};
 const TIMINGS: DaemonTimings = DaemonTimings::KUBERNETES;
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const FAULT: Duration = Duration::from_secs(40);
-/// The old leader is observed this long after the fault. With client-go, the old leader led for
-/// another 10 s.
+/// Time after the fault during which the old leader is observed. With client-go, the old leader led
+/// for another 10 s.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const HTTP_POLL: Duration = Duration::from_millis(50);
 /// Delay between the faults on two leases.
@@ -74,7 +73,7 @@ struct Pair {
     token: i64,
 }
 
-/// The end of the old leadership and the begin of the new one, as shown to clients.
+/// The end of the old leadership and the start of the new leadership, as clients see them.
 #[derive(Debug, Default, Clone, Copy)]
 struct Said {
     old_until_ns: u64,
@@ -159,8 +158,8 @@ async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     last_ns
 }
 
-/// Observes the files until `end_ns`. Returns for each lease when the old leadership ended and the
-/// new one began.
+/// Observes the files until `end_ns`. Returns when each lease's old leadership ended and its new
+/// leadership began.
 async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said> {
     let mut said = vec![Said::default(); tokens.len()];
     while let Some(left) = end_ns.checked_sub(boottime_ns()) {

@@ -1,15 +1,15 @@
-//! Reads from the server's profiler which commands a primary has received.
+//! Reads the commands that a primary has received from the server's profiler.
 
 use std::collections::BTreeMap;
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Document, doc};
 
-/// The profiler records the commands on these databases. It does not record the hello commands of
-/// the driver's monitors.
+/// Databases whose commands the profiler records. It does not record the hello commands of the
+/// driver's monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
-/// Turns the profiler on or off. Clears its records before it is turned on.
+/// Turns the profiler on or off. Clears its records before turning it on.
 pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     let client = direct(set, primary).await;
     for name in DATABASES {
@@ -30,7 +30,7 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     }
 }
 
-/// Counts the commands from clients with this application name, by command.
+/// Counts the commands of clients with this application name, by command.
 pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for name in DATABASES {
@@ -40,8 +40,8 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
         let mut cursor = records
             .find(doc! { "appName": app_name })
             .await
-            .expect("the profile can be read");
-        while cursor.advance().await.expect("the profile can be read") {
+            .expect("read the profile");
+        while cursor.advance().await.expect("read the profile") {
             let record = cursor
                 .deserialize_current()
                 .expect("a record is a document");
@@ -56,13 +56,13 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
     counts
 }
 
-/// Counts the aggregations of all clients on a member. The profiler does not show the aggregation
-/// that opens a change stream, because it belongs to the database of the oplog, but the server's
-/// counter includes it.
+/// Counts the aggregations of all clients on a member. The profiler omits aggregations that open a
+/// change stream, because they belong to the oplog's database, but the server's counter includes
+/// them.
 pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     let admin = client.database("admin");
     let status = admin.run_command(doc! { "serverStatus": 1 }).await;
-    let status = status.expect("the server tells its status");
+    let status = status.expect("the server reports its status");
     let total = ["metrics", "commands", "aggregate"]
         .iter()
         .try_fold(&status, |document, key| document.get_document(key))

@@ -1,5 +1,5 @@
-//! Measures the profiles of `lease.profile`: takeover after a crash of the leader, and leaderships
-//! lost when the store's primary is killed. The store of each profile has the longest elections
+//! Measures the profiles of `lease.profile`: takeover after a leader crash, and leaderships lost
+//! when MongoDB's primary is killed. Each profile runs on a replica set with the longest elections
 //! that the profile tolerates.
 
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::takeover::crashes;
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Each daemon leads its own lease, so that only the phases of their renewals differ.
+/// Number of leases, each with its own leader, so that only the phases of their renewals differ.
 const LEASES: usize = 5;
 const SPREAD: Duration = Duration::from_millis(317);
-/// The killed member returns as a secondary within this time, and the drivers notice it.
+/// Time in which the killed member returns as a secondary and the drivers notice it.
 const SETTLE: Duration = Duration::from_secs(5);
 
 struct Profile {
@@ -53,7 +53,7 @@ const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Prof
     }
 }
 
-/// Each profile has its own store. All are measured at once, because the measurement mostly waits.
+/// Measures all profiles at once, each on its own replica set, because a measurement mostly waits.
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let measured = PROFILES.each_ref().map(|profile| of(&setup, profile));
     join_all(measured).await.concat()
@@ -81,8 +81,8 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
     let (mut waited, mut lost) = (Vec::new(), 0.0);
     let kills = setup.count(20, 1);
     for round in 0..kills {
-        // Each round uses new daemons, because a daemon that loses its leadership by deadline twice
-        // within ten minutes lets other candidates go first.
+        // Each round uses new daemons, because a daemon that misses its deadline twice within ten
+        // minutes lets other candidates go first.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), LEASES);
         let mut observer = Observer::start(&paths);
@@ -105,8 +105,8 @@ async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
     [renewed, lost]
 }
 
-/// Kills the primary, and starts it again once every leader has renewed. Returns for each leader
-/// the time until its next renewal, and whether it lost its leadership.
+/// Kills the primary, and restarts it once every leader has renewed. Returns the time until each
+/// leader's next renewal, and whether the leader lost its leadership.
 pub(crate) async fn kill(
     set: &ReplicaSet,
     daemons: &[Daemon],

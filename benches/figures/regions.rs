@@ -1,8 +1,8 @@
-//! Measures one leader across three regions, each with a member of the set and a candidate, with a
-//! round-trip time between the regions. Each round-trip time is measured by a separate process in
-//! its own namespaces. All these processes run at once, because they mostly wait. The delay
-//! applies between a daemon and the members of other regions, and between members. Member 0, in
-//! region 0, is preferred as the primary.
+//! Measures one leader across three regions, each with a member of the replica set and a candidate,
+//! with a round-trip time between the regions. Each round-trip time is measured by a separate
+//! process in its own namespaces. All these processes run at once, because they mostly wait. The
+//! delay applies between a daemon and the members of other regions, and between members. Member 0,
+//! in region 0, is preferred as the primary.
 
 mod world;
 
@@ -37,13 +37,13 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Time until the daemons have started and only renew.
 const SETTLE: Duration = Duration::from_secs(15);
-/// Time after which the other daemons have written their files, so that rounds do not overlap.
+/// Time in which the other daemons write their files, so that rounds do not overlap.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// Delay between the starts of two daemons, so that their renewals do not coincide.
+/// Delay between starting two daemons, so that their renewals do not coincide.
 const STAGGER: Duration = Duration::from_millis(137);
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 
-/// The samples of a row in the inner process's output.
+/// A row's samples in the inner process's output.
 #[derive(Debug, Serialize, Deserialize)]
 struct Series {
     what: String,
@@ -88,10 +88,10 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
 
 /// Runs this program again in new namespaces, which end with that process.
 async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
-    // The inner process mounts its own file system over the directories in memory.
-    let scratch = Scratch::on(Storage::Disk).expect("a directory can be made");
+    // The inner process mounts its own file system over the in-memory directories.
+    let scratch = Scratch::on(Storage::Disk).expect("create a directory");
     let (output, log) = (scratch.path().join("output"), scratch.path().join("log"));
-    let this = std::env::current_exe().expect("the path of this program can be read");
+    let this = std::env::current_exe().expect("the path of this program");
     let size = if setup.quick { "quick" } else { "full" };
     let storage = match setup.storage {
         Storage::Memory => "ram",
@@ -140,10 +140,10 @@ pub(crate) fn carry_out(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("an event loop can be made");
+        .expect("create an event loop");
     let series = runtime.block_on(inside(&setup, millis));
     let text = serde_json::to_vec(&series).expect("series are JSON");
-    fs::write(Path::new(output), text).expect("the output can be written");
+    fs::write(Path::new(output), text).expect("write the output");
     ExitCode::SUCCESS
 }
 
@@ -174,7 +174,7 @@ async fn writes(setup: &Setup, world: &World, floors: &Floors) -> Vec<Series> {
     rows
 }
 
-/// Measures the CPU of three daemons of one lease at rest, and then their handoffs.
+/// Measures the CPU time of three idle daemons of one lease, and then their handoffs.
 async fn trio(setup: &Setup, world: &World, floors: &mut Floors) -> Vec<Series> {
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), REGIONS);
@@ -230,7 +230,7 @@ async fn trio(setup: &Setup, world: &World, floors: &mut Floors) -> Vec<Series> 
     }
     for (name, took, floor) in directions {
         // The registered standby determines the direction of a handoff, so a short series may lack
-        // one.
+        // a direction.
         if took.is_empty() {
             continue;
         }

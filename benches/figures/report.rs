@@ -1,4 +1,4 @@
-//! Formats rows of measured values and compares them with their targets.
+//! Formats rows of measured values, and compares them with their targets.
 
 use leasehold_testbed::timeline::{SUMMARY_HEADINGS, Table};
 
@@ -6,7 +6,7 @@ use crate::results::{Measured, PEERS, Values};
 
 pub(crate) use crate::results::Unit;
 
-/// A target applies to one of these statistics of a series.
+/// The statistic of a series to which a target applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistic {
     Median,
@@ -25,9 +25,9 @@ pub(crate) enum Bound {
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
     pub(crate) what: String,
-    /// `None` if the figure measures only leasehold.
+    /// The compared system, or `None` if the figure measures only leasehold.
     pub(crate) system: Option<&'static str>,
-    /// Empty until the figure is complete.
+    /// The disk. Empty until the figure is complete.
     pub(crate) disk: &'static str,
     unit: Unit,
     pub(crate) values: Option<Values>,
@@ -39,7 +39,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A series without bounds has no target.
+    /// Creates a row. A series without bounds has no target.
     pub(crate) fn new(
         figure: &'static str,
         what: impl Into<String>,
@@ -245,8 +245,8 @@ impl Statistic {
     }
 }
 
-/// Returns `None` for an empty series. With fewer than 100 values, the 99th percentile is the
-/// largest value (nearest rank).
+/// Returns the statistics, or `None` for an empty series. With fewer than 100 values, the 99th
+/// percentile is the largest value (nearest rank).
 fn values(series: &[f64]) -> Option<Values> {
     let mut sorted = series.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Reads and writes the file of `--output`, and makes the Markdown tables of `--table` from it.
+//! Reads and writes the file of `--output`, and generates the Markdown tables of `--table` from it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ pub(crate) const OURS: &str = "leasehold";
 pub(crate) enum Unit {
     #[serde(rename = "s")]
     Time,
-    /// Shown in MB of 10⁶ bytes, or in kB.
+    /// Bytes, shown in MB of 10⁶ bytes, or in kB.
     #[serde(rename = "B")]
     Bytes,
     #[serde(rename = "1")]
@@ -77,7 +77,7 @@ impl Unit {
             Self::Bytes if value < 1e5 => format!("{:.1} kB", value / 1e3),
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            // Shares and counts of commands are small numbers, and their targets have decimals.
+            // Shares and command counts are small numbers, and their targets have decimals.
             Self::Count if value < 10.0 => format!("{value:.2}"),
             Self::Count => format!("{value:.1}"),
         }

@@ -1,4 +1,4 @@
-//! Measures how long a daemon takes to start, at first and after a crash.
+//! Measures how long a daemon takes to start, the first time and after a crash.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// The store removes the cursors and sockets of the previous round within this time.
+/// Time in which MongoDB removes the cursors and sockets of the previous round.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Measures from the execution to leadership, for a lease without a document.
+/// Measures the time from execution to leadership, for a lease without a document.
 pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     let place = Place::new(&setup).await;
     let mut series = Vec::new();
@@ -35,8 +35,8 @@ pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     )]
 }
 
-/// Measures from the execution after a SIGKILL until the daemon leads again, with the directory of
-/// the killed daemon.
+/// Measures the time from execution after a SIGKILL until the daemon leads again, with the killed
+/// daemon's directory.
 pub(crate) async fn restart(setup: Setup) -> Vec<Row> {
     let place = Place::new(&setup).await;
     let paths = directories(&place.sub(0), 1);
@@ -85,7 +85,7 @@ impl Place {
         let set = setup.set().await;
         let scratch = Scratch::new();
         let uri_file = scratch.path().join("uri");
-        std::fs::write(&uri_file, set.uri()).expect("the connection string can be written");
+        std::fs::write(&uri_file, set.uri()).expect("write the connection string");
         Self {
             _set: set,
             scratch,
@@ -96,7 +96,7 @@ impl Place {
 
     fn sub(&self, round: usize) -> PathBuf {
         let path = self.scratch.path().join(format!("round-{round}"));
-        std::fs::create_dir(&path).expect("a directory can be made");
+        std::fs::create_dir(&path).expect("create a directory");
         path
     }
 

@@ -1,4 +1,4 @@
-//! Measures a daemon at rest: its memory, its CPU time, and its load on the store.
+//! Measures an idle daemon: its memory, its CPU time, and the load that it causes on MongoDB.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(30);
-/// With the default renew_interval of 3 s, a minute has 20 renewals, and one more if it begins
-/// just before a renewal.
+/// With the default renew_interval of 3 s, a minute has 20 renewals, or 21 if it begins just before
+/// a renewal.
 const WRITES_MAX: f64 = 21.0;
 
 struct Trio {
@@ -105,8 +105,8 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
     rows
 }
 
-/// Returns the rate of commands that each daemon of `trio` sent to the primary. Each daemon has
-/// its own application name. A kind of command that no daemon sends also gets a row.
+/// Returns the rate of commands that each daemon of `trio` sent to the primary. Each daemon has its
+/// own application name. A kind of command that no daemon sends gets a row too.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
     let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();

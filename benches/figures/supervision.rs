@@ -1,7 +1,7 @@
-//! Measures a supervised command: the delay until the next command runs after SIGTERM to the
-//! leader, the delay after an acquisition, and the guard's memory. The command is this benchmark
-//! program, which records when it begins and ends, exits immediately on SIGTERM, and holds a file
-//! lock while it exists.
+//! Measures a supervised command: the time from the leader's SIGTERM until the next command runs,
+//! the time from an acquisition until the command runs, and the guard's memory. The command is this
+//! benchmark program, which records when it begins and ends, exits immediately on SIGTERM, and
+//! holds a file lock while it exists.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time after which the other daemons have written their files, so that rounds do not overlap.
+/// Time in which the other daemons write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Time after which a new guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ struct Life {
     ended_ns: Option<u64>,
 }
 
-/// Measures from SIGTERM to the leader's daemon until the next command runs.
+/// Measures the time from the SIGTERM to the leader's daemon until the next command runs.
 pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let scratch = Scratch::new();
@@ -142,7 +142,7 @@ pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     for index in 0..count {
         begun(&scratch.path().join(format!("journal-{index}")), 1).await;
     }
-    // On a replica that does not lead, guard and shim wait for authority.
+    // On a replica that does not lead, the guard and the shim wait for authority.
     let waiting: Vec<Daemon> = (0..count)
         .map(|index| {
             setup
@@ -190,7 +190,7 @@ pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
 }
 
 fn work(journal: &Path) -> [String; 3] {
-    let this = std::env::current_exe().expect("the path of this program can be read");
+    let this = std::env::current_exe().expect("the path of this program");
     let journal = journal.display().to_string();
     [this.display().to_string(), WORK.to_owned(), journal]
 }
@@ -200,19 +200,19 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     let journal = PathBuf::from(arguments.next().expect("a journal"));
     // The kernel releases this lock only once the process no longer exists, which may be after the
     // recorded end.
-    let there = File::create(journal.with_extension("there")).expect("a file can be made");
+    let there = File::create(journal.with_extension("there")).expect("create a file");
     let alone = there.try_lock().is_ok();
     let mut journal = OpenOptions::new()
         .create(true)
         .append(true)
         .open(journal)
-        .expect("the journal can be written");
+        .expect("write the journal");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("an event loop can be made");
+        .expect("create an event loop");
     runtime.block_on(async {
-        let mut signals = Signals::register().expect("signal handlers can be registered");
+        let mut signals = Signals::register().expect("register signal handlers");
         let line = format!("began {began_ns} {alone}\n");
         journal.write_all(line.as_bytes()).expect("as before");
         while !matches!(signals.next().await, Signal::Stop(_)) {}
@@ -239,7 +239,7 @@ fn lives(journal: &Path) -> Vec<Life> {
                 let life = life.expect("a command that ends has begun");
                 life.ended_ns = Some(at.parse().expect("an instant"));
             }
-            _ => panic!("a torn line: {line}"),
+            _ => panic!("an incomplete line: {line}"),
         }
     }
     lives

@@ -12,17 +12,18 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// A file shows the last acknowledged renewal within this time. The daemon writes it within
+/// Maximum time until a file shows the last acknowledged renewal. The daemon writes the file within
 /// milliseconds.
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
-/// Two leases start, and crash, this far apart, so that the samples are independent.
+/// Delay between the starts, and between the crashes, of two leases, so that the samples are
+/// independent.
 const STAGGER: Duration = Duration::from_millis(137);
 /// Number of majority writes that are measured while a crashed leader's lease expires.
 const WRITES: usize = 20;
 
 #[derive(Default)]
 pub(crate) struct Takeovers {
-    /// Seconds from the last renewal, when it was sent, to each takeover.
+    /// Seconds from when the last renewal was sent to each takeover.
     pub(crate) durations: Vec<f64>,
     /// Duration of majority writes in a connected client during the takeovers, in seconds.
     pub(crate) writes: Vec<f64>,
@@ -51,8 +52,8 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Crashes the holders of `count` leases on one set. Two daemons contend for each lease, with
-/// flags that set these durations.
+/// Crashes the holders of `count` leases on one replica set. Two daemons contend for each lease,
+/// with flags that set these timings.
 pub(crate) async fn crashes(
     setup: &Setup,
     timings: DaemonTimings,
@@ -165,5 +166,5 @@ pub(crate) async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     tokio::time::sleep(FILE_FOLLOWS).await;
     holder.kill();
     let until = holder.status()["valid_until_boottime_ns"].as_u64();
-    until.expect("the file of a killed leader has a deadline") - nanos(timings.renew_deadline)
+    until.expect("a killed leader's file has a deadline") - nanos(timings.renew_deadline)
 }

@@ -4,14 +4,13 @@ use std::fs;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// Resident memory in bytes, with the pages of the program's file.
+    /// Resident memory in bytes, including pages of the program's file.
     pub(crate) rss: f64,
     /// Resident memory in bytes that no file backs.
     pub(crate) rss_anon: f64,
-    /// Proportional set size: pages that several processes share are divided among them.
+    /// Proportional set size, which divides shared pages among the processes that share them.
     pub(crate) pss: f64,
-    /// Clean and dirty memory that no other process maps, and that is freed when the process
-    /// exits.
+    /// Clean and dirty memory that no other process maps and that is freed when the process exits.
     pub(crate) private: f64,
     pub(crate) threads: f64,
 }
@@ -31,7 +30,7 @@ impl Memory {
     }
 }
 
-/// Returns the guard of a daemon's command. Panics if the daemon has none.
+/// Returns the guard of a daemon's command. Panics if the daemon has no guard.
 pub(crate) fn guard_of(daemon: u32) -> u32 {
     let children = children_of(daemon);
     let is_guard = |pid: &u32| read(&format!("/proc/{pid}/cmdline")).contains("__guard");
@@ -52,9 +51,9 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// In seconds.
+    /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// How often a thread went to sleep, which is also the number of wakeups.
+    /// Number of times that a thread went to sleep, which equals the number of wakeups.
     pub(crate) wakeups: f64,
     /// Voluntary and involuntary context switches.
     pub(crate) switches: f64,
@@ -84,8 +83,8 @@ impl Work {
     }
 }
 
-/// Returns CPU time in seconds since the process started, in whole ticks of 10 ms. Includes
-/// threads that have ended.
+/// Returns CPU time in seconds since the process started, in whole ticks of 10 ms. Includes threads
+/// that have ended.
 pub(crate) fn cpu_of_all(pid: u32) -> f64 {
     let stat = read(&format!("/proc/{pid}/stat"));
     // The name is in parentheses and may contain spaces.

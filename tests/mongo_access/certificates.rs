@@ -1,8 +1,8 @@
-//! Goal: the daemon verifies the server's certificate, and can log in with a client certificate
-//! (X.509). Method: create real certificates for each run.
+//! Goal: the daemon verifies the server's certificate and can log in with a client certificate
+//! (X.509). Method: generate real certificates for each run.
 //!
-//! The connection string of an X.509 user has no user name, because driver 3.9.1 would send it as a
-//! field that the server refuses.
+//! The connection string for X.509 contains no user name, because driver 3.9.1 would send the name
+//! in a field that the server rejects.
 
 use std::path::Path;
 

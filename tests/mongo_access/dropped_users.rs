@@ -1,7 +1,7 @@
 //! Goal: after an operator drops and recreates a user, or revokes and restores its role, the user's
-//! processes recover without a restart. The difficulty: the server logs out the user's connections,
-//! but the driver keeps using them. Method: run each kind of long-lived process, and drop their
-//! user.
+//! processes recover without a restart. This is hard because the server logs out the user's
+//! connections, but the driver keeps using them. Method: start each kind of long-lived process,
+//! then drop its user.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -53,7 +53,7 @@ enum Dropped {
 }
 
 impl Dropped {
-    /// Returns the error that the long-lived processes must log.
+    /// Returns the error that each long-lived process must log.
     fn shown(self) -> &'static str {
         match self {
             Self::User => "authentication failed",
@@ -79,7 +79,7 @@ async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
 }
 
 /// Runs the command until its last line contains `named`. On a busy machine, the first runs may
-/// time out instead.
+/// time out.
 async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     eventually(&format!("{arguments:?} says {named}"), async || {
         let ran = stage.command(uri, arguments).output().await;
@@ -91,8 +91,8 @@ async fn refused(stage: &Stage, uri: &str, arguments: &[&str], named: &str) {
     .await;
 }
 
-/// Leader and lock holder must outlast all commands that run while access is refused. On a busy
-/// machine these take more than half a minute.
+/// The leader and the lock holder must outlast all commands that are tried while access is refused.
+/// On a busy machine, these commands take more than half a minute.
 const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(180),
     renew_deadline: Duration::from_secs(150),
@@ -148,8 +148,8 @@ async fn stops_no_process(name: &str, dropped: Dropped) {
     let mut line = async || {
         let line = tokio::time::timeout(LONG, lines.next_line()).await;
         let line = line
-            .expect("a line in time")
-            .expect("the output is readable");
+            .expect("a line before the timeout")
+            .expect("read the output");
         line.expect("the watch continues")
     };
     assert!(line().await.contains(r#""a""#));

@@ -1,17 +1,17 @@
-//! Starts a set with TLS and users, and checks rules that hold for every daemon on it.
+//! Starts a replica set with TLS and users, and checks rules that hold for every daemon that uses
+//! it.
 
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
 
-/// The password that [`leasehold_testbed::ReplicaSet::add_user`] sets, and its form in a connection
-/// string.
+/// The password that [`leasehold_testbed::ReplicaSet::add_user`] sets, plain and percent-encoded.
 const PASSWORDS: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
 
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
 
 pub(crate) async fn stage() -> Stage {
     let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await);
-    // Allow for logins, which take seconds on a busy machine.
+    // Logins take seconds on a busy machine.
     stage.timings(DaemonTimings::DEMO)
 }
 

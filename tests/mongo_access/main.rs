@@ -1,5 +1,5 @@
 //! Access to MongoDB, granted and refused: TLS, passwords, certificates, roles. All tests share one
-//! set with TLS and users, and search all output of the daemons for passwords (I12).
+//! replica set with TLS and users, and check that no daemon prints a password (I12).
 
 // The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]

@@ -1,6 +1,6 @@
-//! Goal: an unresponsive nameserver delays a connection but does not prevent it, and the log blames
-//! the nameserver, not the server or the network. Method: mount another /etc/resolv.conf, whose
-//! first nameserver never answers.
+//! Goal: an unresponsive DNS server delays a connection but does not prevent it, and the log blames
+//! the DNS server, not MongoDB or the network. Method: mount another /etc/resolv.conf whose first
+//! nameserver never answers.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
     read()
 }
 
-/// A set of one member, reached through names. The first nameserver does not answer.
+/// A replica set of one member, addressed by host names. The first nameserver does not answer.
 struct SlowNames {
     resolv_conf: PathBuf,
     strings: [(&'static str, String); 3],
@@ -60,7 +60,7 @@ struct SlowNames {
 }
 
 impl SlowNames {
-    /// Returns `None` if this user may not listen on port 53 or mount.
+    /// Returns `None` if this user may not mount, or may not listen on port 53.
     async fn new() -> Option<Self> {
         let set = ReplicaSet::builder().members(1).start().await;
         let port = set.node(0).port();
@@ -78,8 +78,8 @@ impl SlowNames {
             skip("needs root, to mount another /etc/resolv.conf");
             return None;
         }
-        // The first string needs the name only once, because the set's configuration contains the
-        // member's address.
+        // This connection string has a single host name, because the member is listed by address in
+        // the replica set's configuration.
         let strings = [
             (
                 "seed",
@@ -143,7 +143,7 @@ async fn operators_commands_wait_for_a_name_that_is_slow_to_resolve() {
     let runs = runs.map(async |((arguments, code, says), uri)| {
         let mut command = resolving(&names.resolv_conf, PROGRAM);
         command.args(*arguments).args(["--mongodb-uri", uri]);
-        // On a busy machine, two lookups of 5 s leave no time for the rest of the default, 10 s.
+        // On a busy machine, two lookups of 5 s each use up the default timeout of 10 s.
         command.arg("--timeout=30s");
         command.env_clear().stdin(Stdio::null());
         let ran = tokio::process::Command::from(command).output().await;

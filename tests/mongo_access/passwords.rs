@@ -1,5 +1,6 @@
-//! Goal: a password (SCRAM) grants access. With a wrong password, the daemon names the cause and
-//! the remedy, and retries. The daemon reads a rotated password from the file without a restart.
+//! Goal: a daemon can log in with a password (SCRAM). If the password is wrong, the daemon reports
+//! the cause and the remedy, and retries. After a password rotation, the daemon reads the new
+//! password from the file without a restart.
 
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ async fn a_wrong_password_is_logged_and_retried_until_it_is_right() {
 
 #[tokio::test]
 async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
-    // The lease outlasts two rotations on a busy machine, where a login can take seconds. Renewals
-    // are frequent, so that the daemon notices each rotation soon.
+    // The lease outlasts two rotations on a busy machine, where a login can take seconds. Frequent
+    // renewals make the daemon notice each rotation quickly.
     let stage = stage().await.timings(DaemonTimings {
         lease_duration: Duration::from_secs(90),
         renew_deadline: Duration::from_secs(75),
@@ -46,8 +47,8 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     let pid = a.pid();
     let monitor = LeaderMonitor::of([&a]);
 
-    // First rotation: change the password on the server, then in the file. Second rotation: change
-    // the password in the file, then on the server.
+    // First rotation: on the server, then in the file. Second rotation: in the file, then on the
+    // server.
     let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
     change_password(set, "n3w-Secret").await;
     close_connections(set).await;
@@ -59,7 +60,7 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     change_password(set, "n3wer-Secret").await;
     let unknown = a.logs().matches("\"unknown\"").count();
     close_connections(set).await;
-    eventually("the connection is closed", async || {
+    eventually("close the connection", async || {
         a.logs().matches("\"unknown\"").count() > unknown
     })
     .await;
@@ -76,8 +77,8 @@ async fn change_password(set: &ReplicaSet, password: &str) {
     changed.unwrap_or_else(|error| panic!("change the password: {error}"));
 }
 
-/// Closes each connection that renews, so that the leader must log in with the new password.
-/// MongoDB does not close connections when a password changes, and a client may have several
+/// Closes each connection that renews the lease, so that the leader must log in with the new
+/// password. MongoDB keeps connections open when a password changes, and a client may have several
 /// authenticated connections.
 async fn close_connections(set: &ReplicaSet) {
     let how = doc! { "closeConnection": true };
@@ -94,7 +95,7 @@ async fn an_unknown_user_is_distinguished_from_an_unreachable_server() {
     let a = stage.candidate("a").uri(&uri).start();
     a.wait_logged("authentication failed", LONG).await;
     stays_out(&a, "failed").await;
-    // The daemon logs a line at first and then at growing intervals, not for each attempt.
+    // The daemon logs the error once and then at growing intervals, not for each attempt.
     let logs = a.logs();
     let warnings = a.logged("\"WARN\"");
     let attempts = a.operations("read", "failed").await;

@@ -1,5 +1,5 @@
-//! Goal: the rights find, insert, update and changeStream on the collection suffice. The daemon
-//! names a missing right, and polls if only changeStream is missing.
+//! Goal: the privileges find, insert, update and changeStream on the collection are sufficient. The
+//! daemon names a missing privilege, and falls back to polling if only changeStream is missing.
 
 use leasehold_testbed::{LeaderMonitor, Stage, User};
 use mongodb::bson::{DateTime, doc};
@@ -28,7 +28,7 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     a.wait_stream().await;
     b.wait_stream().await;
     let monitor = LeaderMonitor::of([&a, &b]);
-    // Hand the lease over to b.
+    // Transfer the lease to b.
     let request = doc! {
         "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
     };
@@ -38,7 +38,7 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     b.kill();
     a.wait_leads(LONG).await;
     assert_eq!(monitor.leaders(), ["a", "b", "a"]);
-    // The leader confirms the deletion with a linearizable read, and recreates the document.
+    // The leader confirms the deletion with a linearizable read, then recreates the document.
     stored.delete().await;
     a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;

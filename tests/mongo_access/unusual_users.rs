@@ -1,4 +1,4 @@
-//! Goal: a user with an unusual name can log in if other drivers support the name.
+//! Goal: a user whose name contains unusual characters can log in if other drivers accept the name.
 
 use leasehold_testbed::User;
 use mongodb::bson::doc;

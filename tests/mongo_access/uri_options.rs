@@ -1,7 +1,7 @@
-//! Goal: each option of a connection string has its documented treatment, with the real parser and
-//! a real server. Either leasehold refuses the option by name, or it connects as if the option were
-//! missing. Method: run `leasehold locks` with each option of the table, under each of its names,
-//! and one daemon with all options that have no effect.
+//! Goal: each connection string option is handled as documented, with the real parser and a real
+//! server. leasehold either refuses the option by name, or connects as if the option were missing.
+//! Method: run `leasehold locks` with each option of the table, under each of its names, and one
+//! daemon with all options that have no effect.
 
 use std::process::{Command, Output};
 
@@ -13,14 +13,14 @@ use crate::entrance::LONG;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const AT_A_TIME: usize = 4;
-/// Options that the driver accepts only with `mongodb+srv`, or with a login that this set does not
-/// offer.
+/// Options that the driver accepts only with `mongodb+srv` or with a login method that this server
+/// does not offer.
 const ELSEWHERE: [&str; 3] = ["authMechanism", "srvMaxHosts", "srvServiceName"];
 
-/// A set with TLS but without users, because a login takes seconds on a busy machine.
+/// A replica set with TLS but without users, because a login takes seconds on a busy machine.
 static ENCRYPTED: SharedSet = SharedSet::new(|| ReplicaSet::builder().members(1).tls());
 
-/// Returns a value that other drivers accept and that is not the default.
+/// Returns a valid value other than the default.
 fn value(option: &UriOption, set: &ReplicaSet) -> String {
     let certificates = set.certificates().expect("a set with TLS");
     match option.name {
@@ -49,8 +49,8 @@ fn value(option: &UriOption, set: &ReplicaSet) -> String {
     }
 }
 
-/// Returns the set's connection string with this option under this name. Replaces the option if the
-/// string has it.
+/// Returns the replica set's connection string with this option under this name. Replaces the
+/// option if the string already contains it.
 fn with(set: &ReplicaSet, option: &UriOption, name: &str) -> String {
     let uri = set.uri();
     let (servers, options) = uri.split_once('?').expect("options");
@@ -75,8 +75,7 @@ async fn locks(uri: String) -> Output {
     listed.await.expect("no panic")
 }
 
-/// Tries an option, and describes how its treatment differs from the documented treatment, if at
-/// all.
+/// Tries an option. Returns a description if leasehold does not handle the option as documented.
 async fn tried(set: &ReplicaSet, option: &'static UriOption, name: String) -> Option<String> {
     let output = locks(with(set, option, &name)).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -102,7 +101,7 @@ async fn each_option_is_refused_by_name_or_the_server_is_reached() {
             .chain(option.aliases.iter().copied());
         names.map(move |name| (option, name))
     });
-    // Names of options are not case-sensitive.
+    // Option names are case-insensitive.
     let cases =
         names.flat_map(|(option, name)| [(option, name.to_owned()), (option, name.to_uppercase())]);
     let tried = cases.map(|(option, name)| tried(&set, option, name));

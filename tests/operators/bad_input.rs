@@ -1,5 +1,5 @@
-//! Goal: for an unknown name, a document that is not a lease, a missing right or an unreachable
-//! MongoDB, an operator gets a distinct error with its remedy, and the command never writes.
+//! Goal: for an unknown name, a document that is not a lease, a missing privilege or an unreachable
+//! MongoDB, an operator gets a specific error with a remedy, and the command writes nothing.
 
 use std::time::{Duration, Instant};
 

@@ -19,7 +19,7 @@ pub(crate) async fn shared_stage() -> Stage {
 
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// A negative code is the number of the signal that ended the command.
+    /// The exit code, or the negated number of the signal that ended the command.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -92,8 +92,8 @@ pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
 
 pub(crate) async fn ended(child: Child) -> Answer {
     let output = tokio::time::timeout(2 * LONG, child.wait_with_output()).await;
-    let output = output.expect("it ends in time");
-    Answer::of(&output.expect("the child can be waited for"))
+    let output = output.expect("the command ends in time");
+    Answer::of(&output.expect("wait for the child"))
 }
 
 pub(crate) async fn name(stage: &Stage) -> String {

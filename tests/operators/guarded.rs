@@ -1,6 +1,6 @@
-//! Goal: an operator's action never applies to a lease whose state has changed since the operator
-//! saw it. It cannot affect another leader, overwrite another operator's action, or change a
-//! document that is not a lease. No action changes the revision.
+//! Goal: an operator's command has no effect if the lease changed after the operator looked at it.
+//! The command cannot affect another leader, overwrite another operator's request, or change a
+//! document that is not a lease. No command changes the revision.
 
 use leasehold::election::{Identity, ResourceName};
 use leasehold::randomness::KernelRandomness;
@@ -30,8 +30,8 @@ pub(crate) async fn seen(collection: &MongoCollection, name: &ResourceName) -> L
     }
 }
 
-/// Removes the fields that a renewal changes, because a renewal may be applied after the test has
-/// stopped its sender.
+/// Removes the fields that a renewal changes, because a renewal may still be applied after its
+/// sender has stopped.
 fn without_renewals(mut document: Document) -> Document {
     document.remove("revision");
     let holder = document.get_document_mut("holder").expect("a holder");
@@ -80,7 +80,7 @@ async fn an_action_is_not_written_over_another_and_changes_no_revision() {
     for (kind, again) in [
         (ActionKind::Pause, Acted::Rejected),
         (ActionKind::Resume, Acted::Rejected),
-        // The second request repeats the first one, which counts as one request.
+        // The repeated request counts as one request.
         (ActionKind::StepDown, Acted::Applied(())),
     ] {
         let acted = collection.act(&lease, &first, &action(kind.clone())).await;
@@ -172,8 +172,7 @@ async fn a_read_that_is_not_answered_is_reported_and_the_lease_is_not_deleted() 
     let mut view = MongoCollection::new(options).follow(Scope::One(lease.clone()));
     while !matches!(view.next().await, Some(ViewEvent::Listed { .. })) {}
     proxy.hold_requests_containing("maxTimeMS");
-    // An event for a large change does not contain the changed fields, so the view must read the
-    // document.
+    // The event for a large change omits the changed fields, so the view must read the document.
     stage
         .stored()
         .set(doc! { "large": "x".repeat(200_000) })

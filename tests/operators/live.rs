@@ -1,5 +1,5 @@
-//! Goal: `--watch` prints one JSON line for each change and stays silent about renewals, and the
-//! live table never leaves the terminal in a changed state.
+//! Goal: `--watch` prints one JSON line for each change and nothing for renewals, and the live
+//! table always restores the terminal.
 
 use leasehold_testbed::Stage;
 use serde_json::Value;
@@ -10,7 +10,9 @@ use crate::command::{LONG, leasehold, name, shared_stage, start};
 
 pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(LONG, lines.next_line()).await;
-    let line = line.expect("a line in time").expect("it is read");
+    let line = line
+        .expect("a line before the timeout")
+        .expect("it is read");
     serde_json::from_str(&line.expect("not the end")).expect("JSON")
 }
 
@@ -60,7 +62,7 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     b.kill();
-    // A passed expiry is a change without a write to the collection.
+    // An expiry changes the state without a write to the collection.
     while last["state"] != "expired" {
         last = line(&mut lines).await;
     }
@@ -69,10 +71,10 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         last = line(&mut lines).await;
     }
     assert_eq!(last["lease"], lease);
-    // The command ends when its standard output is closed, even if it has no line to print.
+    // The command ends when its standard output is closed, even if it has nothing to print.
     drop(lines);
     let ended = tokio::time::timeout(LONG, watch.wait())
         .await
         .expect("it ends");
-    assert_eq!(ended.expect("the child can be waited for").code(), Some(0));
+    assert_eq!(ended.expect("wait for the child").code(), Some(0));
 }

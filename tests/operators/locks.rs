@@ -1,5 +1,5 @@
-//! Goal: an operator sees at the first look who holds a lock and why, who waits for what, until when
-//! a place is kept, and when a job last succeeded.
+//! Goal: an operator sees at once who holds a lock and why, who waits for it, how long a minimum
+//! hold lasts, and when a job last succeeded.
 
 use std::time::{Duration, SystemTime};
 
@@ -97,7 +97,7 @@ async fn a_kept_lock_says_until_when() {
         "{row}"
     );
     assert!(row.contains(" UTC (in 59m"), "{row}");
-    // A kept place is not renewed, so the command does not wait for it.
+    // A minimum hold is not renewed, so the command does not wait for a renewal.
     let began = std::time::Instant::now();
     let described = leasehold(&stage, &["describe", "minutely", "--observe", "30s"]).await;
     let described = described.expect(
@@ -118,7 +118,7 @@ async fn a_kept_lock_says_until_when() {
     let at_least = kept["at_least_ms"].as_u64().expect("a number");
     assert!((3_500_000..3_600_000).contains(&at_least), "{json}");
 
-    // An hour later, the entry is still there, and the lock is free.
+    // An hour later, the entry still exists, but the lock is free.
     let then = DateTime::from_system_time(SystemTime::now() - Duration::from_secs(3_700));
     let database = stage.set().client().database(stage.database());
     let collection = database.collection::<Document>(stage.collection());
@@ -173,7 +173,7 @@ async fn an_expired_holder_is_marked_at_the_first_look() {
         gone["last_write_ago_ms"].as_i64() >= Some(372_000),
         "{json}"
     );
-    // Evidence is not a decision: the entry is removed by a contender, after its own observation.
+    // The view removes nothing: a contender removes the entry after its own observation.
     assert_eq!(gone["renewal_seen"], false, "{json}");
 }
 
@@ -194,7 +194,7 @@ async fn a_watch_prints_each_change_of_a_lock_and_no_renewal() {
         last = crate::live::line(&mut lines).await;
     }
     assert_eq!(last["holders"][0]["identity"], "gone");
-    // Several renewals, and no line.
+    // Several renewals happen, but no line is printed.
     let next = tokio::time::timeout(Duration::from_secs(2), lines.next_line()).await;
     assert!(next.is_err(), "{next:?}");
     killed.kill().await.expect("killed");
@@ -209,6 +209,6 @@ async fn a_watch_prints_each_change_of_a_lock_and_no_renewal() {
     }
     drop(lines);
     let ended = tokio::time::timeout(LONG, watch.wait()).await;
-    let ended = ended.expect("it ends").expect("it can be waited for");
+    let ended = ended.expect("it ends").expect("wait for the child");
     assert_eq!(ended.code(), Some(0));
 }

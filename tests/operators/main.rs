@@ -1,5 +1,5 @@
-//! Runs the operators' commands with real daemons on a real replica set, and checks their output,
-//! their writes, and the errors for invalid requests.
+//! Runs the operators' commands against real daemons on a real replica set. Checks the commands'
+//! output, their writes, and their errors for invalid requests.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

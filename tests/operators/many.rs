@@ -1,4 +1,4 @@
-//! Goal: listing a thousand leases takes one query, not a query per document.
+//! Goal: listing a thousand leases takes one query, not one query per document.
 
 use leasehold_testbed::Stage;
 use mongodb::bson::{Document, doc};
@@ -57,8 +57,8 @@ async fn a_thousand_leases_cost_one_read() {
         .expect("not profiled");
     assert_eq!(listed.as_array().map(Vec::len), Some(LEASES));
     let commands = profiled(&stage).await;
-    // The query with an empty `_id` determines where a change stream starts, and matches no
-    // document.
+    // Ignore the query with an empty `_id`: it matches no document and only determines where a
+    // change stream starts.
     let is_find = |command: &&Document| {
         command.get_document("command").is_ok_and(|command| {
             let filter = command.get_document("filter");

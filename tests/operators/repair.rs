@@ -1,5 +1,5 @@
-//! Goal: `repair` raises the token of a restored lease, but never while a candidate writes to the
-//! lease.
+//! Goal: `repair` raises the token of a restored lease, but changes nothing while a candidate
+//! writes to the lease.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;
@@ -105,7 +105,7 @@ async fn a_lease_that_is_deleted_meanwhile_is_reported_as_deleted() {
     let create = ["repair", "orders", "--token-at-least", "1", "--create"];
     leasehold(&stage, &create).await.expect(0, &[]);
     let mut repairing = start(&stage, &["repair", "orders", "--token-at-least", "50"]);
-    // Before it repairs a free lease, the command watches it for the default lease duration.
+    // The command watches a free lease for the default lease duration before it repairs the lease.
     wait_stderr(&mut repairing, "verifying for 24s").await;
     stage.stored().delete().await;
     let part = "deleted while this command watched it, so nothing was changed; pass --create";

@@ -1,5 +1,5 @@
-//! Goal: `leasehold replicas` never succeeds unless every replica answers, exactly one leads, and
-//! all contend for one lease in one collection. Otherwise it reports each problem.
+//! Goal: `leasehold replicas` succeeds only if every replica answers, exactly one leads, and all
+//! contend for one lease in one collection. Otherwise the command reports each problem.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
     let b = stage.candidate("b").start();
     let lease = stage.lease();
     let expected = ["--lease", lease, "--expect", "2", "--wait", "1m"];
-    // The command waits until the second daemon has reached MongoDB.
+    // The command waits until the second daemon is connected to MongoDB.
     replicas(&[&a, &b], &expected).await.expect(
         0,
         &[
@@ -64,7 +64,7 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         .await
         .expect(1, &["failed: not all contend for else"]);
 
-    // The lease of another database has the same name, so both `a` and `c` lead.
+    // The other database has a lease of the same name, so both `a` and `c` lead.
     let elsewhere = shared_stage().await;
     let c = elsewhere.candidate("c").lease(lease).leading(LONG).await;
     let answer = replicas(&[&a, &b, &c], &["-o", "json"])
@@ -83,12 +83,12 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         .expect(1, &["no answer: ", "failed: 1 replica without an answer"]);
 }
 
-/// Listens on `from`, and forwards each connection to a port of 127.0.0.1 until the test ends.
+/// Listens on `from`, and forwards each connection to this port of 127.0.0.1 until the test ends.
 async fn forward(from: (&str, u16), to: u16) {
     let listener = TcpListener::bind(from).await.expect("a free port");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            // Drops the client's connection if the daemon does not listen yet.
+            // Drops the client's connection if the daemon is not listening yet.
             let Ok(mut daemon) = TcpStream::connect(("127.0.0.1", to)).await else {
                 continue;
             };
@@ -99,8 +99,8 @@ async fn forward(from: (&str, u16), to: u16) {
     });
 }
 
-/// Runs the command in a mount namespace with another /etc/hosts, which stands for the DNS records
-/// of a headless Service.
+/// Runs the command in a mount namespace with another /etc/hosts, which replaces the DNS records of
+/// a headless Service.
 fn resolving(hosts: &Path, arguments: &[&str]) -> Command {
     let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -172,7 +172,7 @@ async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
         "--wait",
         "1m",
     ];
-    // The daemon listens only on IPv4 at first.
+    // At first, the daemon listens only on IPv4.
     let refused = format!("[::1]:{port}  not used by any replica: ");
     run(resolving(&hosts, &asking))
         .await

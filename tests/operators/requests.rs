@@ -1,5 +1,5 @@
-//! Goal: no request is lost: each takes effect, is recorded with its author and reason, and has
-//! its outcome reported by the command. A request that cannot have an effect is not written.
+//! Goal: no request is lost. Each request takes effect, is recorded with its author and reason, and
+//! its command reports the outcome. A request that cannot have an effect is not written.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Bson, Document, doc};
@@ -57,7 +57,7 @@ async fn a_step_down_reports_the_next_leader_and_records_who_asked() {
             .starts_with("olga@")
     );
     assert_eq!(stage.stored().reasons().await, ["requested"]);
-    // The new leader appears in MongoDB a moment before its own status says so.
+    // MongoDB names the new leader a moment before the leader's own status does.
     eventually("b leads after a", async || witness.leaders() == ["a", "b"]).await;
 }
 
@@ -79,7 +79,7 @@ async fn a_transfer_goes_to_its_candidate_and_back_to_the_one_that_stepped_down(
         stage.stored().reasons().await,
         ["transferred", "transferred"]
     );
-    // The new leader appears in MongoDB a moment before its own status says so.
+    // MongoDB names the new leader a moment before the leader's own status does.
     let again = async || witness.leaders() == ["a", "a"];
     eventually("a leads again, and b never led", again).await;
     assert_eq!(actions(&stage).await.len(), 2);
@@ -106,8 +106,8 @@ async fn a_transfer_to_an_identity_that_is_not_a_candidate_writes_no_request() {
     let document = stage.stored().get().await;
     assert_eq!(document.get("request"), Some(&Bson::Null));
     assert_eq!(document.get("roll_call"), None, "the roll call is removed");
-    // `--force` skips the check. The lease is reserved for `x`, and another candidate leads after
-    // the reservation.
+    // `--force` skips the check. The lease is reserved for `x`, which does not exist, so another
+    // candidate leads when the reservation ends.
     let forced = [
         "transfer",
         &lease,

@@ -1,5 +1,5 @@
-//! Goal: a retired lease disappears from lists until the next write of a candidate, and never hands
-//! out a token twice. A lease in use is not retired.
+//! Goal: a retired lease disappears from lists until a candidate writes to it again, and never
+//! issues a token twice. A lease that is in use cannot be retired.
 
 use leasehold::store::mongo::operators::{Acted, ActionKind};
 use leasehold_testbed::Stage;
@@ -13,7 +13,7 @@ async fn retire(stage: &Stage, lease: &str, code: i32, part: &str) {
     retired.expect(code, &[part]);
 }
 
-/// Returns the states in a list, and true for each lease that is retired.
+/// Returns each listed lease's state, and true if the lease is retired.
 async fn listed(stage: &Stage, flags: &[&str]) -> Vec<(String, bool)> {
     let arguments = [&["leases", "-o", "json"], flags].concat();
     let listed = leasehold(stage, &arguments).await.expect(0, &[]).json();
@@ -55,7 +55,7 @@ async fn a_retired_lease_is_hidden_and_its_next_leader_gets_a_higher_token() {
     let described = leasehold(&stage, &["describe", &lease]).await;
     described.expect(0, &["retire", "olga", "Token:     2\n"]);
 
-    // No option and no command is needed: the acquisition ends the retirement.
+    // An acquisition ends the retirement without an option or a command.
     let c = stage.candidate("c").start();
     c.wait_leads_with(3, LONG).await;
     assert_eq!(listed(&stage, &[]).await, states([("held", false)]));
@@ -96,7 +96,7 @@ async fn a_lease_in_use_is_not_retired() {
     retire(&stage, &lease, 1, &cancel).await;
     stage.stored().set(doc! { "request": Bson::Null }).await;
 
-    // An unhealthy candidate writes nothing, but answers.
+    // An unhealthy candidate writes nothing, but answers roll calls.
     let check = "--workload-health-command=false";
     let b = stage.candidate("b").flag(check).start();
     b.wait_stream().await;
@@ -152,7 +152,7 @@ async fn a_watch_shows_a_retirement_and_leaves_retired_leases_out() {
     );
     drop(lines);
     eventually("the watch ends", async || {
-        watch.try_wait().expect("it can be waited for").is_some()
+        watch.try_wait().expect("wait for the child").is_some()
     })
     .await;
 }

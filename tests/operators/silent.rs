@@ -1,6 +1,6 @@
-//! Goal: no command shows a dead leader as alive. Each shows at its first look when the leader last
-//! wrote, when the lease expires for others, and if any candidate answers, as far as the role
-//! permits.
+//! Goal: no command shows an expired leader as alive. Without waiting, each command shows when the
+//! leader last wrote, when the lease expires for others, and if the role permits it, whether any
+//! candidate answers.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use mongodb::bson::{Bson, DateTime, doc};
 
 use crate::command::{Answer, LONG, command_with, leasehold, name, run, shared_stage};
 
-/// Kills the only candidate, as if this had happened six minutes ago.
+/// Kills the only candidate, and backdates its last write by six minutes.
 async fn dead_leader(stage: &Stage) -> String {
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(stage).await;

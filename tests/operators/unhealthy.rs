@@ -1,5 +1,5 @@
-//! Goal: `transfer` never makes a candidate the leader whose workload is unhealthy, because the
-//! candidate reports it in a roll call.
+//! Goal: `transfer` never hands the lease to a candidate whose workload is unhealthy, because such
+//! candidates report their health in a roll call.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ async fn a_transfer_to_an_unhealthy_candidate_is_refused() {
     leasehold(&stage, &forced)
         .await
         .expect(0, &["transfer to b requested"]);
-    // `a` leads again when the reservation for `b` has expired and the cooldown of `a` is over.
+    // `a` leads again once the reservation for `b` has expired and the cooldown of `a` is over.
     a.wait_leads_with(2, LONG).await;
     std::fs::write(&healthy, "").expect("written");
     eventually("b reports that it is healthy", async || {

@@ -1,5 +1,5 @@
 //! Goal: a command that waits for a leader never reports a wrong outcome of its request, even if
-//! another operator acts, a signal arrives, or the connection fails.
+//! another operator interferes, a signal arrives, or the connection fails.
 
 use leasehold_testbed::wait::throughout;
 use leasehold_testbed::{Daemon, DaemonTimings, Stage};
@@ -13,14 +13,15 @@ use crate::command::{
     wait_stderr,
 };
 
-/// A frozen leader applies no request.
+/// Starts a leader and freezes it, so that it applies no requests.
 async fn frozen(stage: &Stage) -> Daemon {
     let a = stage.candidate("a").leading(LONG).await;
     a.stop();
     a
 }
 
-/// Starts a leader whose workload ends only once the returned directory contains the file `end`.
+/// Starts a leader whose workload keeps running until the returned directory contains the file
+/// `end`.
 async fn busy(stage: &Stage) -> (Daemon, TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let end = directory.path().join("end");
@@ -108,7 +109,7 @@ async fn a_signal_ends_the_wait_and_the_last_line_names_the_remedy() {
     let remedy = format!("leasehold cancel {lease} withdraws it");
     let signalled = |child: &Child, signal| {
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        kill_process(pid.expect("it runs"), signal).expect("the child can be waited for");
+        kill_process(pid.expect("it runs"), signal).expect("wait for the child");
     };
     let waiting = start(&stage, &["step-down", &lease]);
     wait_requested(&stage).await;
@@ -147,7 +148,7 @@ async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
     let arguments = [
         "step-down",
         &lease,
-        // The timeout is longer than the lease duration of 6 s.
+        // The timeout exceeds the lease duration of 6 s.
         "--timeout",
         "9s",
         "--mongodb-operation-timeout",
@@ -185,10 +186,7 @@ async fn a_pause_waits_through_a_time_without_sight() {
     // The leader keeps renewing, but the command cannot read the lease for three lease durations.
     let blind = 3 * DaemonTimings::DEMO.lease_duration;
     throughout(blind, "the command waits", async || {
-        waiting
-            .try_wait()
-            .expect("the child can be waited for")
-            .is_none()
+        waiting.try_wait().expect("wait for the child").is_none()
     })
     .await;
     wait_renewal(&stage).await;

@@ -6,14 +6,14 @@ use crate::tool::Tool::{self, Hook, Lock, Run};
 
 #[derive(Debug)]
 pub(crate) struct Deviation {
-    /// An empty name matches every situation.
+    /// The situation. An empty name matches every situation.
     pub(crate) situation: &'static str,
-    /// A final `*` stands for any text.
+    /// The property. A final `*` matches any text.
     pub(crate) property: &'static str,
     pub(crate) tools: &'static [Tool],
-    /// A final `*` stands for any text.
+    /// The value. A final `*` matches any text.
     pub(crate) value: &'static str,
-    /// The first cell of the row in docs/supervision.md that explains the difference.
+    /// First cell of the row in docs/supervision.md that explains the difference.
     pub(crate) row: &'static str,
 }
 
@@ -195,7 +195,7 @@ pub(crate) const ENDS: &[Deviation] = &[
 const STOPS: &str =
     "SIGINT, SIGQUIT, SIGHUP, or another signal that ends a process by default, to `leasehold`";
 
-/// With these tools, the command receives SIGTERM in place of the signal that was sent.
+/// The command receives SIGTERM from these tools, whatever signal was sent.
 const fn stop(situation: &'static str, tools: &'static [Tool]) -> Deviation {
     deviation(situation, "received", tools, "TERM", STOPS)
 }

@@ -1,4 +1,4 @@
-//! A parent must see the exit status or the signal that it would see without leasehold.
+//! leasehold's parent must see the exit status or signal that the plain command would have.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -7,7 +7,7 @@ use crate::deviations::ENDS;
 use crate::table::{Row, judge};
 use crate::tool::{Place, Tool};
 
-/// In each script, `exec` makes the test the tool's parent.
+/// Names and scripts. In each script, `exec` makes the test the tool's parent.
 const SITUATIONS: &[(&str, &str)] = &[
     ("exit code 0", "exec RUN true"),
     ("exit code 1", "exec RUN false"),

@@ -1,5 +1,5 @@
-//! A command must inherit the state of its caller unchanged: signals, limits, descriptors,
-//! environment, scheduling and more.
+//! A command must inherit its caller's state unchanged: signals, limits, descriptors, environment,
+//! scheduling and more.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use crate::deviations::{ATTRIBUTES, INHERITED};
 use crate::table::{Row, judge};
 use crate::tool::{Place, Scene, Tool};
 
-/// Runs the following command with all signals blocked.
+/// Runs the program in its arguments with all signals blocked.
 const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// The test omits tini here, because tini waits indefinitely if SIGCHLD is ignored. The observer
-/// is not a shell, because a shell resets an ignored SIGCHLD.
+/// The situation without tini, which would wait indefinitely if SIGCHLD is ignored. The observer is
+/// not a shell, because a shell resets an ignored SIGCHLD.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
-/// The program `OBSERVE` writes the properties of its own process.
+/// Names and scripts. The program `OBSERVE` records the properties of its own process.
 const SITUATIONS: &[(&str, &str)] = &[
     ("ordinary", "RUN OBSERVE"),
     (
@@ -103,12 +103,12 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
         std::fs::write(scene.path(name), text).unwrap();
     }
     let script = script.replace("OBSERVE", r#"sh "$HOME/observe.sh""#);
-    // Bash would `exec` the last command, so the script ends with `exit`.
+    // Bash would replace itself with the last command, so the script ends with `exit`.
     let mut bash = scene.bash(&format!("export OUTER=$$\n{script}\nexit $?"));
     let status = bash.status().unwrap();
     let seen = scene.read("facts");
     if tool == Tool::Tini && !status.success() {
-        // tini refuses a closed standard input.
+        // tini does not start with a closed standard input.
         return Facts::new();
     }
     assert!(
@@ -122,7 +122,7 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
 
 fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
     let directory = scene.directory.display().to_string();
-    // Takes only the signals from a copy of /proc/self/status.
+    // Use only the signal fields of a copied /proc/self/status.
     let is_copy = seen.starts_with("Name:");
     let lines = seen.lines().filter_map(|line| line.split_once('\t'));
     let lines = lines.filter(|(name, _)| !is_copy || ["SigBlk:", "SigIgn:"].contains(name));
@@ -135,8 +135,8 @@ fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
             _ => (property.to_owned(), value),
         }
     });
-    // These differ in any case: bash sets `_` to the path of the executed program, and this test
-    // sets OUTER.
+    // These variables always differ: bash sets `_` to the path of the executed program, and this
+    // test sets OUTER.
     let differ = ["variable _", "variable OUTER"];
     facts
         .filter(|(property, _)| !differ.contains(&property.as_str()))
@@ -190,7 +190,7 @@ fn a_command_inherits_what_the_plain_command_does() {
             .collect();
         let plain = all[0].1.clone();
         let told = |row: &Row| {
-            // Omits properties that have their ordinary value and are equal under all tools.
+            // Omit properties that have their ordinary value and are equal under all tools.
             let changed = plain.get(&row.property) != ordinary.get(&row.property);
             changed
                 || row

@@ -1,7 +1,7 @@
-//! Goal: a shell, a parent process and a terminal see no difference between a command under
-//! leasehold and the plain command. Method: runs the command in each situation plainly and under
-//! flock(1), tini and leasehold, and compares the observations. `deviations.rs` lists the
-//! exceptions, and docs/supervision.md gives their reasons.
+//! Goal: a shell, a parent process and a terminal cannot distinguish a command under leasehold from
+//! the plain command. Method: run the command in each situation plainly and under flock(1), tini
+//! and leasehold, and compare the observations. `deviations.rs` lists the exceptions, and
+//! docs/supervision.md gives their reasons.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

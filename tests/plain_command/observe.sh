@@ -1,5 +1,5 @@
-# Writes the properties of this process into the file $OUT, as "name<TAB>value" lines. $OUTER is the
-# shell that ran the tool.
+# Writes the properties of this process to the file $OUT, as "name<TAB>value" lines. $OUTER is the
+# process id of the shell that ran the tool.
 me=/proc/$$
 
 # Skips the second field of stat(5), which may contain any character.
@@ -11,15 +11,15 @@ relation() {
     if [ "$1" = $$ ]; then echo own; elif [ "$1" = "$2" ]; then echo 'of the shell'; else echo another; fi
 }
 
-# Must run before this shell redirects its output.
+# Runs before this shell redirects its output.
 descriptors=
 for fd in $me/fd/*; do
     # Skips the descriptor that the shell used to list the directory.
     [ -L "$fd" ] || continue
     flags=$(sed -n 's/^flags:[[:space:]]*//p' $me/fdinfo/"${fd##*/}")
-    # Skips descriptors with close-on-exec, because this shell opened them.
+    # Skips close-on-exec descriptors, because this shell opened them.
     case $flags in 02??????) continue ;; esac
-    # A redirection of the loop would add a descriptor to this shell.
+    # Redirecting the loop would add a descriptor to this shell.
     link=$(readlink "$fd")
     descriptors="${descriptors}descriptor ${fd##*/}	$link $flags
 "
@@ -33,8 +33,8 @@ done
     printf 'niceness\t%s\n' "${17}"
     printf 'scheduling\t%s\n' "policy ${39}, priority ${38}"
     printf 'I/O priority\t%s\n' "$(ionice -p $$)"
-    # Reads the file without starting a program, because the shell blocks signals while it starts
-    # one.
+    # Reads the file without starting a program, because the shell blocks signals while it starts a
+    # program.
     while IFS=: read -r name value; do
         case $name in
             SigBlk | SigIgn | Cap* | NoNewPrivs | Seccomp | Uid | Gid | Groups | Umask | VmLck | CoreDumping | \
@@ -49,7 +49,7 @@ done
     for name in cwd root exe; do printf '%s\t%s\n' $name "$(readlink $me/$name)"; done
     for name in $me/ns/*; do printf 'namespace: %s\t%s\n' "${name##*/}" "$(readlink "$name")"; done
     printf '%s' "$descriptors"
-    # Variables may contain line breaks, which `tr` replaces by `|`.
+    # Variables may contain line breaks, which `tr` replaces with `|`.
     tr '\n\0' '|\n' < $me/environ | sed -nE 's/^([^=]*)=(.*)/variable \1\t\2/p'
     printf 'number of variables\t%s\n' "$(tr '\n\0' '|\n' < $me/environ | grep -vc ^LEASEHOLD_)"
 } 9>&- > "$OUT.part" 2>> "$OUT.errors"

@@ -1,4 +1,4 @@
-# Writes the attributes of this process that /proc does not show into the file $OUT.
+# Writes process attributes that /proc does not show to the file $OUT.
 import ctypes, os, signal, sys
 
 prctl = ctypes.CDLL(None, use_errno=True).prctl

@@ -1,5 +1,5 @@
-//! On a machine where a guard cannot work, leasehold must exit with an error before it acquires a
-//! lease or a lock.
+//! On a machine where the guard cannot work, leasehold must exit with an error before it acquires a
+//! lease or lock.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use rustix::process::getuid;
 
 use crate::tool::{Place, Scene, Tool};
 
-/// Executes its arguments under a seccomp filter that denies pidfd_open(2), as old profiles do.
+/// Runs its arguments under a seccomp filter that denies pidfd_open(2), as old container profiles
+/// do.
 const WITHOUT_PIDFD: &str = r#"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -21,7 +22,7 @@ assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
 os.execvp(sys.argv[1], sys.argv[1:])
 "#;
 
-/// Each wrapper takes a prerequisite of the guard away from the program that follows.
+/// Returns wrappers, each of which removes one prerequisite of the guard.
 fn stages() -> Vec<(&'static str, String)> {
     let mut stages = vec![("pidfd_open", format!("python3 -c '{WITHOUT_PIDFD}' "))];
     match getuid().is_root() {
@@ -59,7 +60,7 @@ fn a_command_that_cannot_be_guarded_is_refused_before_the_acquisition() {
         let line = said.lines().find(|line| line.contains("guard"));
         assert!(line.is_some_and(|line| line.contains(missing)), "{said}");
     }
-    // The refused runs must not have created a lock or a lease.
+    // The failed runs must not have created a lock or lease.
     for words in [&["locks"][..], &["leases"]] {
         let scene = place.scene(Tool::Lock);
         let listed = Command::new("bash")

@@ -1,4 +1,5 @@
-//! Signals reach a command as if a service manager or kill(1) had sent them to the plain command.
+//! Signals must reach a command as if a service manager or kill(1) had sent them to the plain
+//! command.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -17,7 +18,8 @@ enum To {
     Group,
 }
 
-/// kill(1) gets signals by name, because rustix has no names for real-time signals.
+/// Situations, signals and targets. kill(1) sends the signals by name, because rustix has no
+/// real-time signals.
 const SITUATIONS: &[(&str, &str, To)] = &[
     ("TERM to the process", "TERM", To::Process),
     ("TERM to the group", "TERM", To::Group),
@@ -39,10 +41,11 @@ const SITUATIONS: &[(&str, &str, To)] = &[
     ("TTOU to the process", "TTOU", To::Process),
 ];
 
-/// Signals that `run` handles itself, or that have no effect on it.
+/// Signals that `run` handles itself, or that do not affect it.
 const OF_RUN: [&str; 7] = ["HUP", "USR1", "USR2", "WINCH", "URG", "TTIN", "TTOU"];
 
-/// The command creates the file `ready`, records the first signal that it gets, and exits with 3.
+/// The command creates the file `ready`, records the first signal that it receives, and exits with
+/// 3.
 const NOTES: &str = "exec RUN bash -c 'for name in \
         TERM INT QUIT HUP USR1 USR2 ALRM PWR PROF IO XCPU RTMIN+3 RTMAX WINCH URG TTIN TTOU; do
         trap \"echo $name >> noted; exit 3\" $name
@@ -67,7 +70,7 @@ fn send(name: &str, to: To, pid: u32) {
         To::Group => format!("-{pid}"),
     };
     let kill = format!("kill -s {name} -- {to}");
-    // Uses bash's builtin, because the kill(1) of procps does not know SIGRTMAX.
+    // Use bash's builtin, because the kill(1) of procps does not know SIGRTMAX.
     let sent = Command::new("bash").args(["-c", &kill]).status();
     assert!(sent.unwrap().success(), "SIG{name} to {to}");
 }
@@ -100,8 +103,7 @@ fn a_signal_reaches_the_command() {
         if OF_RUN.contains(signal) {
             tools.retain(|tool| *tool != Tool::Run);
         }
-        // These signals have no effect on flock(1), and tini withholds some of them from its
-        // command.
+        // These signals do not affect flock(1), and tini withholds some of them from its command.
         if ["WINCH", "URG", "TTIN", "TTOU"].contains(signal) {
             tools.retain(|tool| ![Tool::Flock, Tool::Tini].contains(tool));
         }
@@ -123,7 +125,7 @@ fn a_signal_reaches_the_command() {
     judge(&rows, SIGNALS);
 }
 
-/// These signals terminate a process by default and have no other meaning to leasehold.
+/// Signals that terminate a process by default and that leasehold does not use otherwise.
 const ENDING: [&str; 8] = [
     "ALRM", "VTALRM", "PROF", "PWR", "IO", "XCPU", "RTMIN+3", "RTMAX",
 ];

@@ -1,6 +1,6 @@
-//! leasehold stops a command even if the parent has blocked signals, and as configured either all
-//! of its processes or only the first one. Processes that a command leaves behind are ended. A
-//! failed write to an output does not end leasehold.
+//! leasehold stops a command even if the parent has blocked signals. As configured, leasehold stops
+//! all of the command's processes or only the first. leasehold ends processes that a command leaves
+//! behind, and survives a failed write to an output.
 
 use std::process::Child;
 
@@ -12,7 +12,7 @@ use crate::tool::{Place, Scene, Tool, eventually};
 
 const TOOLS: [Tool; 2] = [Tool::Run, Tool::Lock];
 
-/// Runs the following command with all signals blocked.
+/// Runs the program in its arguments with all signals blocked.
 const BLOCKING: &str = "import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])";
@@ -43,8 +43,8 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
     for tool in TOOLS {
         for (scope, noted) in [("group", "child\nmain\n"), ("main", "main\n")] {
             let scene = place.scene(tool);
-            // The first process waits until its child has recorded the signal, or for longer than a
-            // signal to the whole group can be delayed.
+            // The first process waits until its child has recorded the signal, or until a signal to
+            // the whole group would have arrived.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__STOP_SCOPE={scope}
                  exec RUN bash -c '
@@ -69,12 +69,12 @@ fn the_stop_signal_may_go_to_the_first_process_alone() {
 #[test]
 fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
     let place = Place::new();
-    // If the command succeeds, leasehold must still fail, because the stopped process may be an
-    // output filter whose file is truncated.
+    // leasehold must fail even if the command succeeds, because the stopped process may be an
+    // output filter whose file is now incomplete.
     for (code, reported) in [(3, "exit code 3"), (0, "exit code 76")] {
         for tool in TOOLS {
             let scene = place.scene(tool);
-            // The command is given enough time to linger, even on a busy machine.
+            // The linger time is long enough for a busy machine.
             let script = format!(
                 "export LEASEHOLD_WORKLOAD__LINGER=2s
                  exec RUN sh -c 'sleep 60 & echo $! > stays; exit {code}'"

@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("../../docs/supervision.md");
 pub(crate) struct Row {
     pub(crate) situation: String,
     pub(crate) property: String,
-    /// The first value belongs to the plain command.
+    /// The tools and their values, starting with the plain command.
     pub(crate) values: Vec<(Tool, String)>,
 }
 

@@ -1,5 +1,5 @@
-//! A shell on a terminal of script(1) must see keys, job control and a hangup act on the command
-//! as on the plain command.
+//! On a terminal (of script(1)), keys, job control and a hangup must affect a command under
+//! leasehold as they affect the plain command.
 
 use std::fs::File;
 use std::io::Write;
@@ -32,7 +32,7 @@ use Step::{HangsUp, Presses, Sees};
 
 struct Situation {
     name: &'static str,
-    /// With `bash -m`, the shell controls jobs as an interactive shell does.
+    /// The shell's program and options. `bash -m` controls jobs like an interactive shell.
     shell: &'static str,
     script: String,
     steps: Vec<Step>,
@@ -178,7 +178,7 @@ fn situations() -> Vec<Situation> {
     ]
 }
 
-/// A terminal of script(1). Dropping it hangs the terminal up.
+/// A terminal of script(1). Dropping it causes a hangup.
 struct Terminal {
     script: Child,
     keyboard: Option<ChildStdin>,
@@ -204,16 +204,16 @@ impl Terminal {
         Self { script, keyboard }
     }
 
-    /// Presses keys once the shell waits for the command. Earlier, Ctrl-C would kill the shell
+    /// Presses keys once the shell waits for the command. Before that, Ctrl-C would kill the shell,
     /// whatever the command does.
     fn press(&mut self, keys: &str) {
         let children = format!("/proc/{0}/task/{0}/children", self.script.id());
         let children = std::fs::read_to_string(children).unwrap();
         let shell = children.trim().to_owned();
-        // Also waits while the foreground command is stopped, which happens if the command reads
-        // before the shell has given it the terminal. The shell then resumes the command, and
-        // SIGCONT would discard a Ctrl-Z that is still pending.
-        eventually("the shell waits, and the foreground runs", || {
+        // A command that reads before the shell has given it the terminal is stopped. The shell
+        // then resumes the command, and SIGCONT would discard a pending Ctrl-Z, so wait until the
+        // command runs.
+        eventually("the shell waits, and the foreground command runs", || {
             let [state, .., foreground] = stat(&shell).unwrap_or_default();
             let [leader, ..] = stat(&foreground).unwrap_or_default();
             state == "S" && leader != "T"
@@ -223,8 +223,8 @@ impl Terminal {
     }
 }
 
-/// Returns fields 3 to 8 of stat(5) of a process. The first field is the state of the process, the
-/// last field the foreground group of its terminal.
+/// Returns fields 3 to 8 of stat(5) of a process. The first of them is the process state, the last
+/// the terminal's foreground group.
 fn stat(process: &str) -> Option<[String; 6]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;
@@ -239,7 +239,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns the shell's exit status and the lines of the file `noted`.
+/// Plays the situation. Returns the shell's exit status and the lines of the file `noted`.
 fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     let Situation {
         name,
@@ -340,7 +340,7 @@ fn a_background_job_waits_on_a_terminal_that_stops_its_output() {
     let place = Place::new();
     for tool in [Tool::Flock, Tool::Lock, Tool::Run] {
         let scene = place.scene(tool);
-        // `run` gets no holder, because two daemons cannot share a status directory.
+        // `run` has no other holder, because two daemons cannot share a status directory.
         let holder = (tool != Tool::Run).then(|| holder(&scene));
         let script = "stty tostop
             RUN sh -c 'echo ran >> noted' &
@@ -375,7 +375,7 @@ fn a_job_on_a_terminal_is_the_plain_commands() {
     for situation in situations() {
         let mut tools = Tool::installed();
         if situation.shell == "bash -m" {
-            // Ctrl-Z stops the command of tini, but not tini itself.
+            // Ctrl-Z stops tini's command, but not tini itself.
             tools.retain(|tool| *tool != Tool::Tini);
         }
         let seen = tools.into_iter().map(|tool| {

@@ -30,7 +30,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// Skips tini if it is not installed. [`Hook`](Self::Hook) is not in the list.
+    /// Returns all tools except [`Hook`](Self::Hook), without tini if it is not installed.
     pub(crate) fn installed() -> Vec<Self> {
         let all = [Self::Plain, Self::Flock, Self::Tini, Self::Run, Self::Lock];
         let mut all = all.to_vec();
@@ -57,7 +57,7 @@ impl Tool {
     }
 }
 
-/// The database and the directory of all runs of a test.
+/// The database and the directory that all runs of a test share.
 pub(crate) struct Place {
     set: Arc<ReplicaSet>,
     database: String,
@@ -127,8 +127,8 @@ impl Scene<'_> {
                 let file = self.path("hooks.toml");
                 let text = format!("[hooks]\non_lead = {:?}\n", self.hook);
                 std::fs::write(&file, text).unwrap();
-                // The hook would be killed when the command ends, so the command waits for the
-                // hook's result.
+                // When the command ends, the hook is killed, so the command waits for the hook's
+                // result.
                 let waits = "while [ ! -s \"$OUT\" ]; do sleep 0.02; done";
                 let config = format!("--config={}", file.display());
                 format!("{} -- sh -c '{waits}' ", self.daemon(&[&config]))
@@ -158,8 +158,8 @@ impl Scene<'_> {
         )
     }
 
-    /// Returns a command that runs a bash script in the scene's directory, with its output in the
-    /// files `out` and `err`.
+    /// Returns a command that runs a bash script in the scene's directory, and writes its output to
+    /// the files `out` and `err`.
     pub(crate) fn bash(&self, text: &str) -> Command {
         let mut bash = Command::new("bash");
         bash.args(["-c", &self.script(text)])

@@ -1,6 +1,5 @@
-//! Checks that strings of the shipped sources (log lines, errors, help), comments, names of
-//! functions, docs and charts use plain words of the field. The lists contain phrases of former
-//! versions, and replacements.
+//! Checks that log lines, errors, help texts, comments, function names, docs and charts use plain
+//! words of the field. The lists contain phrases to avoid, with replacements.
 
 mod shapes;
 mod texts;
@@ -11,7 +10,7 @@ use std::path::Path;
 use shapes::{sentences, shapes};
 use texts::{comments, page, rust_texts, shipped_prose, sources, strings, template, texts};
 
-/// Phrases that the shipped strings must not contain, and replacements.
+/// Phrases that shipped strings must not contain, with replacements.
 const PHRASES: &[(&str, &str)] = &[
     ("any more", "no longer"),
     ("for ever", "indefinitely"),
@@ -29,7 +28,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("be had", "available"),
 ];
 
-/// Phrases that comments and docs must not contain, and replacements.
+/// Phrases that comments and docs must not contain, with replacements.
 const IN_PROSE: &[(&str, &str)] = &[
     ("any more", "no longer"),
     ("for ever", "indefinitely"),
@@ -44,7 +43,7 @@ const IN_PROSE: &[(&str, &str)] = &[
     ("beside", "alongside, in addition to"),
 ];
 
-/// Words that names of functions must not contain, and replacements.
+/// Words that function names must not contain, with replacements.
 const IN_NAMES: &[(&str, &str)] = &[
     ("any_more", "no longer"),
     ("for_ever", "indefinitely"),
@@ -69,10 +68,10 @@ const IN_NAMES: &[(&str, &str)] = &[
     ("deaf", "unresponsive"),
 ];
 
-/// Names of functions must not begin with these words, because such names lack a subject.
+/// Words that must not begin a function name, because the name would lack a subject.
 const NAME_OPENERS: &[&str] = &["what", "who", "whose", "whoever", "whatever"];
 
-/// Sentences must not begin with these words, because such sentences lack a subject.
+/// Words that must not begin a sentence, because the sentence would lack a subject.
 const OPENERS: &[&str] = &["What", "Who", "Whose", "Whoever", "Whatever", "Whether"];
 
 #[test]
@@ -101,7 +100,7 @@ fn strings_have_the_fields_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the unwanted phrases and openers of a paragraph, with their replacements.
+/// Returns the words to avoid in a paragraph, with replacements.
 fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
     let lower = paragraph.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -124,7 +123,7 @@ fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
     odd
 }
 
-/// Asserts that the paragraphs which `prose` finds in these files have no unwanted words.
+/// Asserts that the paragraphs that `prose` extracts from these files contain no words to avoid.
 fn check(files: Vec<(String, String)>, prose: impl Fn(&str) -> Vec<(usize, String)>) {
     let (mut seen, mut wrong) = (0, Vec::new());
     for (file, text) in files {

@@ -1,7 +1,7 @@
-//! Finds sentence constructions that a reader must read twice.
+//! Finds sentence constructions that readers have to read twice.
 
-/// Words that may follow a complete clause "as it is". Other words continue the clause, as in "as it
-/// is written".
+/// Words after which the clause "as it is" counts as complete. Other words continue the clause, as
+/// in "as it is written".
 const CLAUSE_ENDS: &[&str] = &[
     "after",
     "afterwards",
@@ -33,7 +33,7 @@ const AFTER_A_PRONOUN: &[&str] = &[
 /// Pronouns that replace the subject of a sentence, as in "One that is idle…".
 const PRONOUNS: &[&str] = &["one", "ones", "that", "those", "these"];
 
-/// Returns the words of a sentence in lower case, each with true if a clause ends after the word.
+/// Returns the words of a sentence in lower case, each with true if a clause ends after it.
 pub(super) fn spoken(sentence: &str) -> Vec<(String, bool)> {
     let bare = |c: char| !c.is_alphanumeric() && !"'{}".contains(c);
     let words = sentence.split_whitespace().map(|word| {
@@ -43,8 +43,8 @@ pub(super) fn spoken(sentence: &str) -> Vec<(String, bool)> {
     words.filter(|(text, _)| !text.is_empty()).collect()
 }
 
-/// Returns the constructions of a sentence that slow a reader down, with plain replacements.
-/// `first` is true for the first sentence of a paragraph, in which no noun precedes a pronoun.
+/// Returns the hard constructions of a sentence, with plain replacements. `first` is true for the
+/// first sentence of a paragraph, where a pronoun cannot refer to an earlier noun.
 pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static str)> {
     let spoken = spoken(sentence);
     let word = |at: usize| spoken.get(at).map_or("", |(text, _)| text.as_str());

@@ -1,4 +1,4 @@
-//! Extracts the texts that users and maintainers read from the files of the repository.
+//! Extracts the texts that users and maintainers read from the repository's files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub(super) fn page(source: &str) -> Vec<(usize, String)> {
         *paragraph = parts
             .map(|(n, text)| if n % 2 == 0 { text } else { "CODE" })
             .collect();
-        // A cell of a table begins a sentence.
+        // Each table cell begins a sentence.
         *paragraph = paragraph.replace("| ", ". ");
     }
     found
@@ -129,7 +129,7 @@ pub(super) fn rust_texts() -> Vec<(String, String)> {
     found
 }
 
-/// Returns the pages, except the list of planted bugs, whose texts are generated from the code.
+/// Returns all pages except the list of planted bugs, which is generated from the code.
 pub(super) fn pages() -> Vec<(String, String)> {
     let roots = [
         "docs",
@@ -146,8 +146,8 @@ pub(super) fn pages() -> Vec<(String, String)> {
     found
 }
 
-/// Removes the content of code blocks from a page, and replaces "the same" in cells that repeat the
-/// row above.
+/// Removes code blocks from a page, and replaces "the same" in table cells that repeat the row
+/// above.
 pub(super) fn without_listings(text: &str) -> String {
     let mut within = false;
     let lines = text.lines().map(|line| {
@@ -189,7 +189,7 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
         messages.retain(|(_, text)| text.matches(' ').count() > 1);
         add(&name, messages);
     }
-    // Skips the tests of the other crates.
+    // Skips the other crates' tests.
     let read = ["tests/", "benches/", "examples/", "crates/proof/"];
     let unread = "tests/plain_words/";
     for (name, text) in rust_texts() {
@@ -206,7 +206,7 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
     found
 }
 
-/// Joins consecutive lines for which `text` returns a text into paragraphs. Returns the paragraphs
+/// Joins consecutive lines for which `text` returns a value into paragraphs. Returns the paragraphs
 /// with their line numbers.
 pub(super) fn paragraphs<'a>(
     source: &'a str,

@@ -33,7 +33,7 @@ TIMEOUT_MS = 60_000
 
 
 class Statement:
-    """A claim, and named assumptions, which can be left out or replaced."""
+    """A claim, and named assumptions that can be omitted or replaced."""
 
     def __init__(self, claim):
         self.claim = claim
@@ -72,7 +72,7 @@ def durations(statement):
 
 
 def reads(statement, name, rate, begin, end):
-    """Return the time between two instants on a clock of this rate."""
+    """Return the time between two instants on a clock with this rate."""
     rounding = z3.Real(f"rounding of {name}")
     statement.assume(f"rounding of {name}", -1 < rounding, rounding < 1)
     return rate * (end - begin) + rounding
@@ -95,7 +95,7 @@ def takeover(statement, lease):
 
 
 def authority_has_ended():
-    """I1: when a contender takes over, the authority of the holder has ended."""
+    """I1: a contender takes over only after the holder's authority has ended."""
     s = Statement(None)
     lease, deadline, *_ = durations(s)
     holder, observer, sent, applied, taken = takeover(s, lease)
@@ -103,8 +103,7 @@ def authority_has_ended():
     s.assume("the answer follows the write", answered >= applied)
     counted = reads(s, "authority", holder, sent, ended)
     s.assume("authority is counted from the send", counted <= deadline, ended >= sent)
-    # The ratio of the clock rates is at most the ratio of the durations, with an
-    # allowance for rounding.
+    # The rules allow clock rates up to the ratio of the durations, with an allowance for rounding.
     ratio = observer * (deadline + 1) <= holder * (lease - 1)
     s.assume("ratio of the rates", ratio)
     s.claim = taken >= ended
@@ -130,7 +129,7 @@ def any_rates_within_a_tenth():
 
 
 def child_has_gone():
-    """I5: the holder's child has exited some time before the next child can start."""
+    """I5: the holder's child exits some time before the next child can start."""
     s = Statement(None)
     lease, deadline, *_, grace = durations(s)
     holder, observer, sent, applied, taken = takeover(s, lease)
@@ -181,7 +180,7 @@ def an_election_of_the_store():
 
 
 def a_place_of_a_lock():
-    """A lock's entry is removed after its owner's authority has ended, also with a minimum hold."""
+    """A lock's entry is removed only after its owner's authority ends, even with a minimum hold."""
     s = Statement(None)
     lease, deadline, *_ = durations(s)
     rest = z3.Int("at_least")
@@ -204,8 +203,8 @@ def nothing_overflows():
     """Until 146 years after boot, no sum of durations wraps or saturates."""
     s = Statement(None)
     now, lease, others = z3.BitVecs("now lease others", 64)
-    # A reservation takes at most 60 s, three head starts and jitter 0.2 s. Two calls and their
-    # retries take less than the deadline, so all durations together are below three leases and 61
+    # A reservation takes at most 60 s, three head starts and 0.2 s of jitter. Two calls with their
+    # retries take less than the deadline, so the sum of all durations is below three leases and 61
     # s.
     more = 61 * SECOND
     s.assume("now", z3.ULT(now, 1 << 62))

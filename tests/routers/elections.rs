@@ -1,7 +1,7 @@
-//! Goal: with the default timings, a leader does not lose its leadership because a shard elects a
-//! primary, although its driver does not notice the election behind a router. Method: kills the
-//! primary of a set with MongoDB's default election timeout. The routers keep the clients'
-//! connections open. They answer when there is a new primary, or with an error.
+//! Goal: with the default timings, a leader keeps its leadership when a shard elects a primary,
+//! although the leader's driver cannot see the election behind a router. Method: kill the primary
+//! of a replica set with MongoDB's default election timeout. The routers keep the clients'
+//! connections open, and answer with an error or once there is a new primary.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,14 +29,14 @@ async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
     set.primary().await;
     let without_writes = killed.elapsed();
     a.wait_renewal(LONG).await;
-    // The leader's last renewal may be up to an interval before the kill. A hanging attempt takes
-    // its timeout, and the next attempt follows after a retry interval.
+    // The leader may have renewed up to an interval before the kill. A hanging attempt takes its
+    // full timeout, and the next attempt follows a retry interval later.
     let allowed = timings.renew_deadline
         - timings.renew_interval
         - timings.operation_timeout
         - timings.retry_interval;
     if without_writes >= allowed {
-        eprintln!("there was no primary for {without_writes:?}: only one leader is tried");
+        eprintln!("no primary for {without_writes:?}: checking only that there is one leader");
         return;
     }
     assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());

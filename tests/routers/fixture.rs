@@ -12,7 +12,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Candidates on the stage reach the set only through the routers.
+/// Two routers in front of a replica set. Candidates reach the set only through the routers.
 pub(crate) struct Cluster {
     pub(crate) stage: Stage,
     pub(crate) routers: [Router; 2],

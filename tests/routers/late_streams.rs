@@ -1,7 +1,6 @@
-//! Goal: if change streams are late, a handoff takes at most a renewal interval and some round
-//! trips, and a takeover is not delayed. Method: the routers deliver events only once every ten
-//! seconds, on the tick. The leader ends right after a tick, so the stream reports its release ten
-//! seconds later.
+//! Goal: if change streams are late, a handoff takes at most a renewal interval and a few round
+//! trips, and a takeover is not delayed. Method: the routers deliver events only every ten seconds.
+//! The leader ends right after a delivery, so its release appears in the stream ten seconds later.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +21,7 @@ async fn late_cluster(timings: DaemonTimings) -> Cluster {
     cluster
 }
 
-/// Waits until just after a tick, so that the routers deliver no event for nine seconds.
+/// Waits until just after a delivery; the routers deliver no event for the next nine seconds.
 async fn after_a_tick() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let lag = LAG.as_nanos() as u64;
@@ -54,7 +53,7 @@ async fn i10_late_events_do_not_put_off_a_takeover() {
     a.wait_stream().await;
     b.wait_stream().await;
     let monitor = LeaderMonitor::of([&a, &b]);
-    // `b` receives the events of earlier renewals while it waits for the lease to expire.
+    // While `b` waits for the lease to expire, it receives the events of earlier renewals.
     tokio::time::sleep(Duration::from_secs(3)).await;
     after_a_tick().await;
     tokio::time::sleep(LAG / 2).await;

@@ -1,6 +1,5 @@
-//! Goal: an operator learns that leasehold does not support a MongoDB-compatible product:
-//! leasehold recognizes the product by its replies and logs one error, and `leasehold check`
-//! fails.
+//! Goal: leasehold recognizes a MongoDB-compatible product by its replies and tells the operator
+//! that the product is not supported: the daemon logs one error, and `leasehold check` fails.
 
 use leasehold_testbed::Router;
 use mongodb::bson::doc;

@@ -1,6 +1,6 @@
-//! Candidates that reach MongoDB through routers, as on a sharded cluster. The routers are a
-//! stand-in (`leasehold_testbed::router`) in front of real replica sets, because no `mongos` can be
-//! installed here. The tests cover only leasehold's side.
+//! Tests candidates that reach MongoDB through routers, as on a sharded cluster. The routers are
+//! simulated (`leasehold_testbed::router`) in front of real replica sets, because `mongos` is not
+//! available to the tests. The tests cover only leasehold's side.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

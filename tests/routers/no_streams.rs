@@ -1,11 +1,11 @@
-//! Goal: candidates work on a server without change streams: they poll, and do not burden the
-//! server with an attempt to open a stream at each retry interval.
+//! Goal: candidates work on a server without change streams. They poll, and do not burden the
+//! server by trying to open a stream at each retry interval.
 
 use std::time::Duration;
 
 use crate::fixture::{Cluster, LONG};
 
-/// Far longer than ten retry intervals, which are two seconds with these timings.
+/// Observation time, far longer than ten retry intervals (two seconds).
 const OBSERVED: Duration = Duration::from_secs(8);
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_server_that_does_not_know_the_stage_is_asked_again_each_minute() {
     b.wait_logged("no change stream, polling", LONG).await;
     tokio::time::sleep(OBSERVED).await;
     let attempts: usize = cluster.routers.iter().map(|r| r.streams_opened()).sum();
-    // Each candidate tries at startup, and again when its client has discovered the second router.
+    // Each candidate tries at startup, and again once its client has discovered the second router.
     assert!((2..=6).contains(&attempts), "{attempts} attempts");
     for daemon in [&a, &b] {
         assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);

@@ -1,5 +1,5 @@
-//! Runs the commands of the pages for newcomers. If no test can run a command, the page must say
-//! so and give the reason.
+//! Runs the commands on pages for newcomers. A page must mark each command that no test can run,
+//! and give the reason.
 
 use leasehold_testbed::{ReplicaSet, SharedSet, run};
 
@@ -8,8 +8,8 @@ use crate::session::{Session, like_the_repository};
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Runs a page's commands in a directory that looks like the repository, with a replica set that
-/// the pages share.
+/// Runs a page's commands in a directory that resembles the repository, with a replica set that all
+/// pages share.
 fn on_the_shared_set(page: &'static str) {
     run(async {
         let set = SET.get().await;
@@ -20,7 +20,7 @@ fn on_the_shared_set(page: &'static str) {
     });
 }
 
-/// Declares a test for each page whose commands run on the shared set.
+/// Declares a test for each page whose commands run on the shared replica set.
 macro_rules! pages_on_the_shared_set {
     ($($name:ident => $page:literal,)*) => {
         const ON_THE_SHARED_SET: &[&str] = &[$($page),*];
@@ -55,7 +55,7 @@ fn the_tutorial_on_a_laptop_works() {
     session.run();
 }
 
-/// Returns true for the pages on which every command must be run or marked.
+/// Returns true for pages on which every command must be run or marked.
 fn is_for_newcomers(page: &str) -> bool {
     let starts = [
         "docs/tutorial",
@@ -78,7 +78,7 @@ fn every_command_is_run_or_marked() {
             let is_file = block.file().is_some();
             assert!(
                 runs || block.is_marked_not_run() || is_file,
-                "{page}:{}: no test runs this block, and the line before it has no reason",
+                "{page}:{}: no test runs this block, and the line before it gives no reason",
                 block.line
             );
         }

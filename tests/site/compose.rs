@@ -1,7 +1,7 @@
-//! Runs the services of examples/compose without a container engine: the commands, environment,
-//! dependencies and health checks that the Compose Specification's own parser reads from the file.
-//! A mounted path becomes a path in a scratch directory, and a port of a container a free port on
-//! loopback. Images are replaced by the programs of this machine that have the same names.
+//! Runs the services of examples/compose without a container engine. The Compose Specification's
+//! own parser reads the commands, environment, dependencies and health checks from the file. A
+//! scratch directory replaces mounted paths, free loopback ports replace container ports, and
+//! installed programs of the same names replace images.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ const REPLICAS: [&str; 3] = ["anna", "bert", "cleo"];
 
 /// Longer than the first start of mongosh on a busy machine.
 const COMPLETES_MAX: Duration = Duration::from_secs(60);
-/// The lease duration of the profile `fast` is 8 s.
+/// Well above the lease duration of the profile `fast`, 8 s.
 const TAKEOVER_MAX: Duration = Duration::from_secs(30);
 
 fn tools() -> BTreeMap<String, PathBuf> {
@@ -36,7 +36,7 @@ fn tools() -> BTreeMap<String, PathBuf> {
         .collect()
 }
 
-/// The project as `docker compose config` would print it, and the replacements for this machine.
+/// The project as `docker compose config` would print it, and its replacements for this machine.
 struct Project {
     services: Value,
     tools: BTreeMap<String, PathBuf>,
@@ -50,7 +50,8 @@ fn words(value: &Value) -> Vec<String> {
 }
 
 impl Project {
-    /// Panics if the parser rejects the file, or if the file refers to a missing service or volume.
+    /// Loads the project. Panics if the parser rejects the file, or if the file refers to a missing
+    /// service or volume.
     fn load() -> Self {
         let tools = tools();
         let output = Command::new(&tools["compose"])
@@ -78,7 +79,7 @@ impl Project {
         place
     }
 
-    /// Replaces mounted paths and the addresses of containers in a word of a command or variable.
+    /// Replaces mounted paths and container addresses in a word of a command or variable.
     fn local(&self, name: &str, word: &str) -> String {
         let service = &self.services[name];
         let mut word = word.to_owned();
@@ -125,11 +126,12 @@ impl Project {
             .stderr(self.scratch.path().join(format!("{name}.log")))
             // mongosh keeps its settings here.
             .env("HOME", self.place("home"));
-        // The entry point of MongoDB's image sets the directory; the image has its own port.
+        // The entry point of MongoDB's image sets the data directory, and the image has its own
+        // port.
         if command[0] == "mongod" {
             launch = launch
                 .argument(format!("--port={}", self.ports[name].number()))
-                // A container has a /tmp of its own.
+                // A container has its own /tmp.
                 .argument("--nounixsocket")
                 .argument(format!("--dbpath={}", self.place("mongodb").display()));
         }
@@ -139,7 +141,7 @@ impl Project {
         launch
     }
 
-    /// Starts a service as a container with its entry point and command.
+    /// Starts a service like a container, with its entry point and command.
     fn start(&self, name: &str) -> Process {
         let service = &self.services[name];
         let mut command = words(&service["entrypoint"]);
@@ -157,8 +159,7 @@ impl Project {
         check.wait(COMPLETES_MAX).await.unwrap().success()
     }
 
-    /// Starts a service after its dependencies have met their conditions, as `docker compose up`
-    /// does.
+    /// Starts a service once its dependencies meet their conditions, as `docker compose up` does.
     async fn up(&self, name: &str, running: &mut BTreeMap<String, Process>) {
         let needs = self.services[name]["depends_on"].as_object();
         for (needed, how) in needs.into_iter().flatten() {
@@ -190,7 +191,7 @@ impl Project {
     }
 }
 
-/// A line `order 7: shipped by anna, token 2`.
+/// A line of the form `order 7: shipped by anna, token 2`.
 #[derive(Debug, Clone, PartialEq)]
 struct Order {
     number: usize,
@@ -205,7 +206,7 @@ impl Order {
             .filter(|it| !it.is_empty())
             .collect();
         let ["order", number, "shipped", "by", by, "token", token] = words[..] else {
-            panic!("an order in another form: {line}");
+            panic!("an order in another format: {line}");
         };
         Self {
             number: number.parse().unwrap(),
@@ -215,7 +216,7 @@ impl Order {
     }
 }
 
-/// Waits for an order with this token, and returns the name of the replica that shipped it.
+/// Waits for an order with this token. Returns the name of the replica that shipped the order.
 async fn shipped(project: &Project, token: u64) -> String {
     let last = || project.ledger().pop().filter(|order| order.token == token);
     let what = format!("an order with token {token}: {:?}", project.log("anna"));
@@ -266,7 +267,7 @@ fn the_compose_file_has_three_replicas_of_which_one_works() {
     });
 }
 
-/// The replicas differ in name and port alone, so that each of them can be the leader.
+/// The replicas differ only in name and port, so each of them can be the leader.
 #[test]
 fn the_replicas_are_alike() {
     let project = Project::load();

@@ -1,12 +1,12 @@
-//! Checks that the table of contents contains every page, and that every link leads to a file and a
-//! heading.
+//! Checks that the table of contents lists every page, and that every link leads to an existing
+//! file and heading.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::page::{anchors, pages, prose, root, text};
 
-/// Pages outside of `docs` whose links are checked too.
+/// Pages outside `docs` whose links are checked too.
 const OTHERS: [&str; 4] = [
     "README.md",
     "CONTRIBUTING.md",
@@ -35,7 +35,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns an error text if the link leads nowhere.
+/// Returns an error if the link leads nowhere.
 fn error(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") {
         return None;
@@ -48,7 +48,7 @@ fn error(page: &str, link: &str) -> Option<String> {
         "" => PathBuf::from(page),
         file => normal(&Path::new(page).parent().unwrap().join(file)),
     };
-    // The published site has only the files below `docs`.
+    // The published site contains only the files below `docs`.
     if page.starts_with("docs/") && !target.starts_with("docs") {
         return Some(format!("{page}: {link} leaves docs"));
     }
@@ -85,7 +85,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Finds the repository's paths that a page names in inline code.
+/// Returns the repository paths that a page names in inline code.
 fn named_paths(text: &str) -> Vec<String> {
     let parts = [
         "tests/",

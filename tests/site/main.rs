@@ -1,7 +1,6 @@
-//! Goal: a newcomer who copies the commands of a page sees the page's output, and finds every page
-//! and every link target. Method: copies the files and commands from a page, runs them in one
-//! shell with a real replica set, and compares the output with the page. Other tests read the
-//! pages as text.
+//! Goal: a newcomer who copies a page's commands sees the page's output, and every page and link
+//! target exists. Method: copy the files and commands from a page, run them in one shell with a
+//! real replica set, and compare the output with the page. Other tests check the text of the pages.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

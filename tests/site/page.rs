@@ -11,7 +11,7 @@ const NOT_RUN: &str = "*Not run by the tests:";
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) language: String,
-    /// True if the fence is `console terminal`: the page shows the output on a terminal.
+    /// True if the fence is `console terminal`, so the page shows a terminal's output.
     pub(crate) is_on_a_terminal: bool,
     pub(crate) text: String,
     pub(crate) line: usize,
@@ -31,8 +31,8 @@ impl Block {
     }
 
     /// Returns the name of the file that the block contains, from a comment in the first line or
-    /// after `#!`. Returns `None` for an absolute path, such as `/etc/fstab`, which a test must not
-    /// write.
+    /// after `#!`. Returns `None` for an absolute path, such as `/etc/fstab`, because a test must
+    /// not write to it.
     pub(crate) fn file(&self) -> Option<&str> {
         let mut lines = self.text.lines();
         let first = lines.find(|line| !line.starts_with("#!"))?;
@@ -54,7 +54,7 @@ pub(crate) fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// Returns paths relative to the repository.
+/// Returns the paths of all pages, relative to the repository.
 pub(crate) fn pages() -> Vec<String> {
     fn collect(directory: &Path, into: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {
@@ -112,7 +112,7 @@ pub(crate) fn section(text: &str, heading: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the lines of a page outside of fenced blocks, without inline code.
+/// Returns the lines of a page outside fenced blocks, without inline code.
 pub(crate) fn prose(text: &str) -> String {
     let mut fenced = false;
     let mut prose = String::new();

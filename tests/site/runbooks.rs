@@ -1,6 +1,6 @@
-//! Produces the situation of each runbook in docs/operations.md on a real replica set, runs the
-//! runbook's commands, and compares their output with the page. The tables of a runbook quote other
-//! variants, which are produced too.
+//! Creates the situation of each runbook in docs/operations.md on a real replica set, runs the
+//! runbook's commands, and compares their output with the page. Situations that a runbook quotes in
+//! a table are created too.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const LONG: Duration = Duration::from_secs(60);
 struct Runbook {
     heading: &'static str,
     set: ReplicaSet,
-    /// The members that the page calls db-1, db-2 and so on. The first one is the primary at the
-    /// start.
+    /// Indexes of the members that the page calls db-1, db-2 and so on. At the start, the first is
+    /// the primary.
     members: Vec<usize>,
 }
 
@@ -48,8 +48,8 @@ impl Runbook {
         text
     }
 
-    /// Runs the commands of the runbook, and compares their output. The directory of `here` is the
-    /// status directory of the host on which the commands run.
+    /// Runs the commands of the runbook, and compares their output with the page. The commands run
+    /// as on the host of `here`, with its status directory.
     fn compare(&self, pods: &[&Daemon], here: &Daemon) {
         let mut text = self.text();
         for pod in pods {

@@ -13,19 +13,19 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Ports on the pages. A session replaces each of them by a free port.
+/// Ports that the pages use. Each session replaces them with free ports.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 const SECONDS_MAX: u32 = 240;
 
-/// The page's shell prints a line with one of these prefixes before and after the output of each
-/// command.
+/// The page's shell prints a line with one of these prefixes before and after each command's
+/// output.
 const BEGINS: &str = "\u{1}begins ";
 const ENDS: &str = "\u{1}ends ";
 
-/// An outer shell around the page's shell. It gets SIGTERM if the test is killed, and then kills
-/// the process group. A replica set is not in the group; `make stop` ends a running set, and an
-/// interrupted start ends its own set.
+/// An outer shell around the page's shell. If the test is killed, the outer shell gets SIGTERM and
+/// kills the process group. A replica set is not in this group: `make stop` ends a running set, and
+/// an interrupted start ends its own set.
 const OUTER: &str = r#"
 starts_a_set() {
     for program in /proc/[0-9]*/exe; do
@@ -97,7 +97,7 @@ fn commands(block: &Block) -> Vec<Shown> {
     found
 }
 
-/// Returns a command that runs `command` on a terminal of its own.
+/// Returns a command that runs `command` on its own terminal.
 fn on_a_terminal(command: &str) -> String {
     let quoted = command.replace('\'', r"'\''");
     format!("script --quiet --return --command '{quoted}' /dev/null < /dev/null")
@@ -112,7 +112,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(page: &'static str) -> Self {
-        // Hard links to the programs need a directory on the programs' file system.
+        // Hard links to the programs require a directory on the same file system.
         let directory = tempfile::Builder::new()
             .prefix("site-")
             .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
@@ -143,7 +143,7 @@ impl Session {
         self.environment.push((name, value.into()));
     }
 
-    /// Accepts all exit codes, for commands that report a problem. Their output must still match.
+    /// Accepts all exit codes, for commands that report a problem. The output must still match.
     pub(crate) fn may_fail(&mut self) {
         self.may_fail = true;
     }
@@ -158,13 +158,13 @@ impl Session {
         place.display().to_string()
     }
 
-    /// Writes the files of the page, runs its commands in order, and compares their output. Panics
-    /// if a command fails or its output differs.
+    /// Writes the page's files, runs its commands in order, and compares their output. Panics if a
+    /// command fails or its output differs.
     pub(crate) fn run(&self) {
         self.run_text(text(self.page));
     }
 
-    /// Same as [`run`](Self::run), for a part of the page.
+    /// Like [`run`](Self::run), but for a part of the page.
     pub(crate) fn run_text(&self, mut text: String) {
         let ports = PORTS.map(|shown| (shown, ReservedPort::new()));
         for (shown, port) in &ports {
@@ -204,13 +204,13 @@ impl Session {
             .arg(SECONDS_MAX.to_string())
             .current_dir(self.directory())
             .envs(self.environment.iter().cloned())
-            // Under `make test`, a `make` of the page would otherwise print the directories that it
+            // Under `make test`, a nested `make` would otherwise print the directories that it
             // enters.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")
             .stdin(Stdio::null())
             .process_group(0);
-        outer.status().expect("setpriv of util-linux runs");
+        outer.status().expect("start setpriv of util-linux");
         let output = fs::read(self.directory().join("page.out")).unwrap();
         let output = String::from_utf8_lossy(&output).into_owned();
         let code = fs::read_to_string(self.directory().join("page.code")).unwrap_or_default();
@@ -257,8 +257,8 @@ impl Session {
     }
 }
 
-/// Removes the shell's notices of killed jobs, which may appear in the output of a later command,
-/// the control characters of a terminal, and trailing empty lines.
+/// Removes terminal control characters, trailing empty lines, and the shell's notices of killed
+/// jobs, which may appear in a later command's output.
 fn without_notices(output: &str) -> String {
     let notice = |line: &&str| line.starts_with("page.sh: line ") && line.contains(" Killed ");
     let lines = output.lines().filter(|line| !notice(line));
@@ -266,7 +266,7 @@ fn without_notices(output: &str) -> String {
     lines.join("\n").trim_end_matches('\n').to_owned()
 }
 
-/// Returns a line as a terminal shows it: without colours, and without text that was overwritten.
+/// Returns a line as a terminal displays it: without color codes and overwritten text.
 fn as_seen(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let mut parts = line.rsplit('\r').next().unwrap_or_default().split('\u{1b}');
@@ -284,8 +284,8 @@ fn a_terminal_shows_no_colours_and_no_overwritten_text() {
     assert_eq!(as_seen("waiting\r\u{1b}[2Kleading"), "leading");
 }
 
-/// Makes a session's directory look like the repository after `make build`. It contains the
-/// programs of this build, and `make` does not run cargo.
+/// Makes a session's directory resemble the repository after `make build`. The directory contains
+/// this build's programs, and `make` does not run cargo.
 pub(crate) fn like_the_repository(session: &mut Session) {
     let directory = session.directory().to_owned();
     for entry in fs::read_dir(root()).unwrap() {
@@ -300,7 +300,7 @@ pub(crate) fn like_the_repository(session: &mut Session) {
         fs::create_dir_all(&programs).unwrap();
         symlink(PROGRAM, programs.join("leasehold")).unwrap();
     }
-    // A hard link, because the program keeps the list of its processes next to its own executable.
+    // A hard link, because the program keeps its process list next to its own executable.
     let demo = Path::new(PROGRAM).with_file_name("demo");
     assert!(demo.exists(), "no demo: cargo build --workspace --bins");
     fs::hard_link(demo, directory.join("target/debug/demo")).unwrap();

@@ -1,9 +1,10 @@
 //! Compares a command's output with the output on its page.
 
-/// Matches any text in a line. Alone in a line, it matches any number of lines.
+/// Matches any text within a line. A line that contains nothing else matches any number of lines.
 const ANY: &str = "…";
 
-/// Numbers with this many digits are instants, ports or identifiers, which differ in each run.
+/// Numbers with at least this many digits are times, ports or identifiers, which differ between
+/// runs.
 const DIGITS_OF_AN_INSTANT: usize = 4;
 
 /// Returns the first difference between an output and its page, if any. Spaces, durations and long
@@ -38,7 +39,7 @@ fn line_matches(expected: &str, found: &str) -> bool {
     ends.into_iter().any(|at| line_matches(rest, &tail[at..]))
 }
 
-/// Collapses spaces, and replaces durations and long numbers by placeholders.
+/// Collapses spaces, and replaces durations and long numbers with placeholders.
 fn shape(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {

@@ -1,5 +1,5 @@
-//! Goal: an acquisition without a reply gives no authority (I7). The candidate leads only once a
-//! renewal is acknowledged (I2). Method: let a proxy pass requests and hold back the replies to
+//! Goal: an acquisition without a reply gives no authority (I7), so the candidate leads only once a
+//! renewal is acknowledged (I2). Method: a proxy passes requests but holds back the replies to
 //! findAndModify.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
@@ -10,7 +10,7 @@ use crate::fixture::{LONG, eventually, shared_stage, throughout};
 async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowledged() {
     let stage = shared_stage().await;
     let (proxy, behind) = stage.proxied();
-    // This text is in each reply to findAndModify, and in no other reply.
+    // All replies to findAndModify contain this text, and no other reply does.
     proxy.hold_replies_containing("lastErrorObject");
     let a = behind.candidate("a").start();
     let monitor = LeaderMonitor::of([&a]);

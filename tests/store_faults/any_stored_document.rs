@@ -1,9 +1,9 @@
-//! Goal: whatever document is stored under the lease's name, no write of the store changes a
-//! document that is not a lease of this version (I11), loses a field of a newer version, or lets
-//! the history grow beyond its bound. Method: give each field of a lease in turn every odd BSON
-//! value, then several fields at once, drawn from a fixed seed. The test stores each document on a
-//! real server and attempts every write through the shipped store. The writes carry the document's
-//! own revision and claim, so that their filters come as close to a match as possible.
+//! Goal: whatever document has the lease's name, no write changes a document that is not a lease of
+//! this version (I11), loses a field of a newer version, or lets the history exceed its limit.
+//! Method: give each field of a lease in turn every unusual BSON value, then several fields at
+//! once, drawn from a fixed seed. The test stores each document on a real server and attempts every
+//! write with the shipped store. The writes use the document's own revision and claim, so that
+//! their filters come as close to a match as possible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,13 @@ use proptest::test_runner::TestRunner;
 
 use crate::fixture::{patient_store, shared_stage};
 
-/// Number of documents with several odd fields, in addition to the documents with one odd field.
+/// Number of documents with several unusual fields, in addition to the documents with one unusual
+/// field.
 const MIXED: usize = 40;
-/// Several workers, because each waits for the journal most of the time. More workers would only
-/// wait for each other.
+/// Number of concurrent workers, each of which mostly waits for MongoDB's journal. More workers
+/// would only wait for each other.
 const WORKERS: usize = 4;
-/// Maximum number of attempts for each document, because elections can disturb the set.
+/// Maximum number of attempts per document, because MongoDB elections can disturb a check.
 const ATTEMPTS: usize = 4;
 const HISTORY_MAX: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,7 +45,7 @@ const KNOWN: [&str; 7] = [
     "standby",
     "history",
 ];
-/// Fields that get an odd value.
+/// Fields that receive unusual values.
 const PATHS: [&str; 15] = [
     "schema",
     "kind",
@@ -86,7 +87,7 @@ fn lease(held: bool) -> Document {
 
 /// Returns values of every BSON type, values close to `right`, and values that MongoDB treats like
 /// `right`. MongoDB matches an array if one of its elements matches, and treats 1.0 and 1 as equal.
-/// `None` stands for an absent field.
+/// `None` means an absent field.
 fn odd_values(right: &Bson) -> Vec<Option<Bson>> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().expect("a decimal"));
     let entry = Bson::Document(doc! { "token": 1_i64, "newer": "x" });
@@ -196,7 +197,7 @@ fn documents() -> Vec<Document> {
     all
 }
 
-/// Returns the first id in a value. Searches arrays too, because a filter matches their elements.
+/// Returns the first id in a value. Also searches arrays, because a filter matches their elements.
 fn id(value: Option<&Bson>) -> [u8; 16] {
     match value {
         Some(Bson::Binary(binary)) => binary.bytes.as_slice().try_into().unwrap_or_default(),
@@ -218,9 +219,9 @@ fn claim_in(document: &Document) -> Claim {
     Claim::from_bytes(id(holder.and_then(|holder| holder.get("claim"))))
 }
 
-/// The document must be checked again, because the set was disturbed (a loaded machine can cause
-/// an election). A server that refuses a write because of its content causes this error at each
-/// attempt.
+/// A check failed because the replica set was disturbed, so the document must be checked again. A
+/// loaded machine can cause an election. If the server refuses a write because of its content,
+/// every attempt returns this error.
 struct Disturbed(Failure);
 
 struct Target {
@@ -245,7 +246,7 @@ impl Target {
         }
     }
 
-    /// Checks a document, and repeats the check if a disturbance of the set interfered.
+    /// Checks a document. Repeats the check if the replica set was disturbed.
     async fn judge(&self, document: &Document) {
         for _ in 1..ATTEMPTS {
             if self.attempt(document).await.is_ok() {
@@ -273,14 +274,14 @@ impl Target {
                     let applied = matches!(outcome, Outcome::Applied(_));
                     assert!(
                         !applied,
-                        "{why}, yet {operation:?} was applied to {document}"
+                        "{why}, but {operation:?} was applied to {document}"
                     );
                 }
                 let after = self.stored.bytes().await;
-                assert_eq!(after, before, "{why}, yet changed: {document}");
+                assert_eq!(after, before, "{why}, but changed: {document}");
             }
             Outcome::Applied(Found::Lease(lease)) => self.lead(document, &lease).await?,
-            other => panic!("{other:?} was read of {document}"),
+            other => panic!("{other:?} was read from {document}"),
         }
         self.stored.delete().await;
         Ok(())
@@ -397,7 +398,7 @@ fn standby_of(document: &Document) -> Option<Session> {
     standby.map(|_| standby_in(document))
 }
 
-/// Returns every kind of write, as sent by a process that does not hold the lease.
+/// Returns every kind of write, as a process would send it that does not hold the lease.
 fn writes_by_stranger(document: &Document, lease: &Lease) -> [Operation; 5] {
     let revision = Revision::from_bytes(id(document.get("revision")));
     let token = lease.token.next().expect("not the last");

@@ -1,4 +1,4 @@
-//! Runs a process in each role: a leader, its follower, the holder of a lock, and a waiter. Also
+//! Runs one process for each role: a leader, its follower, the holder of a lock, and a waiter. Also
 //! runs short commands and checks their output.
 
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use tokio::process::{Child, Command};
 
 use crate::fixture::{LONG, POLL, eventually, leader_of};
 
-/// The lock of the holder and the waiter.
+/// Name of the lock that the holder and the waiter use.
 const LOCK: &str = "held";
 pub(crate) const FREE: &str = "free";
 
-/// Texts in the errors of calls that time out, as they may on a busy machine.
+/// Texts of timeout errors, which any call may return on a busy machine.
 const LATE: [&str; 3] = ["no answer", "no primary", "does not answer"];
 
 fn is_late(text: &str) -> bool {
@@ -52,7 +52,7 @@ impl Ran {
     }
 
     /// Asserts that the command failed because of MongoDB. Returns true if its last line contains
-    /// these parts, and false if the line reports a timeout.
+    /// these parts, or false if the line reports a timeout.
     fn is_refused(&self, parts: &[&str]) -> bool {
         assert_eq!(self.code, Some(69), "{}", self.error);
         let named = parts.iter().all(|part| self.last().contains(part));
@@ -61,7 +61,8 @@ impl Ran {
     }
 }
 
-/// Runs an operator's command, or `lock`, until its last line is a refusal with these texts.
+/// Runs an operator's command, or `lock`, until its last line is an error that contains these
+/// texts.
 pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -> Ran {
     let uri = stage.set().uri();
     let end = Instant::now() + LONG;
@@ -79,7 +80,7 @@ pub(crate) fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
     stage.command(&stage.set().uri(), &arguments)
 }
 
-/// Tries to acquire a lock without waiting, until MongoDB's refusal contains these texts.
+/// Tries to acquire a lock without waiting, until MongoDB's error contains these texts.
 pub(crate) async fn lock_refused(stage: &Stage, name: &str, parts: &[&str]) {
     let arguments = ["lock", name, "--lease-duration=3s", "-n", "--", "true"];
     let _ = refused(stage, &arguments, parts).await;
@@ -141,10 +142,10 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// `lock_lease` is the lease duration of the holder and the waiter.
+    /// Starts all processes. `lock_lease` is the lease duration of the holder and the waiter.
     pub(crate) async fn start(stage: Stage, lock_lease: &str) -> Self {
         let leader = stage.candidate("a").leading(LONG).await;
-        // The follower polls, so that it sees a read error soon.
+        // The follower polls, so it soon encounters a read error.
         let follower = stage.candidate("b").flag("--mongodb-watch=poll");
         let follower = follower.following("a", LONG).await;
         let scratch = Scratch::new();
@@ -176,7 +177,7 @@ impl Cast {
         }
     }
 
-    /// Waits until each process has reported an error with this text.
+    /// Waits until each process has logged an error that contains this text.
     pub(crate) async fn meet(&self, shown: &str) {
         for daemon in [&self.leader, &self.follower] {
             eventually(
@@ -197,7 +198,8 @@ impl Cast {
         }
     }
 
-    /// Waits until all processes work again. Each job must have reported this many recoveries.
+    /// Waits until all processes work again. The holder and the waiter must each have logged this
+    /// many recoveries.
     pub(crate) async fn unharmed(&mut self, failures: usize) {
         for job in [&self.holder, &self.waiter] {
             let again = ["MongoDB answers again", "operation=renew"];
@@ -213,7 +215,7 @@ impl Cast {
         assert!(self.waiter.runs(), "{}", self.waiter.log());
     }
 
-    /// Waits until the leader has lost its lease and the holder its lock, and both report the
+    /// Waits until the leader has lost its lease and the holder its lock, and both have logged the
     /// reason.
     pub(crate) async fn lose(&mut self, why: &str) {
         self.leader.wait_not_leader(LONG).await;
@@ -227,11 +229,11 @@ impl Cast {
         eventually(&format!("the leader lost the lease because of {why}"), lost).await;
         // The last reason may be a timeout, but the log must also contain the expected reason.
         let logs = self.leader.logs();
-        assert!(logs.contains(why), "the leader never says {why}: {logs}");
+        assert!(logs.contains(why), "the leader never logs {why}: {logs}");
         let exit = self.holder.exits().await;
         let log = self.holder.log();
         assert_eq!(exit.code(), Some(76), "{log}");
-        assert!(log.contains(why), "the holder never says {why}: {log}");
+        assert!(log.contains(why), "the holder never logs {why}: {log}");
         let lost = log.lines().find(|line| line.contains("lost the lock"));
         assert!(lost.is_some_and(|line| says(line, why)), "{log}");
         assert!(self.waiter.runs(), "{}", self.waiter.log());
@@ -256,7 +258,7 @@ impl Cast {
     }
 }
 
-/// Returns an empty text if the status shows no error of MongoDB.
+/// Returns MongoDB's error in the status, or an empty string.
 pub(crate) async fn store_error(daemon: &Daemon) -> String {
     // A daemon that has just started may not listen yet.
     let Ok((_, body)) = daemon.http("/status").await else {

@@ -1,5 +1,5 @@
 //! Goal: candidates reopen a broken change stream, and an unresponsive stream delays reactions but
-//! never causes a takeover. Method: let getMore fail (fail point `failCommand`), step down the
+//! never causes a takeover. Method: make getMore fail (fail point `failCommand`), step down the
 //! primary, and hold back the replies to getMore with a proxy.
 
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::fixture::{
     throughout,
 };
 
-/// This text is in each reply to getMore, and in no other reply.
+/// All replies to getMore contain this text, and no other reply does.
 const EVENTS: &str = "nextBatch";
 
-/// The only member of a set, and the application name of `b`.
+/// Index of the replica set's only member, and the application name of `b`.
 const OF_B: (usize, &str) = (0, "leasehold/b");
 
-/// Asserts that the follower learns of a release from its stream, before any poll.
+/// Asserts that the stream notifies the follower of a release, before any poll does.
 async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();
@@ -71,7 +71,7 @@ async fn a_change_stream_outlives_a_step_down_of_the_primary() {
     b.wait_stream().await;
     set.step_down_primary().await;
     a.wait_renewal(LONG).await;
-    // The leader's own stream is open again as well.
+    // The leader's own stream is open again too.
     b.wait_stream().await;
     a.wait_stream().await;
     receives_at_once(&a, &b).await;
@@ -98,8 +98,8 @@ async fn i8_an_unresponsive_stream_never_causes_a_takeover_from_a_live_leader() 
     let (_stage, a, b, proxy) = pair_with_proxy("a", "b").await;
     let monitor = LeaderMonitor::of([&a, &b]);
     proxy.hold_replies_containing(EVENTS);
-    // `b` sees no renewals and considers the holder expired, so only the compare-and-set prevents
-    // its takeover.
+    // `b` sees no renewals and considers the holder expired, so only the compare-and-set prevents a
+    // takeover.
     let end = Instant::now() + DaemonTimings::DEMO.lease_duration * 2;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;
@@ -140,7 +140,7 @@ async fn i3_a_release_event_after_a_gap_gives_no_used_token() {
     let lost = doc! { "errorCode": 237 };
     set.fail_commands_of(OF_B, &reads, "alwaysOn", lost).await;
     a.wait_renewal(LONG).await;
-    eventually("the change stream is closed", async || {
+    eventually("close the change stream", async || {
         b.metric("leasehold_watch_connected").await == 0.0
     })
     .await;

@@ -1,6 +1,6 @@
 //! Goal: a leader whose connection hangs reports "not leader" before another candidate leads (I1),
-//! and its pending requests do no harm when they land late. Method: connect only the leader through
-//! a proxy, and hold back all its traffic.
+//! and the leader's pending requests do no harm when they arrive late. Method: connect only the
+//! leader through a proxy that holds back all traffic.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 
@@ -28,7 +28,7 @@ async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
     assert!(proxy.held_requests() > 0);
     proxy.resume();
     a.wait_follows(next.identity(), LONG).await;
-    // If late writes had an effect, it would show within a lease duration.
+    // A harmful late write would take effect within a lease duration.
     undisturbed(&stage, &claim, DaemonTimings::DEMO.lease_duration).await;
     assert_eq!(next.token(), Some(2));
     assert_eq!(monitor.leaders(), ["a", next.identity()]);

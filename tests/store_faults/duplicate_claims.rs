@@ -1,10 +1,10 @@
-//! Goal: if two processes have the same claim (a forked virtual machine), one steps down within a
+//! Goal: if two processes have the same claim (a cloned virtual machine), one steps down within a
 //! renew_interval and does not release its twin's lease. A copied status directory never creates a
-//! second leader. Method: the test itself writes renewals with the leader's claim, as a cloned
-//! machine would; another test starts a second daemon on a copy of the first daemon's status
+//! second leader. Method: the test itself sends renewals with the leader's claim, as a cloned
+//! machine would. Another test starts a second daemon on a copy of the first daemon's status
 //! directory.
 //!
-//! After a fork, two leaders overlap for up to a renew_interval and a round trip. No lock can
+//! After cloning, two leaders overlap for up to a renew_interval and a round trip. No lock can
 //! prevent this, as the documentation says.
 
 use std::time::Duration;
@@ -14,11 +14,11 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Scratch, Stage};
 
 use crate::fixture::{LONG, eventually, shared_stage, throughout, without_change_stream};
 
-/// A leader with these durations survives on a busy machine until its twin renews.
+/// With these timings, a leader on a busy machine survives until its twin renews.
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const DUPLICATE: &str = "another process renewed with this claim";
 
-/// Acts as a forked virtual machine that renews `a`'s claim for some time and then stops. `a` must
+/// Renews `a`'s claim for some time, as a cloned virtual machine would, and then stops. `a` must
 /// step down and must not take the lease from its twin.
 async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     let monitor = LeaderMonitor::of([a]);
@@ -29,10 +29,10 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     assert!(stored.renew_as(&claim).await);
     a.wait_not_leader(LONG).await;
     let lasted = Duration::from_nanos(boottime_ns() - forked);
-    // The twins overlap for at most a renew_interval and a round trip, which takes longer on a
+    // The twins overlap for at most a renew_interval and a round trip, which may take longer on a
     // busy machine.
     let most = TIMINGS.renew_interval + Duration::from_millis(1_500);
-    assert!(lasted < most, "said leader for {lasted:?}");
+    assert!(lasted < most, "reported leader for {lasted:?}");
 
     let twin_lives = Duration::from_millis(2_000);
     let mut last = forked;
@@ -45,7 +45,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     assert!(a.transitions("duplicate").await >= 1.0, "{}", a.logs());
     assert_eq!(a.logged(DUPLICATE), 1);
     assert_ne!(a.status()["session"], session);
-    // `a` treats its twin like any other holder: it waits a lease duration after the twin's last
+    // `a` treats its twin like any other holder, and waits a lease duration after the twin's last
     // renewal.
     a.wait_leads(LONG).await;
     TIMINGS.assert_waited_since(last, &a.status());
@@ -98,10 +98,10 @@ async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader
         // The daemon may be replacing the file.
         let _ = std::fs::copy(&from, copy.join(from.file_name().expect("a name")));
     }
-    // The copy has the same identity and records, and `b` can lock it.
+    // The copy contains the same identity and records, and `b` can lock it.
     let b = stage.candidate("a").status_directory(&copy).start();
     b.wait_role("follower", LONG).await;
-    // Start the monitor only now, because the copy shows the status of `a` until `b` runs.
+    // Start the monitor only now, because until `b` runs, the copy shows the status of `a`.
     let monitor = LeaderMonitor::of([&a, &b]);
     let time = TIMINGS.lease_duration;
     throughout(time, "the copy follows", async || !b.leads()).await;

@@ -1,6 +1,6 @@
-//! Goal: on a real server, each write has the outcome that the election's reference store gives,
-//! which the simulator, the model and the unit tests use. Method: send every write on every
-//! document of a table through the shipped store.
+//! Goal: each write has the same outcome on a real server as in the election's reference store,
+//! which the simulator, the model and the unit tests use. Method: apply every write to every
+//! document of a table with the shipped store.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn store(stage: &Stage) -> MongoStore {
     patient_store(stage, NAME, identity().as_str(), Duration::from_secs(10))
 }
 
-/// A lease held by claim 1, with revision 1.
+/// Returns a lease with revision 1 that claim 1 holds.
 fn held() -> Document {
     let mut document = free();
     document.insert(
@@ -47,7 +47,7 @@ fn held() -> Document {
     document
 }
 
-/// A free lease with revision 1.
+/// Returns a free lease with revision 1.
 fn free() -> Document {
     doc! {
         "_id": NAME, "schema": 1, "kind": "lease", "token": 4_i64, "revision": uuid(1),
@@ -96,8 +96,8 @@ fn leases() -> Vec<Document> {
     all
 }
 
-/// Returns documents that no write may change. The filters must protect them, whatever the sender
-/// read last.
+/// Returns documents that no write may change. The filters must protect these documents, whatever
+/// state the sender read last.
 fn foreign() -> Vec<Document> {
     let mut all = Vec::new();
     for lease in [free(), held()] {
@@ -140,7 +140,7 @@ fn acquisition(expected: u8) -> Acquisition {
     }
 }
 
-/// Returns every kind of write, with values that match a document and values that do not.
+/// Returns every kind of write, both with values that match a document and with other values.
 fn writes() -> Vec<Operation> {
     let mut all = vec![Operation::Create {
         revision: revision(6),
@@ -224,11 +224,11 @@ async fn read(store: &MongoStore) -> Option<Lease> {
     match undated(read.outcome) {
         Outcome::Applied(Found::Lease(lease)) => Some(lease),
         Outcome::Applied(Found::Missing) => None,
-        other => panic!("no lease is read: {other:?}"),
+        other => panic!("no lease was read: {other:?}"),
     }
 }
 
-/// Removes the dates, which come from a real clock and decide nothing.
+/// Removes the dates, because they come from a real clock and affect no decision.
 fn undated(mut outcome: Outcome) -> Outcome {
     if let Outcome::Applied(Found::Lease(lease)) = &mut outcome
         && let Some(holder) = &mut lease.holder
@@ -279,7 +279,7 @@ async fn i11_no_write_matches_what_is_foreign() {
         for write in writes() {
             let answer = store.perform(write.clone()).await;
             let context = format!("{write:?} on {document:?}");
-            // A create is rejected too, because the name is taken.
+            // A create is rejected too, because the name is in use.
             assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
             assert_eq!(stored.bytes().await, before, "{context}");
         }

@@ -1,4 +1,4 @@
-//! Starts sets and daemons, and waits for their states, for all tests of this binary.
+//! Starts replica sets and daemons, and waits for their states, for all tests of this binary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// Timings for leaderships that must survive a fault. Candidates notice a fault as soon as with
+/// Timings for leaderships that must survive a fault. Candidates notice faults as soon as with
 /// [`DaemonTimings::DEMO`], but a delay of some seconds on a busy machine does not end the
 /// leadership.
 pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
@@ -25,7 +25,7 @@ pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
     ..DaemonTimings::DEMO
 };
 
-/// The set for tests that do not disturb each other.
+/// The replica set for tests that do not disturb each other.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 pub(crate) async fn shared_stage() -> Stage {
@@ -36,13 +36,13 @@ pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// Starts `a`, which leads, and `b`, which follows it.
+/// Starts `a`, which leads, and `b`, which follows.
 pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
     let a = stage.candidate("a").leading(LONG).await;
     (a, stage.candidate("b").following("a", LONG).await)
 }
 
-/// Like [`pair`], with a monitor that observes both leaderships.
+/// Like [`pair`], with a monitor that records both daemons' leaderships.
 pub(crate) async fn monitored_pair(stage: &Stage) -> (Daemon, Daemon, LeaderMonitor) {
     let (a, b) = pair(stage).await;
     let monitor = LeaderMonitor::of([&a, &b]);
@@ -53,14 +53,14 @@ pub(crate) async fn set_of_one() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().members(1).start().await)
 }
 
-/// Returns a stage whose candidates cannot open a change stream while the proxy lives.
+/// Returns a stage whose candidates cannot open a change stream as long as the proxy exists.
 pub(crate) fn without_change_stream(stage: &Stage) -> (Proxy, Stage) {
     let (proxy, behind) = stage.proxied();
     proxy.hold_requests_containing("$changeStream");
     (proxy, behind)
 }
 
-/// Asserts that no process other than the holder of `claim` acquires the lease for this time.
+/// Asserts that only the holder of `claim` holds the lease during this time.
 pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Duration) {
     let stored = stage.stored();
     throughout(time, "the same claim holds the lease", async || {
@@ -69,8 +69,8 @@ pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Durat
     .await;
 }
 
-/// Waits until this many role changes had this reason. The status file says "not leader" from the
-/// deadline on, possibly before the role changes.
+/// Waits until the daemon's role has changed this many times for this reason. The status file says
+/// "not leader" from the deadline on, possibly before the role changes.
 pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     eventually("the change of role is counted", async || {
         daemon.transitions(reason).await >= f64::from(times)
@@ -79,7 +79,7 @@ pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     assert_eq!(daemon.transitions(reason).await, f64::from(times));
 }
 
-/// Returns a store for this lease, which no candidate contends for, with timeouts for busy cores.
+/// Returns a store with generous timeouts, for a lease that no candidate contends for.
 pub(crate) fn patient_store(
     stage: &Stage,
     lease: &str,

@@ -1,7 +1,7 @@
-//! Goal: a daemon never writes to a document that is not a lease of this version (I11), reports it
-//! once, and does not lead. Fields that a newer version adds to a lease survive every write.
-//! Method: store documents of other shapes under the lease's name, and compare them byte by byte;
-//! change the schema under a live leader.
+//! Goal: a daemon never writes to a document that is not a lease of this version (I11), logs one
+//! error, and does not lead. Fields that a newer version adds to a lease survive every write.
+//! Method: store other documents under the lease's name and compare them byte by byte; change the
+//! schema while a leader runs.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Document, Uuid, doc};
@@ -19,8 +19,8 @@ fn lease(change: Document) -> Document {
     document
 }
 
-/// Asserts that no daemon writes to this document for a lease duration, that each reports it once,
-/// and that a daemon leads after its removal.
+/// Asserts that for a lease duration no daemon writes to this document, that each daemon logs one
+/// error, and that a daemon leads once the document is removed.
 async fn is_left_alone(document: Document) {
     let stage = shared_stage().await;
     let stored = stage.stored();

@@ -1,6 +1,6 @@
-//! Goal: followers of hints notice changes as soon as followers of a change stream, even on a busy
-//! store, and fall back to a change stream or polling if hints cannot be used. Method: space
-//! renewals so far apart that only a hint can explain an immediate reaction to a change.
+//! Goal: followers that use hints notice changes as soon as followers that use a change stream,
+//! even with a busy MongoDB, and fall back to a change stream or polling if hints are unusable.
+//! Method: make renewals so rare that only a hint can explain an immediate reaction to a change.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use mongodb::bson::{Document, doc};
 
 use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
 
-/// Candidates renew so rarely that a fast reaction can only come from a hint.
+/// Renewals are so rare that a fast reaction can only come from a hint.
 const SLOW: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(120),
     renew_deadline: Duration::from_secs(100),
@@ -19,16 +19,16 @@ const SLOW: DaemonTimings = DaemonTimings {
     operation_timeout: Duration::from_secs(2),
     loss_grace: Duration::from_secs(3),
 };
-/// Upper limit for a reaction to a hint, well before the next read.
+/// Maximum time of a reaction to a hint, well before the next read.
 const AT_ONCE: Duration = Duration::from_secs(8);
 const FOLLOWS: &str = "following hints";
 
-/// Starts the leader `a` and its follower `b`, each with its own `mongodb.watch`.
+/// Starts the leader `a` and its follower `b`, each with its own `mongodb.watch` setting.
 async fn pair(stage: &Stage, of_a: &str, of_b: &str) -> (Daemon, Daemon) {
     let watch = |watch: &str| format!("--mongodb-watch={watch}");
     let a = stage.candidate("a").flag(&watch(of_a)).leading(LONG).await;
     if of_a == "hints" {
-        // A follower that finds no collection of hints checks again only a minute later.
+        // If the hints collection is missing, a follower checks again only a minute later.
         following_hints(&[&a]).await;
     }
     let b = stage.candidate("b").flag(&watch(of_b));
@@ -127,7 +127,8 @@ async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_
     assert_eq!(c.metric("leasehold_watch_connected").await, 0.0);
 }
 
-/// Tests the role in docs/mongodb.md, complete and without each of its rights.
+/// Checks that the role in docs/mongodb.md is sufficient, and that each of its privileges is
+/// necessary.
 #[tokio::test]
 async fn the_documented_rights_create_the_collection_of_hints() {
     let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
@@ -144,8 +145,8 @@ async fn the_documented_rights_create_the_collection_of_hints() {
             .await;
         let of_them = format!("{collection}.hints");
         set.grant(name, database, &of_them, &rights).await;
-        // Drop the collection, which an earlier candidate may have created before it missed another
-        // right.
+        // Drop the hints collection, which an earlier candidate may have created before it lacked
+        // another privilege.
         hints(&stage).drop().await.expect("dropped");
         let candidate = stage_on_user(&stage, &user).candidate("a");
         let candidate = candidate.flag("--mongodb-watch=hints").start();
@@ -156,7 +157,7 @@ async fn the_documented_rights_create_the_collection_of_hints() {
     }
 }
 
-/// Returns the actions on the collection of hints in the role of docs/mongodb.md.
+/// Returns the actions on the hints collection that the role in docs/mongodb.md grants.
 fn documented_rights() -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mongodb.md");
     let page = std::fs::read_to_string(page).expect("the page");
@@ -188,9 +189,9 @@ async fn a_collection_of_hints_that_is_dropped_is_replaced_by_a_change_stream() 
     let before = b.logged(FOLLOWS);
     hints(&stage).drop().await.expect("dropped");
     // `a` recreates the collection at its next attempt. `b` may already have switched to a stream,
-    // so expect one of three log lines.
+    // so any of three log lines may appear.
     eventually(
-        "the cursor is opened again, or a stream instead",
+        "the cursor is reopened, or replaced by a stream",
         async || {
             let stream = b.logged("following a change stream") > 0;
             stream || b.logged("hints unavailable") > 0 || b.logged(FOLLOWS) > before
@@ -239,7 +240,7 @@ async fn a_leader_that_leaves_no_hints_is_followed_by_a_change_stream() {
             () => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     };
-    // The other follower has followed a change stream from the start.
+    // The other follower has used a change stream from the start.
     if other.identity() == "c" {
         let changed = "following a change stream instead of hints";
         other.wait_logged(changed, LONG).await;
@@ -274,7 +275,7 @@ async fn writes_to_other_collections_do_not_wake_a_follower_of_hints() {
         foreign.insert_one(order).await.expect("stored");
     }
     let woken = getmores().await - before;
-    // Without hints, each cursor waits for 8 s. The testbed's own client opens no cursor.
+    // Without hints, each getMore waits for 8 s. The testbed's own client opens no cursor.
     let own = 4 + i64::try_from(began.elapsed().as_secs() / 2).expect("short");
-    assert!(woken <= own, "{woken} getMores for 500 foreign writes");
+    assert!(woken <= own, "{woken} getMores for 500 unrelated writes");
 }

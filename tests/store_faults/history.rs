@@ -1,5 +1,5 @@
-//! Goal: the history is bounded (I11) and tokens grow through many handoffs (I3). Method: transfer
-//! the lease back and forth 25 times, without a handoff delay.
+//! Goal: the history stays bounded (I11) and tokens grow through many handoffs (I3). Method:
+//! transfer the lease back and forth 25 times, without a handoff delay.
 
 use mongodb::bson::{DateTime, doc};
 

@@ -1,6 +1,6 @@
-//! Goal: after a failed call, the daemon rereads the file with the connection string, and a hanging
-//! disk delays neither renewals nor other calls. Method: mount an unresponsive file system over the
-//! file's directory, and make renewals fail.
+//! Goal: after a failed call, the daemon rereads the file that contains the connection string. A
+//! hanging disk then delays neither renewals nor other calls. Method: mount an unresponsive file
+//! system over the file's directory, and make renewals fail.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use mongodb::bson::doc;
 use crate::cast::store_error;
 use crate::fixture::{LONG, PROGRAM, set_of_one};
 
-/// Seconds of outage after which the daemon must have replaced its client: a lease duration and
-/// some calls.
+/// Duration of an outage, in seconds, after which the daemon must have replaced its client: a lease
+/// duration and a few calls.
 const REPLACED_AFTER: u64 = 6;
 
 fn daemon(lease: &str, uri_file: &Path) -> DaemonBuilder {
@@ -61,13 +61,16 @@ async fn a_connection_string_on_a_disk_that_hangs_does_not_prevent_a_new_client(
     };
     set.kill(0);
     let blamed = format!("{} has not been readable for ", file.display());
-    // The daemon replaces its client after a lease duration without an answer.
-    eventually("a new client uses the known string", async || {
-        let error = store_error(&daemon).await;
-        let waited = error.split_once(&blamed).map(|(_, rest)| rest);
-        let seconds = waited.and_then(|rest| rest.split_once("s:")?.0.parse().ok());
-        seconds.is_some_and(|seconds: u64| seconds >= REPLACED_AFTER)
-    })
+    // After a lease duration without an answer, the daemon replaces its client.
+    eventually(
+        "a new client uses the known connection string",
+        async || {
+            let error = store_error(&daemon).await;
+            let waited = error.split_once(&blamed).map(|(_, rest)| rest);
+            let seconds = waited.and_then(|rest| rest.split_once("s:")?.0.parse().ok());
+            seconds.is_some_and(|seconds: u64| seconds >= REPLACED_AFTER)
+        },
+    )
     .await;
     set.restart(0).await;
     daemon.wait_leads(LONG).await;

@@ -1,9 +1,9 @@
-//! Goal: a write that reaches the server after its timeout, or after the state has changed, has no
-//! effect, or only an effect that its sender allowed for after the unknown outcome. Method: hold
-//! back the requests of one candidate with a proxy, and release them later.
+//! Goal: a write that arrives after its timeout, or after the state has changed, has no effect, or
+//! only an effect that its sender allowed for when the outcome was unknown. Method: hold back one
+//! candidate's requests with a proxy, and release them later.
 //!
-//! The proxy holds commands with a BSON field `holder` of type null. Only a create, the filter of
-//! an acquisition and the update of a release have this field.
+//! The proxy holds commands that contain a BSON field `holder` of type null. Only a create, the
+//! filter of an acquisition and the update of a release have this field.
 
 use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use rustix::process::Signal;
@@ -43,7 +43,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
     let claim = stage.stored().claim().await;
     assert!(a.operations("release", "unknown").await >= 1.0);
     proxy.resume();
-    eventually("the release has landed", async || {
+    eventually("the release has arrived", async || {
         proxy.held_requests() == 0
     })
     .await;

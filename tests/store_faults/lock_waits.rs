@@ -1,6 +1,6 @@
-//! Goal: if a wait for a lock times out while MongoDB refuses writes, the error names the refusal,
-//! not former holders. Method: block writes on a real server until the holder has lost the lock and
-//! the wait has ended.
+//! Goal: if waiting for a lock times out because MongoDB refuses writes, the error names MongoDB's
+//! refusal, not former holders. Method: block writes on a real server until the holder has lost the
+//! lock and the waiter has timed out.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::cast::Job;
 use crate::fixture::{LONG, eventually, set_of_one, stage_on};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// The wait lasts for several lease durations.
+/// Timeout of the waiter, several lease durations long.
 const WAIT: Duration = Duration::from_secs(15);
 /// Code of `UserWritesBlocked`.
 const BLOCKED: i32 = 371;

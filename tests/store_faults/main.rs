@@ -1,4 +1,4 @@
-//! Tests how MongoDB, the network and operators affect a candidate, with real daemons on real
+//! Tests how MongoDB, the network and operators affect candidates, with real daemons on real
 //! replica sets. Each file tests one behavior.
 
 // The tests observe processes from outside, with their own clocks.

@@ -1,6 +1,6 @@
-//! Goal: without a majority the leader reports "not leader" by its deadline on every surface (I4),
-//! an unacknowledged write never extends its authority (I7), and a candidate leads when the
-//! majority is back (I10). Method: kill or freeze two of three members, with short timings.
+//! Goal: without a majority, the leader reports "not leader" everywhere by its deadline (I4), and
+//! an unacknowledged write never extends its authority (I7). A candidate leads once the majority is
+//! back (I10). Method: kill or freeze two of three members, with short timings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet};
 
 use crate::fixture::{LONG, SURVIVING, leader_of, pair, stage_on, transitioned};
 
-/// Waits for the deadline in the status file, then checks all surfaces.
+/// Waits for the deadline in the status file, then checks that the daemon reports "not leader"
+/// everywhere.
 async fn says_no_by_its_deadline(daemon: &Daemon) {
     while let Some(until) = daemon.valid_until_ns() {
         if boottime_ns() >= until {

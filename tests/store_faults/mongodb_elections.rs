@@ -1,7 +1,7 @@
-//! Goal: a MongoDB election at its default settings does not cost a leader with default timings its
-//! leadership. A leader with shorter timings (lease 15 s, deadline 10 s, interval 2 s) loses its
-//! leadership, and a candidate leads again. Method: kill, freeze or step down the primary of sets
-//! with an election timeout of 10 s.
+//! Goal: with default timings, a leader keeps its leadership during a MongoDB election with default
+//! settings. With shorter timings (lease 15 s, deadline 10 s, interval 2 s), the leader loses its
+//! leadership, and a candidate leads again. Method: kill, freeze or step down the primary of
+//! replica sets with an election timeout of 10 s.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,45 +43,41 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
 
 /// Returns true if a leader with default timings can survive this time without writes. Otherwise
 /// prints that the test skips the case.
-#[allow(
-    clippy::print_stderr,
-    reason = "a case that cannot be tested is reported"
-)]
+#[allow(clippy::print_stderr, reason = "report a case that cannot be tested")]
 fn survivable(without_writes: Duration) -> bool {
     let timings = DaemonTimings::DEFAULT;
     // The last renewal may be up to an interval before the gap, and the next renewal up to a retry
     // interval after the gap.
     let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
     if without_writes >= allowed {
-        eprintln!("MongoDB took no write for {without_writes:?}: only I1 is tried");
+        eprintln!("MongoDB accepted no write for {without_writes:?}: checking only I1");
     }
     without_writes < allowed
 }
 
-/// Waits until a majority accepts a write again after the primary `old` was stopped. Returns how
-/// long that took.
+/// Waits until a majority accepts writes again after the primary `old` has stopped. Returns the
+/// elapsed time.
 async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     let begun = Instant::now();
     let others = || (0..set.member_count()).filter(|index| *index != old);
     let write = doc! {
         "insert": "writes", "documents": [{}], "writeConcern": { "w": "majority" },
     };
-    // Members that are not primary refuse immediately. The primary answers when a majority has the
+    // Members that are not primary refuse immediately. The primary answers once a majority has the
     // write.
     for index in others().cycle() {
         if set.command(index, write.clone()).await.is_ok() {
             break;
         }
-        assert!(begun.elapsed() < LONG, "no member takes a write");
+        assert!(begun.elapsed() < LONG, "no member accepts a write");
         tokio::time::sleep(POLL).await;
     }
     begun.elapsed()
 }
 
-/// With a frozen primary, a majority may acknowledge its first write only after 18 s. A new primary
-/// is elected after 12 s, and the remaining secondary waits some more seconds for its old sync
-/// source. The last acknowledged renewal is then 18 s old, so the assertion depends on the measured
-/// time.
+/// The assertion depends on the measured time without writes, because a majority may acknowledge a
+/// write only 18 s after the primary freezes. A new primary is elected after 12 s, and the
+/// remaining secondary waits a few more seconds for its old sync source.
 #[tokio::test]
 async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
     let set = default_set().await;

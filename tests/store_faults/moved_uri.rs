@@ -1,7 +1,7 @@
-//! Goal: a daemon refuses a new connection string that names another replica set, because it would
-//! lead there concurrently with the leader on the first set. Method: replace the URI file of one
-//! daemon with the string of another set. The daemon rereads the file when calls fail. Another test
-//! restarts the daemon on the status directory in which it has recorded its deployment.
+//! Goal: a daemon refuses a new connection string that names another replica set, because the
+//! daemon could lead there while another leads on the first set. Method: replace one daemon's URI
+//! file with the string of another set, which the daemon reads when calls fail. Another test
+//! restarts the daemon on the status directory that records its deployment.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -55,7 +55,7 @@ async fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
     refuses(&b).await;
     set.clear_fail_point(0).await;
     leads_alone(&a, &monitor, &stage, &elsewhere).await;
-    // `b` continues on the set where it started.
+    // `b` keeps using the set on which it started.
     a.kill();
     b.wait_leads(LONG).await;
     assert_eq!(b.token(), Some(2));
@@ -90,8 +90,8 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     assert_eq!(there.holder().await.as_deref(), Some("b"));
 }
 
-/// An address that can be switched to another server, like a DNS name or a Service. A switch closes
-/// all connections.
+/// Returns the port of an address that can be switched to another server, like a DNS name or a
+/// Service. A switch closes all connections.
 async fn address(target: watch::Receiver<u16>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
@@ -138,7 +138,7 @@ async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
 async fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let stage = stage_on(&set);
-    // The driver rejects the server, because its set has another name.
+    // The driver rejects the server, because its replica set has another name.
     let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
     let mut a = stage.candidate("a").uri(&mistaken).start();
     a.wait_logged("correct replicaSet or the hosts in the MongoDB URI", LONG)

@@ -1,6 +1,6 @@
-//! Goal: no candidate leads if its connection string names servers of two deployments, because two
-//! candidates could otherwise lead, one on each. Method: combine two sets with equal names, two
-//! with different names, and a set with a copy of its data. The candidates have new status
+//! Goal: no candidate leads if its connection string names servers of two deployments, because
+//! otherwise one candidate could lead on each. Method: combine two replica sets with equal names,
+//! two with different names, and a set with a copy of its data. The candidates have new status
 //! directories and use the primary that answers first.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
@@ -30,7 +30,7 @@ fn stored_in(set: &ReplicaSet, stage: &Stage) -> StoredLease {
 }
 
 /// Asserts that candidates refuse a string with the two servers in either order, write nothing, and
-/// log `names`, a message that names the foreign server.
+/// log `names`, a message that names the server of the other set.
 async fn nobody_leads(stage: &Stage, servers: [String; 2], options: &str, names: &str) {
     let [first, second] = servers;
     let stage = stage.clone().timings(DaemonTimings::DEMO);
@@ -83,7 +83,7 @@ async fn i1_a_string_that_names_two_sets_of_different_names_has_a_leader_only_wi
     let servers = || [elsewhere.node(0).address(), set.node(0).address()];
     nobody_leads(&stage, servers(), "", "is part of replica set").await;
     assert_eq!(stored_in(&elsewhere, &stage).try_get().await, None);
-    // With replicaSet in the string, all candidates use the named set.
+    // With replicaSet in the string, all candidates use the named replica set.
     let named = string_of(&servers(), "replicaSet=testbed");
     let a = stage.candidate("a").uri(&named).leading(LONG).await;
     assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
@@ -164,8 +164,8 @@ async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
     assert!(record.expect("readable").contains(r#""id":""#));
 }
 
-/// Asserts that the commands which open new connections work with a string that names all members
-/// and one more server.
+/// Asserts that commands with a new connection work if the string names all members and one
+/// unrelated server.
 async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
     let uri = string_of(servers, "");
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;

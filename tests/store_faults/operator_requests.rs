@@ -1,7 +1,7 @@
 //! Goal: an operator's changes to the document take effect within a second with change streams, and
-//! at the next renewal without change streams. A request for another token is ignored. The history
-//! records why each leadership ended. Method: set `paused` and `request` as the commands do,
-//! without changing the revision.
+//! otherwise at the next renewal. A request for another token is ignored. The history records why
+//! each leadership ended. Method: set `paused` and `request` as the commands do, without changing
+//! the revision.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use crate::fixture::{
     without_change_stream,
 };
 
-/// The design limit is 1 s, the measured time about 10 ms. The test allows another second for a
-/// busy machine.
+/// The design limit is 1 s, and the measured time is about 10 ms. The test allows another second
+/// for a busy machine.
 const OBEYED_MAX: Duration = Duration::from_secs(2);
 
 fn request(kind: &str, token: i64) -> Document {
@@ -29,7 +29,8 @@ fn transfer(token: i64, to: &str) -> Document {
     } }
 }
 
-/// Candidates renew only every three seconds, so only the stream can explain a faster reaction.
+/// Returns a stage with renewals every three seconds, so only the stream can explain a faster
+/// reaction.
 async fn slow_stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEFAULT)
 }
@@ -161,7 +162,8 @@ async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
         doc! { "request": { "kind": "step_down", "token": "1" } },
     ] {
         stage.stored().set(nonsense).await;
-        // After two renewals, the leader has read the request from the stream and from a reply.
+        // After two renewals, the leader has received the request both from the stream and in a
+        // reply.
         a.wait_renewal(LONG).await;
         a.wait_renewal(LONG).await;
     }

@@ -1,6 +1,6 @@
-//! Goal: the store classifies the outcome of a call as the protocol defines: applied, rejected,
+//! Goal: the store classifies each call's outcome as the protocol defines: applied, rejected,
 //! failed or unknown. A leader survives a short failure, and an unknown outcome never extends its
-//! authority (I7). Method: let findAndModify fail (fail point `failCommand`), cut connections with
+//! authority (I7). Method: make findAndModify fail (fail point `failCommand`), cut connections with
 //! a proxy, and edit the document with another client.
 
 use std::sync::Arc;
@@ -79,8 +79,8 @@ async fn i7_a_write_concern_that_timed_out_makes_a_renewal_unknown() {
 
 #[tokio::test]
 async fn i7_a_write_concern_that_met_a_shutdown_makes_a_renewal_unknown() {
-    // The driver marks the server as unknown. The server's state has not changed, so the driver
-    // recovers only at the next heartbeat, after 10 s, which the default timings allow.
+    // The driver marks the server as unknown. The driver recovers only at the next heartbeat, after
+    // 10 s, because the server's state has not changed. The default timings allow this delay.
     let error = doc! { "code": 91, "errmsg": "planted" };
     let how = doc! { "writeConcernError": error };
     let log = one_failure_is_ridden_out_with(DaemonTimings::DEFAULT, how).await;
@@ -120,7 +120,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
     .await;
     assert_eq!(a.transitions("deadline").await, 1.0);
     assert_ne!(revision().await, before);
-    // An acquisition whose write was applied would lead within a lease duration.
+    // A candidate whose acquisition was applied would lead within a lease duration.
     let time = DaemonTimings::SHORT.lease_duration;
     throughout(time, "the candidate does not lead", async || !a.leads()).await;
     failing.stop_failing().await;
@@ -164,8 +164,8 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
 
 #[tokio::test]
 async fn i2_authority_is_counted_from_before_the_send_and_not_from_the_reply() {
-    // Every reply is delayed by more time than a normal renewal takes. The deadline must not move
-    // with the reply.
+    // Each reply is delayed by longer than a normal renewal takes. The deadline must not move with
+    // the reply.
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(DaemonTimings::DEMO);
     let a = stage.candidate("a").leading(LONG).await;

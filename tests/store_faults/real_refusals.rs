@@ -1,7 +1,7 @@
-//! Goal: if a server refuses writes or does not answer them, each role reports the real cause. A
-//! leader and a holder stop by their deadlines and report the reason. Once the cause is gone, all
-//! recover without a restart. Method: produce each cause on a real server, for longer than the
-//! deadlines.
+//! Goal: if a server refuses writes or does not answer, each role reports the real cause. A leader
+//! and a lock holder stop by their deadlines and report the reason. Once the cause is removed, all
+//! processes recover without a restart. Method: produce each cause on a real server, for longer
+//! than the deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use crate::cast::{Cast, FREE, lock, lock_refused, ran, refused, store_error};
 use crate::fixture::{LONG, SURVIVING, eventually, set_of_one, stage_on, throughout};
 
-/// Lease duration of locks that the test lets expire.
+/// Lease duration of locks that the test allows to expire.
 const LOCK_LEASE: &str = "6s";
-/// A candidate reads several times within this time.
+/// Time in which a candidate reads several times.
 const SEVERAL_READS: Duration = Duration::from_secs(1);
 
 async fn admin(set: &ReplicaSet, command: Document) {
@@ -49,8 +49,8 @@ async fn suffered(cast: &mut Cast, shown: &str) {
         refused(&cast.stage, &pause, &parts),
     );
     cast.lose(shown).await;
-    // Wait for two failed takeovers: a successful read clears a single failure, but not repeated
-    // failures.
+    // Wait for two failed takeovers, because a successful read clears a single failure but not
+    // repeated failures.
     let follower = &cast.follower;
     follower.wait_operations("take_over", "unknown", 2.0).await;
     eventually("the follower names the error", async || {
@@ -116,7 +116,8 @@ async fn a_validator_and_a_view_are_named_and_recovered_from() {
             error.contains("is a view") && shown.iter().any(|code| error.contains(code))
         })
         .await;
-        // Either code 166 of the write, or the code of the read that follows an unanswered write.
+        // Either the write's own code 166, or the code of the read that follows an unanswered
+        // write.
         lock_refused(&stage, FREE, &["code ", "the collection is a view"]).await;
         run(&stage, doc! { "drop": stage.collection() }).await;
         candidate.wait_leads(LONG).await;
@@ -222,7 +223,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
     let down = doc! { "replSetStepDown": 600, "secondaryCatchUpPeriodSecs": 0, "force": true };
     set.command(primary, down)
         .await
-        .expect("the primary steps down");
+        .expect("step down the primary");
     let commands: [&[&str]; 4] = [
         &["lock", FREE, "--wait=4s", "--", "true"],
         &["locks", "--timeout=2s"],
@@ -233,7 +234,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
         refused(&stage, command, &["no primary", "is a secondary"]).await;
     }
     lock_refused(&stage, FREE, &[]).await;
-    eventually("the leader says why it does not renew", async || {
+    eventually("the leader reports why it does not renew", async || {
         !store_error(&cast.leader).await.is_empty()
     })
     .await;
@@ -271,7 +272,7 @@ async fn a_document_without_room_is_named_and_recovered_from() {
     let stored = locks.find_one_and_delete(doc! {}).await.expect("deleted");
     let mut stored = stored.expect("the lock");
     let used = mongodb::bson::serialize_to_vec(&stored).expect("a document");
-    // With the field's name, type and length, the document almost has the maximum size.
+    // Including the field's name, type and length, the document almost has the maximum size.
     let rest = "x".repeat(16 * 1024 * 1024 - used.len() - 32);
     stored.insert("notes", rest);
     locks.insert_one(stored).await.expect("inserted");
@@ -297,7 +298,7 @@ async fn a_full_disk_is_named_and_recovered_from() {
     // mongod cannot create the file of a new collection.
     let shown = "(UnknownError, code 8): free disk space on the primary";
     lock_refused(&stage_on(&set), FREE, &[shown]).await;
-    // mongod ends when its journal is full.
+    // mongod exits when its journal is full.
     let row = "x".repeat(1 << 20);
     eventually("the server ends", async || {
         let inserted = rows.insert_one(doc! { "row": &row });

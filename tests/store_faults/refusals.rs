@@ -1,8 +1,8 @@
-//! Goal: each role reports each error of a server with its name, its code and a remedy. A command
-//! then exits with 69, never with 75, which means that another process holds the lock. Everything
+//! Goal: for each MongoDB error, each role reports the name, the code and a remedy. A command then
+//! exits with 69, never with 75, which means that another process holds the lock. Everything
 //! recovers without a restart. Method: cause each error with a fail point, first for all calls,
 //! then only for writes, and check a leader, a follower, a holder, a waiter, and each command. The
-//! table is printed.
+//! test prints the results as a table.
 
 #![allow(clippy::print_stdout, reason = "the table is for a reader")]
 
@@ -60,8 +60,8 @@ const ERRORS: [(i32, &str); 40] = [
     (13, "Unauthorized"),
 ];
 
-/// Errors of a server that is no longer primary. The driver then asks the server for its state, and
-/// may meanwhile report that there is no primary.
+/// Errors of a server that is no longer primary. The driver then checks the server's state, and may
+/// meanwhile report that there is no primary.
 const ELECTIONS: [(i32, &str); 7] = [
     (91, "ShutdownInProgress"),
     (189, "PrimarySteppedDown"),
@@ -72,7 +72,7 @@ const ELECTIONS: [(i32, &str); 7] = [
     (13436, "NotPrimaryOrSecondary"),
 ];
 
-/// Login errors that do not concern the credentials.
+/// Login errors that are not about the credentials.
 const LOGINS: [(i32, &str); 9] = [
     (6, "HostUnreachable"),
     (50, "MaxTimeMSExpired"),
@@ -85,20 +85,19 @@ const LOGINS: [(i32, &str); 9] = [
     (11600, "InterruptedAtShutdown"),
 ];
 
-/// Number of errors that one set tests in sequence, because a server has only one fail point.
-/// Several sets run at the same time.
+/// Number of errors that one replica set tests in sequence, because a server has only one fail
+/// point. Several replica sets run concurrently.
 const ERRORS_PER_SET: usize = 7;
-/// Number of concurrent commands on a set. On a busy machine, more commands would not be answered
-/// in time.
+/// Number of concurrent commands on a replica set. On a busy machine, more commands would time out.
 const AT_ONCE: usize = 6;
 const WRITES: [&str; 3] = ["findAndModify", "insert", "update"];
 const READS: [&str; 3] = ["find", "aggregate", "getMore"];
-/// Minimum length of a remedy, below the length of the shortest remedy, "the URI has no user".
+/// Minimum length of a remedy. The shortest remedy is "the URI has no user".
 const REMEDY_MIN: usize = 10;
 const SHORT: &str = "--lease-duration=4s";
 const BRIEF: &str = "--timeout=2s";
 
-/// Commands that need MongoDB. `orders` is the lease; `held` is a lock that is held.
+/// Commands that need MongoDB. `orders` is a lease; `held` is a lock that a job holds.
 const COMMANDS: [&[&str]; 13] = [
     &["lock", FREE, "-n", SHORT, "--", "true"],
     &["leases", "--observe=0s", BRIEF],
@@ -122,7 +121,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
-/// Commands that write immediately if reads are answered.
+/// Commands that write immediately if reads succeed.
 const WRITERS: [&[&str]; 7] = [
     &["lock", FREE, "--wait=2s", "--", "true"],
     &["describe", "orders", "--observe=0s", "--candidates", BRIEF],
@@ -140,8 +139,8 @@ const WRITERS: [&[&str]; 7] = [
     &["locks", "prune", "--unused-for=1ms", BRIEF],
 ];
 
-/// A lease long enough not to expire while every command is run and refused, which takes about 8 s
-/// on an idle machine.
+/// The lease does not expire until every command has run and failed, which takes about 8 s on an
+/// idle machine.
 const THROUGHOUT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(36),
     renew_deadline: Duration::from_secs(27),
@@ -242,7 +241,7 @@ async fn an_error_during_a_login_is_named_and_retried_and_does_not_blame_the_pas
         set.fail_commands_of(of_job, &sasl, "alwaysOn", error.clone())
             .await;
         let shown = format!("({name}, code {code}): ");
-        // The operation timeout of a shorter lease can end a login on a busy machine.
+        // With a shorter lease, the operation timeout could interrupt a login on a busy machine.
         let at_once = [&job[..], &["-n", "--lease-duration=8s", "--", "true"]].concat();
         let answer = refused(&stage, &at_once, &[&shown]).await;
         assert!(!answer.error.contains("password"), "{}", answer.error);

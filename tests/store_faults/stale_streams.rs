@@ -1,7 +1,7 @@
-//! Goal: followers do not trust a change stream that responds but is stale, so they notice changes
+//! Goal: followers do not trust a change stream that answers but is stale, so they notice changes
 //! in MongoDB within the bound. Method: step down the primary, so that cursors stay on it, and lock
 //! it (`fsyncLock`, as for a backup). A locked member answers each getMore, but no longer applies
-//! anything.
+//! writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bo
     let (old, _) = set.step_down_primary().await;
     set.command(old, doc! { "fsync": 1, "lock": true })
         .await
-        .expect("the member is locked");
-    // The third member may sync from the locked member for most of a minute. Until it switches, no
+        .expect("lock the member");
+    // The third member may sync from the locked member for most of a minute. During this time no
     // majority acknowledges writes, so the leadership may end.
     let renewed = |daemon: &&Daemon| daemon.valid_until_ns();
     let before = [&a, &b].iter().filter_map(renewed).max();

@@ -1,5 +1,5 @@
-//! Goal: a single mongod without a replica set works by polling, and the daemon reports the missing
-//! guarantees.
+//! Goal: leasehold works with a single mongod without a replica set by polling, and the daemon logs
+//! the missing guarantees.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Goal: a leader sends one findAndModify per renew_interval. A follower with a change stream sends
-//! only getMore, one read per lease_duration and the driver's own hello. Each command has the read
+//! only getMore, one read per lease_duration and the driver's own hello. Each command uses the read
 //! and write concerns that the protocol requires, regardless of the connection string. Method: read
-//! the primary's profiler after a fixed time, because the test proves the absence of commands.
+//! the primary's profiler after a fixed time, because the test must prove the absence of commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const OBSERVED: Duration = Duration::from_secs(12);
 
 #[tokio::test]
 async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_duration() {
-    // Use a separate set, because the profiler of `admin` records all clients.
+    // Use a separate replica set, because the profiler of `admin` records all clients.
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&stage).await;

@@ -1,12 +1,12 @@
-//! Goal: if the document is deleted or restored to an older state, the live leader steps down, and
-//! no candidate leads until every authority granted under the lost state has expired. The next
+//! Goal: if the document is deleted or restored to an older state, the current leader steps down,
+//! and no candidate leads until every authority granted under the lost state has expired. The next
 //! token is above all earlier tokens (I3). Method: delete, drop and restore the document as an
-//! operator does, with and without a change stream.
+//! operator would, with and without a change stream.
 //!
-//! With a change stream the event comes first, and the reason is `store_went_back`. Without a
-//! change stream, the next renewal comes first: the leader steps down with `rejected` and reports
+//! With a change stream, the event arrives first, and the reason is `store_went_back`. Without a
+//! change stream, the next renewal comes first: the leader steps down with `rejected`, and reports
 //! `store_went_back` at the next read. If an earlier state of the leader's own claim is restored,
-//! the token is current, and the leader recognizes only a revision that it did not send
+//! the token is current, so the leader recognizes only a revision that it did not send
 //! (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
@@ -19,11 +19,11 @@ use crate::fixture::{
 
 const WENT_BACK: &str = "lease document is older";
 
-/// Minimum time to the next leader: a lease duration, minus a tolerance for the test's own delay.
+/// Minimum time until the next leader: a lease duration, minus a tolerance for the test's own
+/// delay.
 const WAIT_MIN_NS: u64 = 5_800_000_000;
 
-/// Returns a stage with timings that a leader survives on a busy machine, until its document
-/// changes.
+/// Returns a stage whose leader survives on a busy machine until its document changes.
 async fn stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEMO)
 }
@@ -172,7 +172,7 @@ async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_
     a.wait_not_leader(LONG).await;
     assert_eq!(a.transitions("store_went_back").await, 0.0);
     assert_eq!(a.logged(WENT_BACK), 0);
-    // The document exists again, as if a deposed primary had answered the earlier read.
+    // The document exists again, as if the earlier read had reached a deposed primary.
     let mut found = backup.clone();
     found.insert("holder", Bson::Null);
     stage.stored().replace(&found).await;

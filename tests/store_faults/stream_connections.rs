@@ -1,5 +1,5 @@
-//! Goal: renewals never wait for a connection that a change stream holds, and hanging streams do
-//! not accumulate. Method: use connection strings with small pools, and hold back the replies to
+//! Goal: renewals never wait for a connection that a change stream uses, and hanging streams do not
+//! accumulate. Method: use connection strings with small pools, and hold back the replies to
 //! getMore with a proxy.
 
 use std::time::Instant;
@@ -37,7 +37,7 @@ async fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
     let held = a.valid_until_ns();
     // A stream times out after a third of the lease plus operation_timeout.
     let each = timings.lease_duration / 3 + timings.operation_timeout;
-    // Six streams would exhaust the pool twice over.
+    // Six hanging streams would need twice the connections in the pool.
     let end = Instant::now() + each * 6;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;

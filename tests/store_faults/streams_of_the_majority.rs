@@ -1,6 +1,6 @@
-//! Goal: a stream misses no write. By MongoDB's default, a write that is not majority-committed
-//! when the stream opens is missing from both the stream and the read that follows. Method: freeze
-//! both secondaries, so that only the primary has a takeover.
+//! Goal: a follower's stream misses no write. With MongoDB's defaults, a write that is not
+//! majority-committed when the stream opens would be missing from both the stream and the read that
+//! follows. Method: freeze both secondaries, so that only the primary has the takeover.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,7 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 
 use crate::fixture::{LONG, stage_on};
 
-/// This time is shorter than the lease duration, after which a follower reads even without an
-/// event.
+/// Shorter than the lease duration, after which a follower reads even without an event.
 const SHOWN_WITHIN: Duration = Duration::from_secs(12);
 
 #[tokio::test]
@@ -42,7 +41,8 @@ async fn a_takeover_that_only_the_primary_has_when_a_stream_is_opened_is_reporte
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
     secondaries.iter().for_each(|member| set.cont(*member));
-    // Renewals keep the follower from reading by itself. They do not show a new token or claim.
+    // Renewals prevent the follower's own reads, but contain neither the new token nor the new
+    // claim.
     let stored = stage.stored();
     let renewals = async {
         loop {

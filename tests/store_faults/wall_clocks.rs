@@ -1,6 +1,6 @@
 //! Goal: no decision depends on a wall clock (I9). Method: set one daemon's clock an hour ahead,
-//! and let another daemon's clock jump. Set the clock of one mongod an hour ahead; this mongod is
-//! the first primary and then steps down.
+//! make another daemon's clock jump, and set one mongod's clock an hour ahead. This mongod is the
+//! first primary and later steps down.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn i9_a_leader_whose_clock_jumps_keeps_its_deadlines_and_its_successor_wai
     jumping.jump("+2h");
     a.wait_renewal(LONG).await;
     a.stop();
-    // From here on, only `b` contends. The clock of `b` jumps in both directions.
+    // From here on, only `b` contends, and its clock jumps in both directions.
     let last = DaemonTimings::SHORT.sent_ns(&a.status());
     jumping.jump("-2h");
     let leader = |status: &Value| status["leader"] == true;

@@ -1,5 +1,5 @@
-//! Goal: a command never outlives its deadline, even if the daemon is killed or frozen (I5), and a
-//! restarted daemon does not wait for the lease to expire: it leads again as soon as the command
+//! Goal: a command never outlives its deadline, even if the daemon is killed or frozen (I5). A
+//! restarted daemon does not wait for the lease to expire, but leads again as soon as the command
 //! has exited.
 
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// These timings leave a shell on a busy machine enough time between SIGTERM and SIGKILL to write
-/// a line.
+/// With these timings, a shell on a busy machine has enough time to write a line between SIGTERM
+/// and SIGKILL.
 const PATIENT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(6),
     loss_grace: Duration::from_secs(2),
@@ -38,14 +38,15 @@ fn waiting(contest: &Contest, journal: &Journal) -> Daemon {
 }
 
 async fn wait_gone(pid: u32) {
-    eventually("the command is gone", async || !is_alive(pid)).await;
+    eventually("the command exits", async || !is_alive(pid)).await;
 }
 
-/// Tolerated delay on a busy machine. The lease expires this long after the last deadline.
+/// Tolerated delay on a busy machine, equal to the time between the last deadline and the expiry of
+/// the lease.
 const LATE_MAX: Duration = Duration::from_millis(500);
 
 /// Asserts that the first command wrote nothing after its deadline, which is `renew_deadline` +
-/// `loss_grace` after the last renewal. The daemon sent no renewal after `sent`.
+/// `loss_grace` after the last renewal. `sent` is an upper bound for the time of this renewal.
 fn assert_gone_in_time(journal: &Journal, sent: u64) {
     let first = |line: &Line| line.token == 1;
     let last = journal.lines().into_iter().rfind(first);
@@ -155,7 +156,7 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
     assert_contains(&daemon.logs(), waited);
 }
 
-/// Kills a process on drop, because its daemon may leave it running.
+/// Kills a process on drop, because its daemon may leave the process running.
 struct Ended(u32);
 
 impl Drop for Ended {
@@ -166,17 +167,17 @@ impl Drop for Ended {
     }
 }
 
-/// The lease does not expire during the test, so a takeover needs proof that the command has
+/// The lease does not expire during the test, so a takeover requires proof that the command has
 /// exited.
 const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(600),
     ..SHORT
 };
 
-/// Kills a daemon and the guard of its command at once, and restarts the daemon.
+/// Kills a daemon together with its command's guard, and restarts the daemon.
 fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
-    // A daemon that runs when its guard is killed would end the processes that the guard leaves
-    // behind.
+    // Freeze the daemon first, because a running daemon would end the processes that the killed
+    // guard leaves behind.
     daemon.stop();
     pid::signal(pid::parent(command), Signal::KILL);
     daemon.restart_same_directory();
@@ -214,8 +215,8 @@ async fn i8_a_command_that_outlives_its_guard_does_not_prove_an_exit() {
     daemon.wait_role("follower", LONG).await;
     daemon.wait_logged("may still run", LONG).await;
     assert!(is_alive(pid), "nothing ended it");
-    // With a proof of death, the daemon would have taken over at its first read, long before this
-    // many ticks.
+    // With proof that the command had exited, the daemon would have taken over at its first read,
+    // long before this many ticks.
     let read = journal.of("tick").len();
     journal.wait("tick", read + 25).await;
     assert_eq!(journal.of("start").len(), 1);
@@ -235,17 +236,17 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     })
     .await;
     let _ended = Ended(guards[0]);
-    // An idle daemon sets a large timer slack. Only a privileged process may read it.
+    // An idle daemon sets a large timer slack, which only a privileged process may read.
     let slack = || std::fs::read_to_string(format!("/proc/{}/timerslack_ns", waits.pid()));
     if slack().is_ok() {
-        eventually("the daemon is at rest", async || {
+        eventually("the daemon is idle", async || {
             slack().unwrap().trim() == "1000000000"
         })
         .await;
     }
     pid::signal(guards[0], Signal::STOP);
     assert_eq!(waits.term_and_exit(Duration::from_secs(10)).await, 0);
-    // The guard's process has been reaped, so it is not even a zombie.
+    // The guard's process has been reaped, so not even a zombie remains.
     assert!(!exists(guards[0]));
 }
 

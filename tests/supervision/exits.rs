@@ -36,7 +36,7 @@ async fn a_command_that_cannot_be_executed_has_the_exit_code_that_shells_use() {
     let (contest, journal) = (Contest::new("not-executable").await, Journal::new());
     let daemon = contest.candidate("a").workload(["/nowhere/at-all"]).start();
     assert_eq!(daemon.wait_exit(LONG).await, 127);
-    // All lines of the log are JSON, even the line about the failed execution.
+    // All log lines are JSON, even the line about the failed start.
     let records = daemon.log_records();
     assert_eq!(records.len(), daemon.logs().lines().count());
     let told = |r: &serde_json::Value| {
@@ -83,7 +83,7 @@ async fn a_loss_that_cuts_off_a_lingering_filter_is_not_an_exit_of_the_command()
     proxy.stall();
     daemon.wait_not_leader(LONG).await;
     proxy.resume();
-    eventually("it leads again, or exits", async || {
+    eventually("leads again, or exits", async || {
         started().lines().count() > 1 || daemon.exit_code().is_some()
     })
     .await;
@@ -108,7 +108,7 @@ async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
     let healthy = journal.run_by(contest.candidate("healthy"), &Behaviour::Obedient);
     let _healthy = healthy.leading(LONG).await;
     crashing.wait_follows("healthy", LONG).await;
-    assert_eq!(crashing.exit_code(), None, "it stays a candidate");
+    assert_eq!(crashing.exit_code(), None, "remains a candidate");
     journal.assert_one_after_the_other();
 }
 
@@ -123,7 +123,7 @@ async fn tries_of_a_lone_crash_loop_are_spaced() {
         // The journal's times are rounded down to 10 ms.
         assert!(gap + 10_000_000 >= millis * 1_000_000, "{gaps:?}");
     };
-    // The intervals start at `retry_interval`, which is 250 ms here, and double.
+    // The intervals start at `retry_interval`, 250 ms here, and double.
     at_least(gaps[0], 250);
     at_least(gaps[1], 500);
     at_least(gaps[2], 1_000);

@@ -1,5 +1,5 @@
-//! Goal: at a handoff, two commands never run at once (I6), and the next command starts
-//! immediately after the previous one has exited.
+//! Goal: at a handoff, two commands never run at once (I6), and the next command starts immediately
+//! after the previous command has exited.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// A second stop signal within this time counts as a repetition of the first one.
+/// A second stop signal within this time counts as a repetition of the first.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 async fn pair(lease: &str, behaviour: Behaviour, flag: &str) -> (Contest, Journal, [Daemon; 2]) {
@@ -66,7 +66,7 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
 async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
     let (contest, journal, [old, _new]) =
         pair("stubborn", Behaviour::Stubborn, "--workload-stop-grace=2s").await;
-    // Takes the time before the signal, because the command may record the signal late.
+    // Take the time before the signal, because the command may record the signal late.
     let asked = boottime_ns();
     old.term();
     journal.wait("ignored", 1).await;

@@ -1,4 +1,4 @@
-//! Goal: a replica whose workload is unhealthy does not lead, whether its workload is separate or
+//! Goal: a replica with an unhealthy workload does not lead, whether or not the workload is
 //! supervised.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ fn checked(daemon: DaemonBuilder, file: &Path) -> DaemonBuilder {
     patient(daemon.flag(&format!("--workload-health-command=test,-f,{file}")))
 }
 
-/// With these limits, a healthy workload does not count as unhealthy on a busy machine.
+/// Sets limits that no healthy workload exceeds, even on a busy machine.
 fn patient(daemon: DaemonBuilder) -> DaemonBuilder {
     daemon
         .flag("--workload-health-period=1s")
@@ -49,7 +49,7 @@ async fn an_unhealthy_leader_hands_off_and_does_not_contend_until_it_is_healthy(
     // Only `a` remains, and it is unhealthy.
     b.term_and_exit(LONG).await;
     eventually("the lease is free", async || is_free(&contest).await).await;
-    // `a` must see that the lease is free and still not acquire it.
+    // `a` must see that the lease is free, and still not acquire it.
     let free =
         |status: &serde_json::Value| status["role"] == "follower" && status["holder"].is_null();
     a.wait_until(free, LONG).await;
@@ -119,7 +119,7 @@ async fn a_command_that_does_not_run_yet_is_not_checked() {
         "--workload-health-failures=5",
     ]);
     let _a = journal.run_by(a, &Behaviour::Obedient).start();
-    // The workload never listens, so it is started, found unhealthy, and stopped.
+    // The workload never listens, so the daemon starts it, finds it unhealthy, and stops it.
     journal.wait("start", 1).await;
     journal.wait("end", 1).await;
     eventually("the lease is released", async || {

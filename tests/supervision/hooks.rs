@@ -9,7 +9,8 @@ use leasehold_testbed::{DaemonTimings, assert_contains};
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
-/// Each hook is (event, word, rest of the script). It first writes a journal line with the word.
+/// Returns flags for hooks, each given as (event, word, rest of the script). A hook first writes a
+/// journal line with the word.
 fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     let journal = journal.path("journal").display().to_string();
     let flag = |(at, what, more): &(&str, &str, &str)| {
@@ -113,8 +114,8 @@ async fn hooks_work_together_with_a_command() {
     );
 }
 
-/// Starts a leader with this step-down hook and a handoff delay of 2 s. Returns how long the
-/// follower takes to lead after the leader gets SIGTERM.
+/// Starts a leader with this step-down hook and a handoff delay of 2 s. Returns the time from the
+/// leader's SIGTERM until the follower leads.
 async fn handed_over_after(lease: &str, hook: &str, flags: &[&str]) -> Duration {
     let contest = Contest::new(lease).await;
     let hook = serde_json::to_string(&["sh", "-c", hook]).unwrap();
@@ -140,9 +141,9 @@ async fn i6_a_hook_confirms_only_if_it_is_declared_to_stop_the_workload_and_exit
     let notified = handed_over_after("hook-notifies", "exit 0", &[]).await;
     assert!(notified >= delay, "a notification: {notified:?}");
     let failed = handed_over_after("hook-fails", "exit 1", &declared).await;
-    assert!(failed >= delay, "a stop script that fails: {failed:?}");
+    assert!(failed >= delay, "failing step-down hook: {failed:?}");
     let stopped = handed_over_after("hook-stops", "exit 0", &declared).await;
-    assert!(stopped < delay, "a stop script that succeeds: {stopped:?}");
+    assert!(stopped < delay, "successful step-down hook: {stopped:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! A command that writes its events to a journal, and the reader of the journal. Each line is
-//! `<at> <what> <token> <identity> <pid>`. The time is from /proc/uptime, which is CLOCK_BOOTTIME
-//! in hundredths of a second. Commands append whole lines, so the order of the lines is the order
-//! of the events.
+//! A command that writes its events to a journal, and a parser for the journal. Each line is `<at>
+//! <what> <token> <identity> <pid>`. The time is from /proc/uptime, which is CLOCK_BOOTTIME in
+//! hundredths of a second. Commands append whole lines, so the lines are in the order of the
+//! events.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ pub(crate) struct Line {
 pub(crate) enum Behaviour {
     /// The command ends as soon as it gets SIGTERM.
     Obedient,
-    /// After SIGTERM, the command takes this many seconds to end.
+    /// The command takes this many seconds to end after SIGTERM.
     Slow(&'static str),
     /// The command ignores SIGTERM.
     Stubborn,
@@ -99,7 +99,7 @@ impl Journal {
         lines
     }
 
-    /// Waits for `count` lines of this kind. Returns the last of them.
+    /// Waits for `count` lines of this kind. Returns the last.
     pub(crate) async fn wait(&self, what: &str, count: usize) -> Line {
         eventually(&format!("{count} lines of {what}"), async || {
             self.of(what).len() >= count
@@ -115,7 +115,7 @@ impl Journal {
         for line in &lines {
             assert!(
                 line.token >= newest,
-                "{INVARIANT_VIOLATED}: token {} ran at the time of {newest}: {line:?}",
+                "{INVARIANT_VIOLATED}: token {} ran at the same time as {newest}: {line:?}",
                 line.token
             );
             newest = line.token;
@@ -127,7 +127,7 @@ impl Line {
     fn parse(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
         let [at, what, token, identity, pid] = words.as_slice() else {
-            panic!("a torn line: {line}");
+            panic!("an incomplete line: {line}");
         };
         Self {
             at: at.parse::<u64>().unwrap() * 10_000_000,

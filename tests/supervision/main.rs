@@ -1,5 +1,5 @@
-//! Tests `leasehold run -- CMD` from end to end: real daemons on a real replica set run commands
-//! that record when they run.
+//! Tests `leasehold run -- CMD` end to end: real daemons on a real replica set run commands that
+//! record their events.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

@@ -1,6 +1,7 @@
-//! Goal: two commands never run at once or with one token (I3), even if daemons are killed,
-//! restarted or asked to step down, and primaries are deposed or killed. Method: random faults at
-//! random times, on a separate set. Every command records its token and its process.
+//! Goal: two commands never run at once or with the same token (I3), even if daemons are killed,
+//! restarted or told to step down, and primaries are deposed or killed. Method: inject random
+//! faults at random times, on a separate replica set. Every command records its token and its
+//! process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -12,8 +13,8 @@ use rustix::process::Signal;
 use crate::contest::{PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// Number of faults. Some faults take milliseconds, others an election of one to two seconds; all
-/// faults together take less than a minute.
+/// Number of faults. A fault takes between milliseconds and two seconds (an election); all faults
+/// together take less than a minute.
 const FAULTS: u32 = 16;
 
 /// Generates random times and targets. A weak generator suffices.
@@ -59,7 +60,8 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
         if rng.below(3) > 0 {
             one_leads(&daemons).await;
         }
-        // The delay lets the fault hit any instant of an acquisition, a renewal or a step-down.
+        // The random delay lets the fault hit any moment of an acquisition, a renewal or a
+        // step-down.
         tokio::time::sleep(Duration::from_millis(rng.below(600))).await;
         let leader = daemons.iter().position(Daemon::leads);
         let victim = leader.filter(|_| rng.below(2) == 0);

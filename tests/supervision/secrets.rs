@@ -7,7 +7,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 use crate::contest::{Contest, PROGRAM, eventually};
 
-/// Writes a wrapper that drops root's capability to read every process and then runs leasehold.
+/// Writes a wrapper that drops root's capability to read all processes and then runs leasehold.
 fn unprivileged(place: &Scratch) -> std::path::PathBuf {
     let wrapper = place.path().join("leasehold");
     let drop = match rustix::process::geteuid().is_root() {
@@ -25,8 +25,8 @@ fn unprivileged(place: &Scratch) -> std::path::PathBuf {
 async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
     let (contest, place) = (Contest::new("secrets").await, Scratch::new());
     let seen = place.path().join("seen").display().to_string();
-    // The fields after the name are state and parent. The guard's readable environment shows that
-    // the command may read unprotected files.
+    // After the name, the fields are state and parent. The command can read the guard's
+    // environment, so it may read unprotected files.
     let script = format!(
         "guard=$PPID; read -r stat < /proc/$guard/stat; set -- ${{stat##*)}}; daemon=$2
         for process in $guard $daemon; do

@@ -1,4 +1,4 @@
-//! Goal: the command never starts before MongoDB has acknowledged the acquisition, and its
+//! Goal: the command never starts before MongoDB has acknowledged the acquisition. The command's
 //! environment describes the lease but contains no secret of the daemon.
 
 use std::process::Command;
@@ -51,9 +51,9 @@ async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
     assert_eq!(
         value("NOTIFY_SOCKET"),
         None,
-        "the command must not notify systemd as the daemon"
+        "the command must not send notifications to systemd as the daemon"
     );
-    assert!(!journal.path("b").exists(), "a follower runs nothing");
+    assert!(!journal.path("b").exists(), "a follower starts no command");
     assert_eq!(leader.metric("leasehold_workload_up").await, 1.0);
     assert_eq!(follower.metric("leasehold_workload_up").await, 0.0);
 }

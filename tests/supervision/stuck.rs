@@ -1,6 +1,6 @@
 //! Goal: a command that survives SIGKILL does not block the lease indefinitely (I10). The replica
-//! lets the lease expire within bounded time, because it must not release the lease while the
-//! command runs (I6).
+//! must not release the lease while the command runs (I6), so it lets the lease expire within a
+//! bounded time.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -18,10 +18,10 @@ use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Tolerance on a loaded machine, in addition to the documented bound.
+/// Tolerance for a busy machine, in addition to the documented bound.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// A command of another user, which its daemon may not signal. It is killed on drop.
+/// A command of another user, which its daemon may not signal. Killed on drop.
 struct Foreign(u32);
 
 impl Drop for Foreign {
@@ -56,8 +56,8 @@ fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder
         .workload(as_another.into_iter().chain(command))
 }
 
-/// Only root can start a command that the daemon cannot kill. Otherwise reports the test as
-/// skipped and returns true.
+/// Returns true and reports the test as skipped unless this user is root, because only root can
+/// start a command that the daemon cannot kill.
 fn unprivileged() -> bool {
     let unprivileged = !rustix::process::geteuid().is_root();
     if unprivileged {

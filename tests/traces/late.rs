@@ -1,6 +1,6 @@
 //! Goal: a takeover that arrives after another write of the holder is never applied, and the
-//! checker does not report a correct rejection as a violation. Method: proxies delay a renewal and
-//! a takeover, and forward the renewal first.
+//! checker does not report the correct rejection as a violation. Method: proxies delay a renewal
+//! and a takeover, and pass the renewal first.
 
 use leasehold_testbed::{Changes, ReplicaSet, Scratch, StoredLease, eventually, run, trace};
 use rustix::process::Signal;

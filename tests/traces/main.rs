@@ -1,7 +1,7 @@
-//! Goal: a daemon or a job never does anything that its state machine has not decided, and the
-//! checker refuses any other trace. Method: traces real daemons and jobs on a real set, with
-//! handoffs, a kill and many contenders. The checker must accept their trace, and must refuse it
-//! after a change in one place.
+//! Goal: a daemon or job never does anything that its state machine has not decided, and the
+//! checker refuses any other trace. Method: trace real daemons and jobs on a real replica set, with
+//! handoffs, a kill and many contenders. The checker must accept the trace, and must refuse it
+//! after any single change.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const LONG: Duration = Duration::from_secs(30);
-/// Number of jobs that run at once in each mode.
+/// Number of concurrent jobs in each mode.
 const JOBS: usize = 4;
 
 const SHORT: &str = "sleep 0.3";
-/// Ends only when two jobs have begun, so that two jobs hold slots at once.
+/// Script that ends only when two jobs have begun, so that two jobs hold slots at once.
 const COMPANY: &str = r#"touch "$BEGAN/began.$$"; until [ $(ls "$BEGAN" | grep -c began) -ge 2 ]; do sleep 0.05; done"#;
 
 struct Lines(Vec<Value>);
@@ -47,7 +47,7 @@ impl Lines {
 
     fn position(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.0.iter().position(condition);
-        found.expect("the trace has such a line")
+        found.expect("the trace contains this line")
     }
 
     /// Asserts that the checker refuses the changed trace for the expected reason.
@@ -85,8 +85,8 @@ fn job(set: &ReplicaSet, arguments: &[&str], work: &str, trace: &Path, scratch: 
     command.spawn().unwrap()
 }
 
-/// Runs three candidates for one lease (one is stopped, one is killed, one steps down), a leader
-/// of another lease, and jobs in all modes.
+/// Runs three candidates for one lease (one is stopped, one is killed, one steps down), a leader of
+/// another lease, and jobs in all modes.
 async fn drama(set: &ReplicaSet, trace: &Path, scratch: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
@@ -132,8 +132,8 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let checked = lines.check();
     let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
     assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
-    // At least three leaders of one lease, the leader of the other lease, and each job have
-    // acquired and started a command.
+    // At least three leaders of one lease, the leader of the other lease, and each job acquired and
+    // started a command.
     assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");
     assert!(checked.guards >= 4 + 3 * JOBS, "{checked:?}");
     assert!(
@@ -162,7 +162,7 @@ fn tampered(lines: &Lines) {
     lines.refused("random bits", |lines| {
         lines[acquires]["turn"]["random"] = json!([]);
     });
-    // Some replies change nothing, so look for a reply that has an effect.
+    // Some replies change nothing, so find a reply that has an effect.
     let applied = lines.position(|line| {
         let outcome = &line["turn"]["input"]["Reply"]["outcome"];
         let orders = line["turn"]["effects"].to_string().contains("Workload");
@@ -196,7 +196,7 @@ fn tampered(lines: &Lines) {
         lines[started]["started"]["schema"] = json!(2)
     });
     lines.refused("not a record", |lines| lines.insert(0, json!("nonsense")));
-    // Turns the leader of another lease into a leader of this lease.
+    // Move the leader of another lease to this lease.
     lines.refused("I1: ", |lines| {
         replace(
             lines,
@@ -205,7 +205,7 @@ fn tampered(lines: &Lines) {
             &json!("leasehold.leases/traced"),
         );
     });
-    // Copies each job with slots to another machine.
+    // Copy each job with slots to another machine.
     let in_slots = |line: &&Value| !line["started"]["options"]["want"]["Slot"].is_null();
     let machines = lines.0.iter().filter(in_slots);
     let machines: Vec<_> = machines.map(|line| line["machine"].clone()).collect();
@@ -222,7 +222,7 @@ fn tampered(lines: &Lines) {
     });
 }
 
-/// Each change affects one place of the trace of a guard.
+/// Makes changes to a guard's trace, each in one place.
 fn tampered_guards(lines: &Lines) {
     let guarded = |line: &Value| line["started"]["options"]["guarded"] == "command";
     let began = lines.position(guarded);
@@ -251,7 +251,7 @@ fn tampered_guards(lines: &Lines) {
         lines[starts]["sent"] = turn;
         lines[starts].as_object_mut().unwrap().remove("turn");
     });
-    // Turns the leader of another lease into a leader of this lease.
+    // Move the leader of another lease to this lease.
     lines.refused("runs until", |lines| {
         replace(
             lines,

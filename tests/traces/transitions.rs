@@ -1,8 +1,8 @@
-//! Goal: no lease or lock changes without exactly one call that explains the change, with the
-//! outcome that the call's state machine received, and the checker refuses any other history.
-//! Method: records traces and changes of real daemons and jobs on a real set, with an election, an
-//! unacknowledged renewal, a frozen and a killed leader, and operators. The checker must accept
-//! them, and must refuse them after a change in one place.
+//! Goal: every change of a lease or lock is explained by exactly one call, whose state machine
+//! received the right outcome, and the checker refuses any other history. Method: record traces and
+//! changes of real daemons and jobs on a real replica set, with an election, an unacknowledged
+//! renewal, a frozen and a killed leader, and operators. The checker must accept the recording, and
+//! must refuse it after any single change.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{JOBS, LONG, Lines, PROGRAM, SHORT, daemon, job};
 
-/// Lines of the traces and of the recorded changes of one run.
+/// The lines of the traces and recorded changes of one run.
 #[derive(Clone)]
 struct Run {
     trace: Vec<Value>,
@@ -34,7 +34,7 @@ impl Run {
         for recording in [&self.leases, &self.locks] {
             let lines: String = recording.iter().map(|line| format!("{line}\n")).collect();
             let read = checker.changes(lines.as_bytes());
-            read.expect("text can be read");
+            read.expect("read the text");
         }
         checker.finish()
     }
@@ -42,13 +42,13 @@ impl Run {
     /// Returns the index of the first matching line of the trace.
     fn call(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.trace.iter().position(condition);
-        found.expect("the trace has such a line")
+        found.expect("the trace contains this line")
     }
 
     /// Returns the index of the first matching line of the leases' changes.
     fn change(&self, condition: impl FnMut(&Value) -> bool) -> usize {
         let found = self.leases.iter().position(condition);
-        found.expect("the recording has such a line")
+        found.expect("the recording contains this line")
     }
 
     /// Asserts that the checker refuses the changed run for the expected reason.
@@ -70,7 +70,7 @@ impl Run {
     }
 }
 
-/// If a turn requested a renewal, returns the renewal's revision.
+/// Returns the revision of a renewal that a turn requested, if any.
 fn renewal(line: &Value) -> Option<&Value> {
     let effects = line["turn"]["effects"].as_array()?;
     let mut renewals = effects
@@ -99,14 +99,14 @@ fn leasehold(set: &ReplicaSet, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The lease undergoes every kind of change while three candidates contend for it.
+/// Makes every kind of change to a lease while three candidates contend for it.
 async fn elections(set: &ReplicaSet, changes: &Changes, trace: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;
     let b = candidate("b").following("a", LONG).await;
     let c = candidate("c").following("a", LONG).await;
     a.wait_renewal(LONG).await;
-    // Makes the server apply a renewal without acknowledging it.
+    // The server applies a renewal without acknowledging it.
     let primary = set.primary().await;
     let unknown = a.operations("renew", "unknown").await;
     let error = doc! { "writeConcernError": { "code": 64, "errmsg": "planted" } };
@@ -160,7 +160,7 @@ fn jobs(set: &ReplicaSet, trace: &Path, scratch: &Path) {
             .collect();
         for mut job in jobs {
             let code = job.wait().unwrap().code();
-            // Code 77 means that the work was skipped, because it was done recently.
+            // Code 77 means that the job skipped the work, because it was done recently.
             assert!([Some(0), Some(77)].contains(&code), "{modes:?}: {code:?}");
         }
     }
@@ -241,7 +241,7 @@ fn calls_are_changed(run: &Run) {
         let effects = run.trace[asked]["turn"]["effects"].as_array_mut().unwrap();
         effects.retain(|effect| effect["Call"]["operation"]["Renew"].is_null());
     });
-    // Looks for a renewal of unknown outcome, because an unknown read explains no change.
+    // Find a renewal with an unknown outcome, because an unknown read explains no change.
     let renews = |line: &Value, call: &Value| {
         let effects = line["turn"]["effects"].as_array().into_iter().flatten();
         let mut asked = effects.filter(|effect| effect["Call"]["id"] == *call);
@@ -264,7 +264,7 @@ fn calls_are_changed(run: &Run) {
     run.refused("was answered with another document", |run| {
         let applied = run.call(|line| {
             let lease = &line["turn"]["input"]["Reply"]["outcome"]["Applied"]["Lease"];
-            // Looks for the reply to a write of the leader, not to a read.
+            // Find the reply to a write of the leader, not to a read.
             let orders = line["turn"]["effects"].to_string().contains("Workload");
             orders && !lease["holder"].is_null()
         });
@@ -314,7 +314,7 @@ fn changes_are_changed(run: &Run) {
     run.refused("changes instead of", |run| {
         run.leases.remove(change);
     });
-    // Also edits the next change, so that the two changes stay consistent and only the comparison
+    // Edit the next change too, so that the two changes stay consistent and only the comparison
     // with the call fails.
     let change_field = |field: &'static str, value: Value| {
         move |run: &mut Run| {

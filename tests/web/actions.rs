@@ -1,5 +1,5 @@
-//! Goal: no other web page can act on a lease, and no action applies to a lease whose token has
-//! changed since the page showed it. Each action is recorded with its author.
+//! Goal: no other web page can act on a lease, and an action has no effect if the lease's token
+//! changed after the page showed it. Each action is recorded with its author.
 
 use mongodb::bson::Bson;
 use serde_json::json;

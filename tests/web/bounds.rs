@@ -21,7 +21,7 @@ async fn streams_are_bounded_and_leave_room_for_requests() {
     assert_eq!(Events::open(&server, "").await.code, 503);
     assert_eq!(server.get("/livez").await.code, 200);
     open.pop();
-    crate::server::eventually("a place is free", async || {
+    crate::server::eventually("a connection is free", async || {
         Events::open(&server, "").await.code == 200
     })
     .await;

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use leasehold_testbed::skip;
 
 const PROGRAM: &str = "/usr/bin/chromium";
-/// Time limit for an answer of the browser and for a change of the page. Long, because the browser
-/// shares two processors with the daemons.
+/// Maximum wait for an answer of the browser or a change of the page. The browser shares two
+/// processors with the daemons, so this is long.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// The DevTools protocol uses descriptors 3 and 4. Chromium requires --no-sandbox if root starts
 /// it.
@@ -35,7 +35,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Returns `None`, and reports the test as skipped, if Chromium is not installed.
+    /// Starts Chromium. If it is not installed, returns `None` and reports the test as skipped.
     pub(crate) async fn start() -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             skip("there is no Chromium: apt-get install -y chromium");
@@ -135,7 +135,7 @@ impl Browser {
         let limit = tokio::time::Instant::now() + ANSWER_MAX;
         loop {
             let parameters = json!({ "expression": expression, "returnByValue": true });
-            // The evaluation fails if the browser replaces the page at the same time.
+            // The evaluation fails if the browser is replacing the page.
             let result = self.answer("Runtime.evaluate", parameters).await;
             let value = &result.unwrap_or_default()["result"]["value"];
             if !matches!(value, Value::Null | Value::Bool(false)) {

@@ -1,4 +1,4 @@
-//! Goal: a browser never shows an old state: it receives the whole collection once, then each
+//! Goal: a browser never shows an old state. It receives the whole collection once, then each
 //! change, and the current state of the connection to MongoDB.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use crate::server::{LONG, Server, run, shared_stage, stage_of};
 
-/// The command acquires the lock `job` and holds it for ten minutes.
+/// Starts a job that holds the lock `job` for ten minutes.
 pub(crate) fn job(stage: &Stage, uri: &str, identity: &str, flags: &[&str]) -> Child {
     let identity = format!("--identity={identity}");
     let lock = ["lock", "job", &identity];
@@ -230,7 +230,7 @@ async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answ
         .await
         .expect(200, lost)
         .expect(200, " s): no answer");
-    // By then, the failure of a read has been reported.
+    // By then, a read failure has been reported.
     let later = events
         .until("it gets older", |_, event| {
             event["store"]["old_ms"].as_u64() > Some(16_000)

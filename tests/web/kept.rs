@@ -1,5 +1,5 @@
-//! Goal: the page does not show a holder as expired or as renewing if its work has ended but its
-//! minimum hold has not, and shows the minimum hold until its end only.
+//! Goal: while a holder's work has ended but its minimum hold has not, the page shows the holder as
+//! neither expired nor renewing, and shows the minimum hold only until it ends.
 
 use mongodb::bson::{DateTime, Document, doc};
 
@@ -25,7 +25,8 @@ async fn a_place_that_is_kept_needs_no_attention() {
     browser
         .until(&format!("{kept}?.startsWith('kept until ')"))
         .await;
-    // The entry is no longer renewed. A holder that still works would count as expired after 4 s.
+    // The entry is no longer renewed. A holder that is still working would count as expired after 4
+    // s.
     browser.until("performance.now() > 6000").await;
     let class = browser.value(&row_class("nightly")).await;
     assert!(class.as_str().unwrap().starts_with("kept"), "{class}");
@@ -37,7 +38,7 @@ async fn a_place_that_is_kept_needs_no_attention() {
     browser.close().await;
 }
 
-/// A lock whose work ended at this time, with a minimum hold of 10 minutes.
+/// Returns a lock whose work ended at this time, with a minimum hold of 10 minutes.
 fn over(name: &str, identity: &str, over_at: DateTime) -> Document {
     let holder = entry(identity, "exclusive", Some(1), 20.0);
     let over = doc! { "at_least_ms": 600_000_i64, "over": true, "over_at": over_at };
@@ -57,7 +58,7 @@ async fn a_lock_is_free_once_its_minimum_hold_has_passed() {
         over("lasts", "host-2", lasts),
     ];
     locks.insert_many(both).await.unwrap();
-    // Both holds have begun before the server starts.
+    // Both holds begin before the server starts.
     let server = Server::start(&stage, &[]).await;
     browser.open(&server.origin()).await;
     shows(&mut browser, "lasts", "state", "kept").await;
@@ -91,7 +92,7 @@ async fn a_lock_is_free_once_its_minimum_hold_has_passed() {
         .await;
     browser.press("Escape", "").await;
 
-    // The hold passes while the page is open.
+    // The minimum hold ends while the page is open.
     let ends = doc! { "$set": { "holders.0.over_at": ago(597.0) } };
     locks
         .update_one(doc! { "_id": "lasts" }, ends)

@@ -1,5 +1,5 @@
-//! Goal: at the first look, a visitor sees what needs attention: a holder that has stopped never
-//! looks alive, leases and locks are told apart, and a phone shows all of it.
+//! Goal: a visitor sees at once what needs attention. A stopped holder never looks alive, leases
+//! and locks look different, and a phone shows everything.
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet};
 use mongodb::bson::{DateTime, doc};
@@ -44,7 +44,7 @@ async fn a_phone_scrolls_in_one_direction_only() {
     assert_eq!(browser.value(fits).await, true, "the list is wider");
     let cards = "[...document.querySelectorAll('#rows tr:not(.group)')].every((row) => row.offsetWidth > 340)";
     assert_eq!(browser.value(cards).await, true, "a row is not a card");
-    // Each part of a card is in the card.
+    // No part of a card extends beyond the card.
     let inside = "[...document.querySelectorAll('#rows tr:not(.group)')].flatMap((row) => [...row.children].map((cell) => \
         [cell.getBoundingClientRect().bottom, row.getBoundingClientRect().bottom])).filter(([a, b]) => a > b)";
     assert_eq!(browser.value(inside).await, json!([]));
@@ -83,7 +83,7 @@ async fn the_summary_counts_and_filters() {
     let server = Server::start(&stage, &[]).await;
     size(&mut browser, 1280, 1600).await;
     browser.open(&server.origin()).await;
-    // The short lease of mail-outbox has expired by then.
+    // By now, the short lease of mail-outbox has expired.
     shows(&mut browser, "mail-outbox", "state", "expired").await;
     for (only, number) in [
         ("leases", "6/10"),
@@ -122,7 +122,7 @@ async fn the_summary_counts_and_filters() {
         .until("document.querySelector('#count').textContent === '16 documents'")
         .await;
 
-    // A dead leader is shown with the evidence, in the list and in the details.
+    // An expired leader is shown with evidence, in the list and in the details.
     let class = browser.value(&row_class(SILENT)).await;
     assert!(class.as_str().unwrap().starts_with("silent"), "{class}");
     let note = browser.value(&cell(SILENT, "notes")).await;
@@ -147,7 +147,7 @@ async fn the_summary_counts_and_filters() {
     )
     .await;
 
-    // The timeline has the former holders and the present one, also for a screen reader.
+    // The timeline shows the former holders and the current holder, also to a screen reader.
     let parts = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelectorAll('.past .part').length";
     assert_eq!(browser.value(parts).await, 4);
     let label = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelector('.bar').ariaLabel";
@@ -174,7 +174,7 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
     stored.set(doc! { "holder.renewed_at": long_ago }).await;
     let server = Server::start(&stage, &[]).await;
     browser.open(&server.origin()).await;
-    // The server has not watched for a lease duration yet.
+    // The server has not yet watched for a whole lease duration.
     shows(&mut browser, stage.lease(), "state", "silent").await;
     let renewed = browser.value(&cell(stage.lease(), "silence")).await;
     assert!(renewed.as_str().unwrap().starts_with("~6m"), "{renewed}");
@@ -182,8 +182,8 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
     browser.close().await;
 }
 
-/// Returns the milliseconds from the time of day after `words` in an element until this instant of
-/// the page.
+/// Returns the milliseconds from the time of day after `words` in an element until `instant`, as
+/// measured by the page.
 async fn after(browser: &mut Browser, id: &str, words: &str, instant: f64) -> f64 {
     let time = format!(
         "(document.querySelector('#{id}').textContent.match(/{words} (..:..:..) UTC/) || [])[1]"
@@ -214,7 +214,7 @@ async fn an_outage_begins_at_the_last_answer_of_a_server_that_hangs() {
         .until(&format!("{line}.startsWith('Data is stale since ')"))
         .await;
     let noticed = browser.value("Date.now()").await.as_f64().unwrap() - stopped;
-    // Usually 3 to 7 s; the limit is for a busy machine.
+    // Usually 3 to 7 s; the limit allows for a busy machine.
     assert!(noticed < 12_000.0, "{noticed} ms");
     for pause in [0, 12] {
         tokio::time::sleep(std::time::Duration::from_secs(pause)).await;
@@ -260,7 +260,7 @@ async fn after_an_outage_a_holder_is_green_only_once_its_renewal_was_seen() {
     browser
         .until("document.querySelector('#outage').textContent.startsWith('All states below are those of ')")
         .await;
-    // The leader renews for a while, and then it is killed.
+    // The leader renews for a while before it is killed.
     tokio::time::sleep(DaemonTimings::DEMO.lease_duration).await;
     a.kill();
     let watch = format!(

@@ -1,4 +1,4 @@
-//! Goal: `/metrics` never shows a lease or lock that the collection has not, and never shows old
+//! Goal: `/metrics` never shows a lease or lock that is not in the collection, and never shows old
 //! values as current. Method: real daemons and `leasehold lock` on a real replica set.
 
 use std::time::Duration;
@@ -107,7 +107,7 @@ async fn a_scrape_shows_leases_and_locks() {
     assert_eq!(
         value(&text, &lock("held_seconds", "kept")),
         0.0,
-        "its work is over"
+        "its work has ended"
     );
 
     let mut one = spawn_lock(
@@ -163,7 +163,7 @@ async fn a_scrape_shows_leases_and_locks() {
     })
     .await;
 
-    // The standby takes over, so the exporter must not see the lease as silent for long.
+    // The standby takes over, so the exporter must not report the lease as silent for long.
     a.kill();
     scraped(&server, "b leads", |text| {
         text.contains("identity=\"b\",lease=\"orders\"")
@@ -186,7 +186,7 @@ async fn a_leader_that_died_alone_and_a_free_lease_are_not_held() {
         sample(text, &lease("silent")) == Some(1.0) && sample(text, &lease("held")) == Some(0.0)
     })
     .await;
-    // At its first look, an exporter has only the date of the last write.
+    // When an exporter starts, it knows only the date of the last write.
     let second = Server::start(&stage, &["--metrics-only"]).await;
     second.wait_ready().await;
     let text = scrape(&second).await;
@@ -239,7 +239,7 @@ async fn a_lock_counts_a_killed_holder_until_a_waiter_removes_it() {
     pid::signal(one.id().unwrap(), Signal::KILL);
     one.wait().await.unwrap();
     scraped(&server, "one is silent", |text| counts(text) == silent).await;
-    // At its first look, an exporter has only the date of the last write.
+    // When an exporter starts, it knows only the date of the last write.
     let second = Server::start(&stage, &["--metrics-only"]).await;
     second.wait_ready().await;
     let text = scrape(&second).await;

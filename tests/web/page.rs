@@ -1,5 +1,5 @@
-//! Goal: in a real browser, the page never shows an old state without saying so, and shows each
-//! change without delay.
+//! Goal: in a real browser, the page always indicates when its state is old, and shows each change
+//! without delay.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::{Bson, Document, doc};
@@ -42,7 +42,7 @@ pub(crate) async fn open_details(browser: &mut Browser, name: &str) {
         .await;
 }
 
-/// Clicks the button of an action, and again to confirm.
+/// Clicks an action's button, and clicks again to confirm.
 async fn act(browser: &mut Browser, action: &str) {
     browser
         .until(&format!(
@@ -80,8 +80,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until(&format!("{}?.endsWith(' ago')", cell(lease, "silence")))
         .await;
 
-    // Records when the page shows another leader, with the clock that also dates the daemons'
-    // writes.
+    // Records when the page shows another leader, on the clock that also dates the daemons' writes.
     let watch = format!(
         "window.seen = null; new MutationObserver(() => {{ const holder = {}; \
          if (window.seen === null && holder !== 'a' && holder !== '–') window.seen = {{ at: Date.now(), holder }}; }}) \
@@ -110,7 +109,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until("document.querySelector('#operators tbody').textContent.includes('(web)')")
         .await;
 
-    // Transfers to a name that the user types.
+    // Transfers the lease to a name that the user types.
     browser
         .value("document.querySelector('#to').value = 'a'")
         .await;
@@ -124,7 +123,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until("document.querySelector('#details').open === false")
         .await;
 
-    // No candidate takes over from the killed leader, and the time since its last renewal grows.
+    // No candidate takes over from the killed leader, so the time since its last renewal grows.
     b.kill();
     c.kill();
     a.kill();
@@ -160,7 +159,7 @@ async fn renewals_of_a_lock_are_seen() {
     for _ in 0..2 {
         browser.value("window.most = 0").await;
         let silence = cell("job", "silence");
-        // The cell has no number while the page reloads the list.
+        // The cell is empty while the page reloads the list.
         let falls = format!(
             "(() => {{ const now = parseFloat({silence}) || 0; const before = window.most; \
              window.most = Math.max(before, now); return now > 0 && now < before - 0.5; }})()"
@@ -267,7 +266,7 @@ async fn the_page_says_since_when_it_is_old() {
     browser.close().await;
 }
 
-/// These names would do harm if the page did not show them as text.
+/// Names that would do harm if the page did not show them as text.
 const HOSTILE: [&str; 5] = [
     "<img src=x onerror=window.harmed=1>",
     "</script><script>window.harmed=1</script>",
@@ -461,8 +460,7 @@ async fn a_second_armed_action_has_the_whole_time_for_its_confirmation() {
     browser.open(&server.origin()).await;
     shows(&mut browser, stage.lease(), "holder", "a").await;
     open_details(&mut browser, stage.lease()).await;
-    // Arms one action, and 2 s later another action. Records how long the second action stays
-    // armed.
+    // Arms one action, and 2 s later another. Records how long the second action stays armed.
     let watch = "window.stayed = null; \
         { const [first, second] = ['step_down', 'pause'].map((action) => document.querySelector(`[data-action=${action}]`)); \
           first.click(); \

@@ -1,5 +1,5 @@
-//! A collection that looks like production: leases and locks with a past. Some are paused or silent,
-//! and some have waiters or no candidate.
+//! A collection that resembles production: leases and locks with a history. Some are paused or
+//! silent, and some have waiters or no candidate.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ pub(crate) const SILENT: &str = "payments-us";
 /// The documents whose holders do not renew.
 const GONE: [&str; 3] = [SILENT, "mail-outbox", "nightly-report"];
 
-/// Keeps the holders and waiters renewing until it is dropped.
+/// Keeps the holders and waiters renewing until dropped.
 pub(crate) struct Production {
     _renewals: JoinSet<()>,
 }
@@ -28,7 +28,7 @@ pub(crate) fn ago(seconds: f64) -> DateTime {
     DateTime::from_system_time(date)
 }
 
-/// One former holder: identity, begin and end in minutes ago, and reason.
+/// A former holder: identity, begin and end in minutes ago, and reason.
 type Past<'a> = (&'a str, f64, f64, &'a str);
 
 fn history(token: i64, past: &[Past]) -> Vec<Document> {
@@ -43,7 +43,7 @@ fn history(token: i64, past: &[Past]) -> Vec<Document> {
     past.collect()
 }
 
-/// A lease held by `holder` since some minutes ago, or free.
+/// Returns a lease that `holder` acquired some minutes ago, or a free lease.
 fn lease(name: &str, token: i64, holder: Option<(&str, f64)>, past: &[Past]) -> Document {
     let holder = holder.map(|(identity, since)| {
         doc! {
@@ -61,7 +61,7 @@ fn lease(name: &str, token: i64, holder: Option<(&str, f64)>, past: &[Past]) -> 
     }
 }
 
-/// A holder or waiter of a lock; `token` is `None` for a waiter.
+/// Returns a holder or waiter of a lock; `token` is `None` for a waiter.
 pub(crate) fn entry(identity: &str, mode: &str, token: Option<i64>, since: f64) -> Document {
     let revision = Uuid::new();
     doc! {
@@ -107,7 +107,7 @@ fn leases() -> Vec<Document> {
     );
     let holder = outbox.get_document_mut("holder").unwrap();
     holder.insert("renewed_at", ago(205.0));
-    // It expires while the page is being opened.
+    // The entry expires while the page is being opened.
     holder.insert("lease_duration_ms", 3_000_i64);
     let mut silent = lease(
         SILENT,
@@ -248,7 +248,7 @@ pub(crate) fn collection(stage: &Stage) -> Collection<Document> {
 }
 
 impl Production {
-    /// Fills the collection of a stage.
+    /// Fills a stage's collection.
     pub(crate) async fn of(stage: &Stage) -> Self {
         let collection = collection(stage);
         let all = leases().into_iter().chain(locks());

@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// The timings of the stage tolerate the load of a browser.
+/// Returns a stage whose timings tolerate the load of a browser.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
@@ -102,7 +102,7 @@ impl Server {
         self.request("GET", path, &[], "").await
     }
 
-    /// Reads the secret from the page. The server requires the secret in each action.
+    /// Reads the secret from the page. The server requires it for each action.
     pub(crate) async fn secret(&self) -> String {
         let page = self.get("/").await.body;
         let (_, rest) = page.split_once("data-secret=\"").expect("a page");
@@ -127,7 +127,7 @@ impl Server {
     }
 
     pub(crate) async fn wait_ready(&self) {
-        eventually("the collection is read", async || {
+        eventually("the server has read the collection", async || {
             self.get("/readyz").await.code == 200
         })
         .await;
@@ -153,7 +153,7 @@ impl Answer {
     }
 }
 
-/// Applies the events of a stream to its own copy of the documents.
+/// A stream of events, and the documents that it has built.
 pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     pub(crate) code: u16,
@@ -209,7 +209,7 @@ impl Events {
     ) -> Value {
         let waits = async {
             loop {
-                let event = self.next().await.expect("the stream goes on");
+                let event = self.next().await.expect("the stream continues");
                 if wanted(self, &event) {
                     return event;
                 }

@@ -1,4 +1,4 @@
-//! Goal: on an address other than loopback, only visitors with the token of `--token-file` get
+//! Goal: on any address other than loopback, only visitors with the token of `--token-file` get
 //! data.
 
 use std::net::Ipv4Addr;
@@ -70,13 +70,13 @@ async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
     assert_eq!(events.code, 200);
     events.next().await;
 
-    // A change of the token ends all sessions and their streams.
+    // Changing the token ends all sessions and their streams.
     token(directory.path(), "another", 0o600);
     while events.next().await.is_some() {}
     assert_eq!(Events::open(&server, &header).await.code, 401);
     assert_eq!(log_in(&[own], "s3cret").await.code, 401);
     assert_eq!(log_in(&[own], "another").await.code, 303);
-    // With an unusable token file, the server refuses all visitors.
+    // If the token file is unusable, the server refuses all visitors.
     token(directory.path(), "another", 0o644);
     eventually("nobody is let in", async || {
         log_in(&[own], "another").await.code == 401
@@ -129,13 +129,12 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
-/// Two connections fewer than the server keeps: one remains for a probe and one for a visitor.
+/// Two connections fewer than the server keeps, which leaves one for a probe and one for a visitor.
 const FLOOD: usize = 62;
 /// The source address of the flood. All of 127.0.0.0/8 is local.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Sends wrong tokens from one address without pause, on [`FLOOD`] connections, until the flood is
-/// dropped.
+/// Sends wrong tokens from one address without pause, on [`FLOOD`] connections, until dropped.
 struct Flood {
     _connections: JoinSet<()>,
     answers: watch::Receiver<Vec<String>>,
@@ -225,7 +224,7 @@ async fn an_address_that_floods_gets_429_and_keeps_its_open_stream() {
     let stays = async {
         loop {
             let before = Instant::now();
-            events.next().await.expect("the stream goes on");
+            events.next().await.expect("the stream continues");
             // After 6 s without an event, the page would consider the connection lost.
             assert!(before.elapsed() < Duration::from_secs(5));
         }

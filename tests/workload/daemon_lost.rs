@@ -1,5 +1,5 @@
 //! Goal: if the daemon is killed or frozen, its command does not outlive the deadline, and the
-//! claim file stays locked until the command has exited (I5). Method: SIGKILL and SIGSTOP to a
+//! claim file stays locked until the command has exited (I5). Method: send SIGKILL and SIGSTOP to a
 //! daemon.
 
 use leasehold::clock::boot_now;
@@ -50,7 +50,7 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     let (sent, last) = (sent(&fixture), deadlines(&fixture));
     while exists(pid) {
         assert!(boot_now() < last.kill_at + SEEN_LATE, "alive too long");
-        // Checks the lock first. If it is free, the command must already have exited.
+        // Check the lock first. If the lock is free, the command must already have exited.
         assert!(!lock_is_free(&fixture) || !exists(pid));
         tokio::time::sleep(millis(1)).await;
     }

@@ -1,5 +1,5 @@
-//! Goal: no command runs without authority. Method: deadlines that pass before the command starts,
-//! while it runs, and while it is stopped or terminating.
+//! Goal: no command runs without authority. Method: set deadlines that pass before the command
+//! starts, while it runs, and while it is stopped or terminating.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, Terms};

@@ -1,4 +1,4 @@
-//! Goal: a command never counts as ended while one of its processes runs. Method: commands that
+//! Goal: a command never counts as ended while one of its processes runs. Method: run commands that
 //! leave processes behind in various ways.
 
 use leasehold::clock::boot_now;
@@ -60,7 +60,7 @@ async fn descendants_of_an_ended_command_are_ended_after_its_exit_is_reported() 
 #[tokio::test]
 async fn zombies_that_a_running_command_leaves_are_waited_for() {
     let fixture = Fixture::new();
-    // Starts fifty orphans, which exit while CMD continues.
+    // Start fifty orphans, which exit while CMD continues.
     let mut workload = fixture.start(
         "i=0; while [ $i -lt 50 ]; do (sh -c 'echo $$ >> zombies' &); i=$((i+1)); done
          echo $$ > pid; exec sleep 60",
@@ -84,7 +84,8 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     let text = "#!/bin/sh\ntrap '' TERM\n\"$0\" &\necho head >> \"$0.heads\"\n";
     write_program(&hydra, text);
     let command = guarded(hydra.to_str().unwrap());
-    // The group's leader exits immediately. The others get a grace period and ignore SIGTERM.
+    // The group's leader exits immediately. The other processes ignore SIGTERM and get a grace
+    // period.
     let mut workload = GuardedCommand::start(&command, terms(LONG, millis(300)), None).unwrap();
     let ended = workload.ended().await;
     assert_eq!(ended.end, CommandEnd::Exited(0));

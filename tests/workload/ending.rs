@@ -1,5 +1,5 @@
 //! Goal: leasehold reports the command's exit status unchanged, and never before all processes of
-//! the command have exited. Method: commands that end in various ways.
+//! the command have exited. Method: run commands that end in various ways.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{CommandEnd, CommandProgress, GuardedCommand};

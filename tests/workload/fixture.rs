@@ -1,4 +1,4 @@
-//! Provides each test with a directory, in which its command records events, and with deadlines
+//! Provides each test with a directory in which its command records events, and with deadlines
 //! relative to now.
 
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::stand_in::{Plan, StandIn, guard};
 
-/// Timeout for steps that finish much sooner on a working machine.
+/// Timeout for steps that normally finish much sooner.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// A guard and a shim start within this time, even on a busy machine.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
 /// Maximum delay between a deadline and the observed end of a process, on a busy machine.
 pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
 
-/// The authority ends `valid` from now, and SIGKILL follows `grace` later.
+/// Returns deadlines: the authority ends `valid` from now, and SIGKILL follows `grace` later.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
     let valid_until = boot_now() + valid;
     Terms {
@@ -61,7 +61,7 @@ impl Fixture {
         GuardedCommand::start(&self.script(script), terms, None).unwrap()
     }
 
-    /// Returns the stand-in and the process ids of its command and its guard.
+    /// Starts a stand-in daemon. Returns it, and the process ids of its command and its guard.
     pub(crate) async fn stand_in(&self, plan: Plan) -> (StandIn<'_>, u32, u32) {
         let daemon = plan.start(self);
         let command = self.wait_pid("pid").await;
@@ -73,7 +73,7 @@ impl Fixture {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for `count` complete lines.
+    /// Waits until a file has `count` complete lines.
     pub(crate) async fn wait_lines(&self, name: &str, count: usize) -> Vec<String> {
         let what = format!("{count} lines of {name}");
         eventually(&what, || {
@@ -90,12 +90,12 @@ impl Fixture {
     }
 }
 
-/// The binary under test is the guard and the shim.
+/// Returns a shell command whose guard and shim are the binary under test.
 pub(crate) fn shell(script: &str) -> Command {
     guarded("/bin/sh").arguments(["-c", script])
 }
 
-/// The binary under test is the guard and the shim.
+/// Returns a command whose guard and shim are the binary under test.
 pub(crate) fn guarded(program: &str) -> Command {
     Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
 }

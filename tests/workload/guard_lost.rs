@@ -1,4 +1,4 @@
-//! Goal: a command never outlives its deadline, even if its guard is killed or frozen. Method:
+//! Goal: a command never outlives its deadline, even if its guard is killed or frozen. Method: send
 //! SIGKILL and SIGSTOP to the guard of a running daemon.
 
 use leasehold::clock::boot_now;
@@ -12,7 +12,7 @@ use leasehold_testbed::pid::{exists, is_alive, signal};
 use crate::fixture::{Fixture, LONG, SEEN_LATE, STARTS, eventually, millis, terms};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_for_gone};
 
-/// The command, a process of its group, and a process of another session, all of which ignore
+/// Starts a command, a process of its group, and a process of another session, all of which ignore
 /// SIGTERM.
 const FAMILY: &str = "trap '' TERM
     setsid -f sh -c 'echo $$ > away; exec sleep 60'
@@ -53,8 +53,8 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     .await;
 }
 
-/// If a disk hangs, the guard may have to kill the command, and must not wait for its own pages
-/// from this disk.
+/// When a disk hangs, the guard may have to kill the command without reading its own pages from
+/// this disk.
 #[tokio::test]
 async fn pages_that_a_guard_has_used_stay_in_memory() {
     let fixture = Fixture::new();
@@ -121,7 +121,7 @@ async fn a_frozen_guard_is_killed_after_the_deadline_and_cmd_with_it() {
     assert_eq!(family.map(exists), [false; 3]);
     assert!(
         late >= millis(100),
-        "the daemon gives the guard time first: {late:?}"
+        "the daemon waits for the guard first: {late:?}"
     );
     assert!(late < SEEN_LATE, "{late:?}");
     assert!(told.contains("guard_lost: true"), "{told}");
@@ -163,8 +163,8 @@ async fn a_guard_frozen_during_a_thousand_renewals_applies_the_newest() {
         workload.extend(terms(LONG, LONG));
         tokio::task::yield_now().await;
     }
-    // The socket buffer is full of records with later deadlines. `extend` must not wait for room,
-    // because the frozen guard does not read.
+    // The socket buffer is full of records with later deadlines. `extend` must not block, although
+    // the frozen guard does not read.
     let last = terms(STARTS + millis(500), LONG);
     workload.extend(last);
     eventually("the first deadline has passed", || {

@@ -1,5 +1,5 @@
 //! Goal: a command inherits the state that a shell would give it, and nothing from the daemon.
-//! Method: commands that inspect themselves.
+//! Method: run commands that inspect themselves.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn plainly(script: &str) -> String {
 async fn no_descriptor_of_ours_reaches_cmd() {
     let fixture = Fixture::new();
     let lock = File::create(fixture.path("claim")).unwrap();
-    // Compares with an ordinary child, because the caller of the tests may leave descriptors open.
+    // Compare with an ordinary child, because the caller of the tests may leave descriptors open.
     // The shell lists the descriptors itself, because starting another program could open a pipe.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
     let script = fixture.script(&format!("{list} > list"));
@@ -46,8 +46,9 @@ async fn no_signal_is_blocked_or_ignored_in_cmd() {
     assert_eq!(workload.ended().await.end, CommandEnd::Exited(0));
     let signals = fixture.lines("signals");
     assert_eq!(signals.len(), 2);
-    // Signals 32 and 33, which the C library reserves, may be ignored. Other signals are reset even
-    // if they were ignored when these tests started (HUP by nohup, INT and QUIT in the background).
+    // Signals 32 and 33, which the C library reserves, may be ignored. Other signals are reset,
+    // even if they were ignored when these tests started (HUP by nohup, INT and QUIT in the
+    // background).
     assert!(
         signals.iter().all(|line| line.ends_with("0000000")),
         "{signals:?}"

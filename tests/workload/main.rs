@@ -1,4 +1,4 @@
-//! Tests commands under a guard: real processes, with faults injected into each of them.
+//! Tests commands under a guard, with real processes and with faults injected into each of them.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

@@ -1,7 +1,7 @@
-//! Goal: on a terminal, the user can work with a command as with any job: it receives keys and
-//! input, and Ctrl-Z stops the job but never the guard. Method: a shell on a pseudo terminal,
-//! created by script(1), and a keyboard. The commands that are stopped only read a pipe, because a
-//! shell that waits in `vfork` for another stopped child would not be reported as stopped.
+//! Goal: on a terminal, a command behaves like any job: it receives keys and input, and Ctrl-Z
+//! stops the job but never the guard. Method: a shell on a pseudo terminal, created by script(1),
+//! and simulated keys. The stopped commands only read a pipe, because a shell that waits in `vfork`
+//! for another stopped child would not be reported as stopped.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,14 +16,14 @@ use crate::stand_in::{Plan, command_line, guard, wait_for_gone};
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
-/// A terminal of script(1). Dropping it hangs the terminal up.
+/// A terminal of script(1). Dropping it causes a hangup.
 struct Terminal {
     script: Child,
     keyboard: ChildStdin,
 }
 
 impl Terminal {
-    /// Runs `lines` in `shell`. `DAEMON` stands for the stand-in's command line.
+    /// Runs `lines` in `shell`. `DAEMON` is replaced with the stand-in's command line.
     fn new(fixture: &Fixture, shell: &str, lines: &str, plan: &Plan) -> Self {
         let lines = lines.replace("DAEMON", &command_line());
         let job = fixture.path("job");
@@ -54,7 +54,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The deadlines are later than the end of any test.
+/// Returns a plan whose deadlines are later than the end of any test.
 fn plan(script: &'static str) -> Plan {
     Plan::of(script).lasting(LONG, millis(300))
 }
@@ -110,7 +110,7 @@ async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
     terminal.press(CTRL_Z);
     fixture.wait_lines("journal", 1).await;
     assert!(has_stopped(pid), "CMD goes on");
-    assert!(has_stopped(daemon), "the daemon goes on");
+    assert!(has_stopped(daemon), "the daemon continues");
     assert!(!has_stopped(guard), "the guard has stopped");
     std::fs::write(fixture.path("resume"), "").unwrap();
     eventually("CMD goes on", || !has_stopped(pid)).await;

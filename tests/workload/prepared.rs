@@ -1,5 +1,5 @@
-//! Goal: a command that is prepared before the daemon has authority never runs before then. It
-//! leaves no process behind if it is not needed, and still starts if its waiting guard or shim was
+//! Goal: a command that is prepared before the daemon has authority never runs before then. If the
+//! command is not needed, no process remains, and it still starts if its waiting guard or shim was
 //! killed.
 
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::fixture::{Fixture, LONG, eventually, millis, terms};
 
 const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
 
-/// Returns the prepared command and the process ids of its guard and of its waiting shim.
+/// Returns the prepared command, and the process ids of its guard and its waiting shim.
 async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let prepared = fixture.script(script).prepare().unwrap();
     let guard = prepared.guard();
@@ -144,8 +144,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     };
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
     let (prepared, ..) = prepare(&fixture, script).await;
-    // The lock may stay held for a moment, because a child that another test has just forked
-    // inherits the descriptors of this process until the child executes its program.
+    // The lock may stay held for a moment, because another test's forked child inherits this
+    // process's descriptors until the child executes its program.
     eventually("the waiting guard does not hold the lock", free).await;
     eventually("it is ours", || {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()

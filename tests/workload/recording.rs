@@ -1,4 +1,4 @@
-//! Goal: if the disk hangs while a command is being recorded in the claim file, the guard still
+//! Goal: if the disk hangs while the guard records a command in the claim file, the guard still
 //! enforces every deadline, and the command does not run unrecorded. The disk delays only the
 //! command.
 
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::fixture::{Fixture, LONG, STARTS, eventually, millis, terms};
 
-/// A shim found in state D this many times in a row is taken to be waiting for the frozen disk.
+/// A shim that is in state D this many times in a row counts as waiting for the frozen disk.
 const SEEN_WAITING: u32 = 20;
 const SCRIPT: &str = "echo $$ > pid; exec sleep 60";
 
@@ -62,7 +62,7 @@ impl Claim {
     }
 }
 
-/// SIGKILL stays pending while a process is in an uninterruptible wait.
+/// True if SIGKILL is pending. A killed process in an uninterruptible wait stays in this state.
 fn killed(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
@@ -70,7 +70,7 @@ fn killed(process: u32) -> bool {
     pending & (1 << (Signal::KILL.as_raw() - 1)) != 0
 }
 
-/// A hanging disk must not prevent the end of the workload.
+/// Waits until the workload has ended, which a hanging disk must not prevent.
 async fn ended(workload: &mut GuardedCommand) -> Termination {
     let ended = tokio::time::timeout(LONG, workload.ended()).await;
     ended.unwrap_or_else(|_| {
@@ -103,15 +103,14 @@ async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
         exists(shim) && exists(workload.guard()),
         "both still wait for the disk"
     );
-    // The shim may still write its record, so the next command must not use the record's place
-    // yet.
+    // The shim may still write its record, so the next command must not use the record's slot yet.
     let busy = claim.shares.share(ClaimPlace::Command, millis(20)).await;
-    assert!(busy.is_err(), "the record's place is not free");
+    assert!(busy.is_err(), "the record's slot is in use");
     drop(frozen);
     let share = claim.shares.share(ClaimPlace::Command, LONG).await;
     assert!(
         share.is_ok(),
-        "the record's place is free when the guard has exited"
+        "the record's slot is free when the guard has exited"
     );
     assert_eq!(claim.recorded(), Child::Gone);
     assert!(!fixture.path("pid").exists(), "it never ran");
@@ -167,7 +166,7 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let (mut workload, shim, frozen) = claim.start_frozen(&fixture, terms(LONG, LONG)).await;
     pid::signal(workload.guard(), Signal::KILL);
-    // Closes all descriptors of the claim file, as if this process had been killed too.
+    // Close all descriptors of the claim file, as if this process had been killed too.
     let Claim { disk, shares } = claim;
     drop((lock, shares));
     assert!(!free(), "the shim may still write");

@@ -1,5 +1,5 @@
 //! A stand-in for a daemon, which a test can kill and freeze. It is a second process of this test
-//! binary that runs one workload and records the workload's progress.
+//! binary that runs one workload and records its progress.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -27,8 +27,9 @@ const DIRECTORY: &str = "STAND_IN_DIRECTORY";
 const VALID_MS: &str = "STAND_IN_VALID_MS";
 const GRACE_MS: &str = "STAND_IN_GRACE_MS";
 const RENEW: &str = "STAND_IN_RENEW";
-/// The stand-in records its deadlines in these files.
+/// File in which the stand-in records its newest deadlines.
 const NEWEST: &str = "deadlines";
+/// File in which the stand-in records the deadlines that it has certainly sent.
 const SENT: &str = "sent";
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -46,7 +47,7 @@ pub(crate) struct StandIn<'a> {
 }
 
 impl StandIn<'_> {
-    /// Must not be called before the stand-in has recorded its [`guard`].
+    /// Sends a signal to the stand-in, which must have recorded its [`guard`].
     pub(crate) fn signal(&self, signal: Signal) {
         pid::signal(self.pid(), signal);
     }
@@ -57,8 +58,8 @@ impl StandIn<'_> {
         eventually("the stand-in has exited", || !is_alive(pid)).await;
     }
 
-    /// Waits until all threads of the stand-in have stopped, because a thread may run briefly
-    /// after the signal.
+    /// Freezes the stand-in and waits until all its threads have stopped, because a thread may run
+    /// briefly after the signal.
     pub(crate) async fn freeze(&self) {
         let tasks = format!("/proc/{}/task", self.pid());
         self.signal(Signal::STOP);
@@ -84,7 +85,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The stand-in renews, and its deadlines are later than the end of any test.
+    /// Returns a plan that renews, with deadlines later than the end of any test.
     pub(crate) fn of(script: &'static str) -> Self {
         Self {
             script,
@@ -161,12 +162,12 @@ pub(crate) async fn guard(fixture: &Fixture) -> u32 {
     fixture.wait_pid("guard").await
 }
 
-/// A killed stand-in may not have sent its newest deadlines.
+/// Returns the newest deadlines. A killed stand-in may not have sent them.
 pub(crate) fn deadlines(fixture: &Fixture) -> Terms {
     recorded(fixture, NEWEST)
 }
 
-/// The stand-in has certainly sent these deadlines. It must have recorded its [`guard`].
+/// Returns deadlines that the stand-in has certainly sent. It must have recorded its [`guard`].
 pub(crate) fn sent(fixture: &Fixture) -> Terms {
     recorded(fixture, SENT)
 }

@@ -1,6 +1,6 @@
-//! Measures followers on a busy store, to which another application writes 1,000 documents a
-//! second. The set has one member, because replicating this load would occupy two cores. On a
-//! larger set, too, all change streams are on the primary.
+//! Measures followers on a busy MongoDB, to which another application writes 1,000 documents a
+//! second. The replica set has one member, because replicating this load would occupy two cores. On
+//! a larger set, all change streams would be on the primary too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -71,21 +71,22 @@ const SERIES: [Series; 4] = [
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(30);
-/// Two cores suffice for this many followers, although each foreign write wakes each of them.
+/// Number of followers that two cores can handle, although each of the other writes wakes each
+/// follower.
 const FEW: u32 = 5;
-/// The sum over this many followers is measurable even if each costs less than [`LIGHT`].
+/// Number of followers whose total is measurable even if each costs less than [`LIGHT`].
 const MANY: u32 = 40;
-/// Seconds of the server's CPU time per second and follower.
+/// CPU time of the server for each follower, in seconds per second.
 const LIGHT: f64 = 0.010;
 const WRITERS: u32 = 10;
 const INTERVAL: Duration = Duration::from_millis(10);
 const RATE: f64 = 1_000.0;
-/// If the writers reach less than this share of the intended rate, the machine is too slow or too
-/// busy for a result.
+/// Minimum share of the intended write rate. Below this share, the machine is too slow or too busy
+/// for a result.
 const RATE_MIN: f64 = 0.9;
 const SIZE: usize = 200;
 
-/// The writers run until this is dropped.
+/// Writers of another application, which run until dropped.
 struct Foreign {
     _writers: JoinSet<()>,
     written: Arc<AtomicU32>,
@@ -101,7 +102,7 @@ impl Foreign {
         for _ in 0..WRITERS {
             let (documents, written) = (documents.clone(), Arc::clone(&written));
             writers.spawn(async move {
-                // A missed tick is made up for immediately, which keeps the mean rate.
+                // Make up for a missed tick immediately, to keep the mean rate.
                 let mut due = tokio::time::interval(INTERVAL);
                 loop {
                     due.tick().await;
@@ -142,7 +143,7 @@ fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
     Row::new(FIGURE, what, unit, series, &[]).of(LEASEHOLD)
 }
 
-/// Starts a set. Adds the collection of hints and the writers if the series has them.
+/// Starts a replica set. Adds the hints collection and the writers if the series includes them.
 async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) {
     let set = setup.set_of(ReplicaSet::builder().members(1)).await;
     if series.hints {
@@ -150,7 +151,7 @@ async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) 
         let database = set.client().database("leasehold");
         let capped = database.create_collection("leases.hints").capped(true);
         let created = capped.size(32_768).await;
-        created.expect("the collection of hints can be created");
+        created.expect("create the hints collection");
         let hints = database.collection::<Document>("leases.hints");
         hints.insert_one(doc! {}).await.expect("a first hint");
     }
@@ -169,7 +170,7 @@ struct Window {
 }
 
 impl Window {
-    /// Waits until the server has come to rest, and then measures.
+    /// Waits until the server is idle, then measures.
     async fn new(setup: &Setup, set: &ReplicaSet, foreign: Option<&Foreign>) -> Self {
         tokio::time::sleep(setup.pause(SETTLE)).await;
         let written = || foreign.map_or(0.0, Foreign::written);

@@ -1,5 +1,5 @@
-//! Measures an elector that uses client-go's leader election (`benches/peers/client-go`), on a
-//! real API server.
+//! Measures an elector that uses client-go's leader election (`benches/peers/client-go`), on a real
+//! API server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,11 +28,11 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(30);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// After this many polls without an answer, the elector is signalled again.
+/// Number of polls without an answer after which the elector is signaled again.
 const ASK_AGAIN: u64 = 50;
 const SETTLE: Duration = Duration::from_millis(250);
-/// Each pause shifts by this time within the retry period of 2 s, so that handoffs and crashes are
-/// independent of the followers' polls.
+/// Shift of each pause within the retry period of 2 s, so that handoffs and crashes are independent
+/// of the followers' polls.
 const PHASE: Duration = Duration::from_millis(311);
 const RETRY: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(15);
@@ -45,8 +45,7 @@ pub(crate) struct Electors {
     scratch: Scratch,
 }
 
-/// Builds the program unless it is in the cache. Returns its path, or the reason why it cannot be
-/// built.
+/// Builds the program unless it is in the cache. Returns its path, or the reason for the failure.
 pub(crate) async fn program() -> Result<PathBuf, String> {
     let output = Command::new(FETCH)
         .arg("elector")
@@ -63,7 +62,7 @@ pub(crate) async fn program() -> Result<PathBuf, String> {
 }
 
 impl Electors {
-    /// Starts a control plane for this many electors. The error says why the program or the
+    /// Starts a control plane for this many electors. On failure, returns why the program or the
     /// control plane is not available.
     pub(crate) async fn new(setup: &Setup, count: usize) -> Result<Self, String> {
         let program = program().await?;
@@ -97,7 +96,7 @@ impl Electors {
             .start();
         let process = process.unwrap_or_else(|failure| panic!("{failure}"));
         // The program registers its signal handler some time after its start. An earlier SIGUSR1
-        // would kill it.
+        // would kill the program.
         let handles = || handles_usr1(process.pid());
         let end = boottime_ns() + nanos(STATUS_MAX);
         while !handles() {
@@ -130,7 +129,7 @@ impl Electors {
         unreachable!("the loop does not end")
     }
 
-    /// Returns the content of an elector's file, or null if there is none yet.
+    /// Returns the content of an elector's file, or null if the file does not exist yet.
     fn status(&self, index: usize) -> Value {
         let path = self.directories[index].join("status.json");
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -143,7 +142,7 @@ impl Electors {
         format!("elector {index} does not answer; its log:\n{log}")
     }
 
-    /// Starts three electors of one lease and returns the leader first.
+    /// Starts three electors of one lease, and returns the leader first.
     pub(crate) async fn three(&self, lease: &str) -> Vec<Process> {
         let mut observer = Observer::start(&self.directories);
         let mut electors = vec![self.start(lease, 0).await];
@@ -154,8 +153,8 @@ impl Electors {
         electors
     }
 
-    /// Returns when the holder of a lease sent its last successful renewal, as time of
-    /// CLOCK_BOOTTIME. The API server runs on this machine, so both use one clock.
+    /// Returns when a lease's holder sent its last successful renewal, on CLOCK_BOOTTIME. The API
+    /// server runs on this machine, so both use one clock.
     async fn renewed(&self, lease: &str) -> u64 {
         let leases: Api<Lease> = self.kubernetes.objects(&self.namespace);
         let lease = leases.get(lease).await.expect("the API server answers");
@@ -191,7 +190,7 @@ fn pause(round: usize) -> Duration {
     SETTLE + Duration::from_millis(extra % period)
 }
 
-/// Measures from SIGTERM to the leader until another elector leads.
+/// Measures the time from the leader's SIGTERM until another elector leads.
 pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let electors = Electors::new(setup, 3).await?;
     let mut processes = electors.three("handoff").await;
@@ -205,7 +204,7 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
         let (new, led_ns) = leads(&mut observer, |index| index != old).await;
         series.push(seconds(sent_ns, led_ns));
         let ended = processes[old].wait(EXIT_MAX).await;
-        ended.expect("it exits after SIGTERM");
+        ended.expect("exits after SIGTERM");
         processes[old] = electors.start("handoff", old).await;
         old = new;
     }
@@ -214,7 +213,8 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// Measures from SIGKILL to the leaders of several leases. Two electors contend for each lease.
+/// Measures the time from the SIGKILL of several leases' leaders until other electors lead. Two
+/// electors contend for each lease.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let count = setup.count(15, 4);
     let electors = Electors::new(setup, 2 * count).await?;

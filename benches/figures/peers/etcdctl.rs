@@ -18,12 +18,12 @@ use crate::report::{Row, Unit};
 
 const ELECTED_MAX: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_millis(250);
-/// The TTL of an election's session. etcdctl has no option for it.
+/// TTL of an election's session. etcdctl has no option for it.
 const ELECT_LIFE: Duration = Duration::from_secs(60);
-/// The TTL of a lock's session in the comparison of takeovers, which equals the lease duration of
-/// the other systems.
+/// TTL of a lock's session in the comparison of takeovers, equal to the other systems' lease
+/// duration.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// Longer than the command of a killed holder runs.
+/// Duration of a holder's command. The holder is killed earlier.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -39,9 +39,10 @@ pub(crate) struct Candidate {
 }
 
 impl Etcdctl {
-    /// Starts a cluster. The error says why one of the programs is not available.
+    /// Starts a cluster. On failure, returns which program is not available and why.
     pub(crate) async fn start(setup: &Setup) -> Result<Self, String> {
-        // The report contains only this part of the output. The rest may name module servers.
+        // The report contains only this part of the output, because the rest may name module
+        // servers.
         let own = |failure: leasehold_testbed::Failure| {
             let text = failure.to_string();
             let mut lines = text.lines().filter(|line| line.starts_with("fetch-"));
@@ -87,7 +88,7 @@ impl Etcdctl {
         } = self.line(arguments);
         loop {
             let output = Command::new(&program).args(&arguments).output().await;
-            let text = output.expect("etcdctl can be started").stdout;
+            let text = output.expect("start etcdctl").stdout;
             let text = String::from_utf8_lossy(&text).into_owned();
             if text.lines().filter(|line| !line.is_empty()).count() == count {
                 return;
@@ -127,7 +128,7 @@ impl Candidate {
     }
 }
 
-/// Measures from SIGTERM to the leader until another candidate is elected.
+/// Measures the time from the leader's SIGTERM until another candidate is elected.
 pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let mut candidates = etcdctl.three("handoff").await;
@@ -156,7 +157,7 @@ pub(crate) async fn resting(etcdctl: &Etcdctl) -> (Vec<Candidate>, Vec<u32>) {
 }
 
 /// Kills the holder right after its acquisition, which is also its last renewal. Measures how long
-/// another candidate takes to hold the election or the lock.
+/// another candidate takes to acquire the election or the lock.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let count = setup.count(10, 4);
@@ -171,7 +172,7 @@ pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec
     }));
     let scratch = Scratch::new();
     let held = join_all((0..count).map(async |index| {
-        // Under the name of an election, the lock would join the election's queue.
+        // With the name of an election, the lock would join the election's queue.
         let lock = format!("held-{index}");
         let journal = scratch.path().join(&lock);
         let line = etcdctl.lock(&lock, LOCK_LIFE, locks::act(&journal, HOLD));

@@ -1,4 +1,4 @@
-//! Converts the figures of `crate::locks` into rows of the comparison.
+//! Converts the figures of `crate::locks` to rows of the comparison.
 
 use super::{LEASEHOLD, add};
 use crate::launch::Setup;
@@ -17,7 +17,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, LEASEHOLD), contended).await;
     // The comparison does not need one row for each kind of command.
     rows.retain(|row| !row.what.starts_with("of which") || row.what == locks::COMMANDS_TO_WRITE);
-    // Targets of a comparison are ratios, which are added once all rows exist.
+    // The targets of a comparison are ratios, which are added once all rows exist.
     for row in &mut rows {
         row.figure = FIGURE;
         row.target.clear();

@@ -1,5 +1,5 @@
-//! Measures the load of many daemons on the store, as a curve: followers of one lease, and leases
-//! with three daemons each.
+//! Measures the load that many daemons cause on MongoDB, as a curve: followers of one lease, and
+//! leases with three daemons each.
 
 use std::time::Duration;
 
@@ -16,15 +16,14 @@ use crate::usage::cpu_of_all;
 
 const FIGURE: &str = "peers_many";
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// After this time, the daemons are at rest and a standby is registered.
+/// Time after which the daemons are idle and a standby is registered.
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
 /// Number of daemons that start at once.
 const BATCH: usize = 10;
 
-/// How followers learn of changes, and the names of the rows with ten and with a hundred leases.
-/// If the load grows in proportion to the leases, the second row is ten times as high as the
-/// first.
+/// How followers learn of changes, and the names of the rows with ten and a hundred leases. If the
+/// load is proportional to the number of leases, the second row is ten times the first.
 pub(crate) struct Series {
     name: &'static str,
     flag: &'static str,
@@ -158,7 +157,7 @@ pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
     }
 }
 
-/// Returns the totals since the members' start.
+/// Returns the totals since the members started.
 async fn used(set: &ReplicaSet) -> Load {
     let mut network = 0.0;
     for index in 0..set.member_count() {

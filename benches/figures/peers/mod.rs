@@ -1,7 +1,7 @@
-//! Compares leasehold with other systems (`peers`): client-go's leader election on a Kubernetes
-//! API server, etcdctl, a hand-made lock, and the floor that the replica set allows. All systems
-//! are measured in turn in one run, on one machine and on stores in one storage. Therefore the
-//! ratios of two days can be compared.
+//! Compares leasehold with other systems (`peers`): client-go's leader election on a Kubernetes API
+//! server, etcdctl, a hand-made lock, and the minimum that the replica set allows. All systems are
+//! measured in turn in one run, on one machine and one kind of storage, so the ratios of different
+//! days are comparable.
 
 pub(crate) mod busy;
 pub(crate) mod client_go;
@@ -29,8 +29,8 @@ pub(crate) const CLIENT_GO: &str = "client-go";
 pub(crate) const ELECT: &str = "etcdctl elect";
 pub(crate) const LOCK: &str = "etcdctl lock";
 
-/// Adds the rows of one system. If the system is unavailable or cannot be measured, a row says so,
-/// and the other systems are not affected.
+/// Adds the rows of one system. If the system cannot be measured, adds a row with the reason, and
+/// the other systems are not affected.
 async fn add(
     rows: &mut Vec<Row>,
     (figure, system): (&'static str, &'static str),
@@ -44,8 +44,8 @@ async fn add(
     }
 }
 
-/// If `all` is false, returns only the versions of leasehold and mongod, because the versions of
-/// other systems may need a build.
+/// Returns the versions of all systems, or if `all` is false, only of leasehold and mongod, because
+/// the other systems may need a build.
 pub(crate) async fn versions(setup: &Setup, all: bool) -> BTreeMap<String, String> {
     let last = |line: String| line.split(' ').next_back().unwrap_or_default().to_owned();
     let mut versions = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Measures what each elector costs at rest, with one leader, two followers, and durations of
+//! Measures the cost of each elector when idle, with one leader, two followers, and timings of
 //! 15/10/2 s.
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, CLIENT_GO), electors(&setup)).await;
     add(&mut rows, (FIGURE, ELECT), candidates(&setup)).await;
     add(&mut rows, (FIGURE, LEASEHOLD), with_kubernetes(&setup)).await;
-    // The rows are still sorted by system. In the report, the rows of one figure stand together.
+    // Group the rows by figure. Until now they are sorted by system.
     let mut order = BTreeMap::new();
     for row in &rows {
         let next = order.len();

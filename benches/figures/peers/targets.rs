@@ -15,7 +15,7 @@ enum Against {
     Nothing,
 }
 
-/// The median must be at most (or at least) `factor` times the other value, plus `more`.
+/// A target: the median must be at most (or at least) `factor` times the other value, plus `more`.
 struct Target {
     what: &'static str,
     at_least: bool,
@@ -42,7 +42,7 @@ const fn limit(what: &'static str, more: f64) -> Target {
     }
 }
 
-/// Ten times as many leases may cause at most ten times the load.
+/// Allows at most ten times the load for ten times as many leases.
 const fn ten_times([ten, hundred]: [&'static str; 2]) -> Target {
     at_most(hundred, 10.0, Against::Ours(ten, "the row of 10"))
 }
@@ -88,7 +88,7 @@ const TARGETS: &[Target] = &[
 ];
 
 /// Adds the ratio to each row of another system, and the target and the verdict to each row of
-/// leasehold. Compares only rows on one disk.
+/// leasehold. Compares only rows on the same disk.
 pub(crate) fn apply(rows: &mut [Row]) {
     let medians: Vec<_> = rows
         .iter()

@@ -1,4 +1,4 @@
-//! Simulates the regions: a set whose members are far apart, and clients in each region.
+//! Simulates the regions: a replica set whose members are far apart, and clients in each region.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::launch::{Setup, nanos, seconds};
 
 pub(super) const REGIONS: usize = 3;
 const PREFERRED: usize = 0;
-/// A member with a higher priority becomes the primary within seconds after its return.
+/// Maximum wait for a member with a higher priority, which becomes the primary within seconds after
+/// its return.
 const SETTLED_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
@@ -30,7 +31,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Starts the set, and delays each packet between two regions.
+    /// Starts the replica set, and delays each packet between two regions.
     pub(super) async fn start(setup: &Setup, round_trip: Duration) -> Self {
         let network = Network::new(REGIONS, REGIONS);
         let mut network = network.unwrap_or_else(|failure| panic!("{failure}"));
@@ -125,7 +126,7 @@ impl Floors {
             let matching = doc! { "$match": { "documentKey._id": "floor" } };
             let client = world.client(region).await;
             let stream = client.watch().pipeline([matching]).await;
-            events.push(stream.expect("a change stream can be opened"));
+            events.push(stream.expect("open a change stream"));
         }
         let floors = Self {
             clients,
@@ -149,8 +150,8 @@ impl Floors {
         seconds(began_ns, boottime_ns())
     }
 
-    /// Measures the floor of a handoff between two regions: a majority write in one region, its
-    /// change event in the other region, and a majority write there.
+    /// Measures the minimum time of a handoff between two regions: a majority write in one region,
+    /// its change event in the other region, and a majority write there.
     pub(super) async fn handoff(&mut self, from: usize, to: usize) -> f64 {
         // The stream must first have delivered all earlier events.
         let (earlier, release, acquire) = (self.next(), self.next(), self.next());

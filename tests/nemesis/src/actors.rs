@@ -1,9 +1,8 @@
-//! The programs that the harness runs. They work while they have authority, and record their work
+//! The programs that the nemesis runs. They work while they have authority, and record their work
 //! in a journal.
 //!
-//! Each program reads the clock, then writes a line with that instant. A line is therefore evidence
-//! that its writer relied on the token at that instant, even if the writer was frozen before the
-//! write.
+//! Each program reads the clock, then writes a line with that time. A line therefore proves that
+//! its writer relied on the token at that time, even if the writer was frozen before the write.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,7 +18,7 @@ use crate::hand_made::Holder;
 /// Interval between the lines that a working program writes.
 const PACE: Duration = Duration::from_millis(20);
 
-/// A program that the harness runs.
+/// A program that the nemesis runs.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Actor {
     /// The command that a daemon supervises.
@@ -36,17 +35,17 @@ pub(crate) enum Actor {
         /// The status directory.
         #[arg(long)]
         directory: PathBuf,
-        /// Name of the daemon.
+        /// Identity of the daemon.
         #[arg(long)]
         identity: String,
     },
-    /// The command that runs under a lock.
+    /// A command that runs under a lock.
     Job(Work),
-    /// A program that uses the library.
+    /// A program that uses the library once, and later tries a late write.
     Embedder(Embedder),
     /// A program that uses the library to acquire and release a lock repeatedly.
     Resident(Resident),
-    /// A program with a lock of another design.
+    /// A program that uses another kind of lock.
     Rival(Holder),
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct Work {
     /// Journal to which the program appends its lines.
     #[arg(long)]
     pub(crate) journal: PathBuf,
-    /// Name of the job.
+    /// Identity of the job.
     #[arg(long)]
     pub(crate) identity: String,
     /// Duration of the work, in milliseconds.
@@ -69,14 +68,14 @@ impl Work {
         Writer::open(&self.journal, &self.identity)
     }
 
-    /// Returns the instant at which work that starts now must end.
+    /// Returns the time at which work that starts now must end.
     pub(crate) fn end(&self) -> Instant {
         Instant::now() + Duration::from_millis(self.millis)
     }
 }
 
 impl Actor {
-    /// Some programs never return.
+    /// Runs the program. Some programs never return.
     pub(crate) fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
             Self::Embedder(embedder) => embedder.run(),
@@ -119,8 +118,8 @@ impl Actor {
     }
 }
 
-/// Reads the status file as docs/reading-status.md says. If the daemon leads, returns the token,
-/// and the time at which the deadline was checked.
+/// Reads the status file as described in docs/reading-status.md. If the daemon leads, returns the
+/// token and the time of the deadline check.
 fn leader(directory: &Path) -> Option<(u64, i64)> {
     let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
     let status: Value = serde_json::from_str(&text).ok()?;

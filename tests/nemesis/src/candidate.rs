@@ -1,5 +1,5 @@
-//! Starts a daemon that contends for the lease, and restarts it after each exit, as a service
-//! manager would.
+//! Starts a daemon that contends for the lease, and restarts the daemon after each exit, like a
+//! service manager.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ pub(crate) const LEASE: &str = "orders";
 /// Delay between a daemon's exit and its restart.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// How the workload learns whether it has authority.
+/// How the workload learns that it has authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The daemon runs the workload.
@@ -39,7 +39,7 @@ pub(crate) enum Part {
 pub(crate) struct Candidate {
     pub(crate) identity: String,
     pub(crate) kind: Kind,
-    /// A wall clock that only this daemon sees, so that a fault can move it.
+    /// A fault can make this daemon's wall clock jump; other processes are unaffected.
     pub(crate) clock: Option<JumpingClock>,
     pub(crate) disk: Mount,
     number: usize,
@@ -53,12 +53,12 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 struct State {
     daemon: Option<Daemon>,
-    /// Number of active faults that keep the daemon down. The daemon restarts once all these faults
-    /// are healed.
+    /// Number of active faults that keep the daemon down. The daemon restarts when all of them are
+    /// healed.
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,
-    /// Exit codes of exits that no fault caused.
+    /// Codes of exits that no fault caused.
     exits: Vec<i32>,
 }
 
@@ -103,7 +103,7 @@ impl Candidate {
         Ok(candidate)
     }
 
-    /// Starts `other`, the binary of another version, if it is given.
+    /// Starts `other`, the binary of another version, if given.
     pub(crate) fn launch(&self, other: Option<&Path>) -> Result<(), Failure> {
         let program = other.unwrap_or(&self.places.program);
         let mut builder = Daemon::builder(program)
@@ -156,7 +156,7 @@ impl Candidate {
         daemon.exit_code().is_none() && daemon.leads()
     }
 
-    /// True if the status names a leader, which means that the daemon knows the newest token.
+    /// True if the status names a leader, so the daemon knows the newest token.
     pub(crate) fn knows_leader(&self) -> bool {
         let state = self.state.lock().expect("no holder panics");
         let status = state.daemon.as_ref().and_then(Daemon::try_status);
@@ -176,7 +176,7 @@ impl Candidate {
         }
     }
 
-    /// Kills a part, and prevents a restart of the daemon until [`up`](Self::up).
+    /// Kills a part of the daemon, and prevents a restart until [`up`](Self::up).
     pub(crate) fn kill(&self, part: Part) {
         self.state.lock().expect("no holder panics").down += 1;
         if let Some(pid) = self.pid(part) {
@@ -184,7 +184,7 @@ impl Candidate {
         }
     }
 
-    /// Sends SIGTERM to the daemon, and prevents its restart until [`up`](Self::up).
+    /// Sends SIGTERM to the daemon, and prevents a restart until [`up`](Self::up).
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().expect("no holder panics");
         state.down += 1;
@@ -194,7 +194,7 @@ impl Candidate {
     }
 
     pub(crate) async fn gone(&self) {
-        eventually("the daemon is gone", async || {
+        eventually("the daemon exits", async || {
             let state = self.state.lock().expect("no holder panics");
             let daemon = state.daemon.as_ref();
             daemon.is_none_or(|daemon| daemon.exit_code().is_some())
@@ -207,7 +207,7 @@ impl Candidate {
         self.state.lock().expect("no holder panics").down -= 1;
     }
 
-    /// Limits the daemon and its children to a share of a core; `None` removes the limit.
+    /// Limits the CPU time of the daemon and its children; `None` removes the limit.
     pub(crate) fn throttle(&self, cgroup: Option<Cgroup>) {
         let mut state = self.state.lock().expect("no holder panics");
         if let (Some(cgroup), Some(daemon)) = (&cgroup, &state.daemon) {

@@ -1,4 +1,4 @@
-//! Limits processes to a share of a processor (cgroup version 1 or 2).
+//! Limits the CPU time of processes (cgroup version 1 or 2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group with this percentage of a core. Returns the reason if the controller is not
-    /// available.
+    /// Creates a group limited to this percentage of a core. Returns the reason if the CPU
+    /// controller is unavailable.
     pub(crate) fn new(name: &str, percent: u32) -> Result<Self, String> {
         let quota = PERIOD_US / 100 * percent;
         let mut reasons = Vec::new();
@@ -47,7 +47,7 @@ impl Cgroup {
         Err(reasons.join("; "))
     }
 
-    /// The process's future children join the group too.
+    /// Adds a process to the group. Its future children join too.
     pub(crate) fn add(&self, pid: u32) {
         // The process may have exited.
         let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());

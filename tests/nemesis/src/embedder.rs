@@ -1,5 +1,5 @@
 //! A program that uses the library: it acquires the lock, works, writes with its fencing token, and
-//! releases the lock. Later it writes again with its old token, like a program that was paused.
+//! releases the lock. Later it writes again with the old token, like a program that was paused.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -43,7 +43,7 @@ pub(crate) struct Embedder {
     /// milliseconds.
     #[arg(long, value_delimiter = ',')]
     timings: Vec<u64>,
-    /// File of the trace.
+    /// Path of the trace file.
     #[arg(long)]
     trace: PathBuf,
 }
@@ -129,7 +129,7 @@ impl Embedder {
 /// Options of a program that repeatedly acquires a lock.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Resident {
-    /// Name of the lock, and of the collection.
+    /// Name of both the lock and the collection.
     #[arg(long)]
     name: String,
     /// File with the connection string.
@@ -148,7 +148,7 @@ impl Resident {
             options.collection = self.name.clone();
             let lock = Lock::new(options, ResourceName::new(self.name.clone())?);
             loop {
-                // Both calls fail while a fault hits the store. The loop then retries.
+                // Both calls fail while a fault hits MongoDB. The loop then retries.
                 if let Ok(guard) = lock.acquire().await {
                     tokio::time::sleep(PACE).await;
                     let _ = guard.release().await;
@@ -195,7 +195,7 @@ impl Writes {
         let outcome = match written {
             Ok(()) => "ok",
             Err(FencedError::Refused { .. }) => "failed",
-            // The program sent nothing to MongoDB, so the history has no operation.
+            // The program sent nothing to MongoDB, so the history records no operation.
             Err(FencedError::NotHeld | FencedError::NotExclusive) => return Ok(()),
             Err(_) => "unknown",
         };

@@ -1,4 +1,4 @@
-//! Draws faults from a seed, inflicts them, and heals them.
+//! Draws random faults from a seed, injects them, and heals them.
 
 use std::time::Duration;
 
@@ -13,37 +13,36 @@ use crate::cgroup::Cgroup;
 use crate::job::Jobs;
 use crate::world::{Edit, World};
 
-/// Percentage of a core for all processes of a throttled candidate.
+/// CPU limit for all processes of a throttled candidate, as a percentage of a core.
 const THROTTLE_PERCENT: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     Kill(usize, Part),
     Freeze(usize, Part),
-    /// The daemon receives SIGTERM and is restarted later.
+    /// The daemon receives SIGTERM and restarts later.
     Stop(usize),
     Throttle(usize),
     Skew(usize, &'static str),
     FullDisk(usize),
     Version(usize),
     Slow(usize, Duration, f64),
-    /// Drops packets between a client's host and these members, in one direction or in both.
+    /// Drops packets between a client's host and these members, in one direction or both.
     Cut(usize, Vec<usize>, Direction),
     KillJob(usize),
     FreezeJob(usize),
     KillMember(usize),
     FreezeMember(usize),
-    /// Drops packets between a member and the other members.
+    /// Drops packets between a member and all other members.
     Isolate(usize, Direction),
     StepDown,
-    /// `fsyncLock` locks the member, so that it answers requests but applies no writes.
+    /// `fsyncLock` locks the member, so it answers requests but applies no writes.
     LockMember(usize),
     FailCommands(usize, Document),
     Delete,
-    /// The lease document is replaced by an earlier version of itself.
+    /// Restores an earlier version of the lease document.
     Restore,
-    /// For some time, a field of the lease document has another type, as if another program had
-    /// written it.
+    /// Temporarily changes the type of a field in the lease document, as another program could.
     Foreign,
     StallServer,
     RotateCertificate(usize),
@@ -54,7 +53,7 @@ pub(crate) enum Target {
     Candidate(usize),
     Network(usize),
     Job(usize),
-    /// Only one fault at a time hits the set, so that a majority remains.
+    /// The replica set. Only one fault at a time hits the set, so that a majority remains.
     Set,
     Document,
     Server,
@@ -70,7 +69,7 @@ pub(crate) enum Direction {
 impl Fault {
     pub(crate) async fn drawn(world: &World) -> Self {
         let candidates = world.candidates.len();
-        // Two thirds of the faults of candidates hit the leader.
+        // Two thirds of all candidate faults hit the leader.
         let candidate = match (fastrand::u8(0..3), world.leader()) {
             (1.., Some(leader)) => leader,
             _ => fastrand::usize(..candidates),
@@ -120,8 +119,7 @@ impl Fault {
             23 => Self::Delete,
             24 => Self::Restore,
             27 => Self::Foreign,
-            // This world lacks the target of the drawn kind, so draw a freeze, which is always
-            // possible.
+            // The drawn fault has no target here, so freeze a candidate, which is always possible.
             _ => Self::Freeze(candidate, part),
         }
     }
@@ -165,7 +163,7 @@ impl Fault {
         }
     }
 
-    /// Two concurrent faults on one target would undo each other.
+    /// Returns the target. Two concurrent faults on one target would undo each other.
     pub(crate) fn target(&self) -> Target {
         match self {
             Self::Kill(number, _)
@@ -190,7 +188,7 @@ impl Fault {
     }
 
     /// True if work must continue even before the fault is healed, because other candidates can
-    /// write and work.
+    /// take over.
     pub(crate) fn is_survived(&self) -> bool {
         match self {
             // The leader stays leader while its command is frozen or slow, so no candidate takes
@@ -209,7 +207,7 @@ impl Fault {
             | Self::StallServer
             | Self::RotateCertificate(_)
             | Self::StepDown => true,
-            // A member that answers slowly, or without effect, may stay primary.
+            // A member that answers slowly, or ignores writes, may stay primary.
             Self::Slow(..)
             | Self::FreezeMember(_)
             | Self::Isolate(..)
@@ -325,7 +323,7 @@ impl Fault {
             Self::StepDown => {
                 let primary = world.set.primary_within(Duration::from_secs(1)).await;
                 let down = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 1 };
-                // The server refuses to step down if no secondary has caught up.
+                // The server refuses to step down if no secondary is caught up.
                 let _ = world.set.command(primary.unwrap_or(0), down).await;
                 wait().await;
             }
@@ -339,7 +337,7 @@ impl Fault {
                     let unlock = doc! { "fsyncUnlock": 1 };
                     let unlocked =
                         async || world.set.command(*member, unlock.clone()).await.is_ok();
-                    leasehold_testbed::eventually("the member is unlocked", unlocked).await;
+                    leasehold_testbed::eventually("unlock the member", unlocked).await;
                 }
             }
             Self::FailCommands(member, data) => {
@@ -356,7 +354,7 @@ impl Fault {
                 wait().await;
                 if set.is_ok() {
                     let off = async || world.set.command(*member, fail("off")).await.is_ok();
-                    leasehold_testbed::eventually("the fail point is off", off).await;
+                    leasehold_testbed::eventually("disable the fail point", off).await;
                 }
             }
             Self::StallServer => {
@@ -403,7 +401,7 @@ fn failing() -> Document {
     let appname = doc! { "failInternalCommands": false };
     let mut data = match fastrand::u8(0..4) {
         0 => doc! { "closeConnection": true },
-        // These are the codes of NotWritablePrimary, InterruptedAtShutdown and ExceededTimeLimit.
+        // The codes of NotWritablePrimary, InterruptedAtShutdown and ExceededTimeLimit.
         1 => {
             let code = [10107, 11600, 262][fastrand::usize(..3)];
             doc! { "errorCode": code }

@@ -1,16 +1,15 @@
-//! Estimates the growth of a quantity: the slope of its samples, with a confidence interval.
+//! Estimates how fast a quantity grows: the slope of its samples, with a confidence interval.
 
 use std::time::Duration;
 
-/// Share of the time at the start whose samples are ignored, because caches and allocators are
-/// still filling.
+/// Share of samples at the start that is ignored, because caches and allocators are still filling.
 const WARM_UP: f64 = 0.25;
-/// Number of blocks. Neighbouring samples are correlated, so the line is fitted to the means of
-/// blocks of time, whose errors are nearly independent.
+/// Number of blocks. Neighboring samples are correlated, so the line is fitted to the means of time
+/// blocks, whose errors are nearly independent.
 const BLOCKS: usize = 20;
 /// The 97.5th percentile of Student's t with `BLOCKS - 2` degrees of freedom.
 const T_975: f64 = 2.101;
-/// Growth per hour, as a share of the mean, up to which a line counts as flat. For a daemon, 2% per
+/// Maximum growth per hour that still counts as flat, as a share of the mean. For a daemon, 2% per
 /// hour is a leak of 0.3 MB in two hours.
 const FLAT: f64 = 0.02;
 const HOUR: f64 = 3_600.0;
@@ -25,7 +24,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Fits a line to samples in order of time. Returns `None` if a block has no sample.
+    /// Fits a line to samples in chronological order. Returns `None` if a block has no sample.
     pub(crate) fn of(samples: &[(Duration, f64)]) -> Option<Self> {
         let (first, last) = (samples.first()?.0, samples.last()?.0);
         let from = first + (last - first).mul_f64(WARM_UP);
@@ -60,7 +59,7 @@ impl Growth {
         })
     }
 
-    /// True if the growth per hour exceeds the share [`FLAT`] of the mean with 95% confidence.
+    /// True if the growth per hour exceeds [`FLAT`] with 95% confidence.
     pub(crate) fn is_certain(&self) -> bool {
         self.slope - self.error > FLAT * self.mean
     }
@@ -70,8 +69,8 @@ impl Growth {
 mod tests {
     use super::*;
 
-    /// Returns two hours of samples, one every five seconds, with noise that is correlated over a
-    /// minute.
+    /// Returns two hours of samples, one every five seconds, with noise that stays correlated for
+    /// about a minute.
     fn samples(mut value: impl FnMut(f64) -> f64) -> Vec<(Duration, f64)> {
         let mut random = fastrand::Rng::with_seed(1);
         let mut noise = 0.0;

@@ -1,6 +1,6 @@
-//! Hand-made locks on leasehold's replica set: two designs from `tests/comparison`, and a lock with
-//! ShedLock's rules. The holders behave like typical users: they extend the lock while they work,
-//! and assume that they hold it until the work has ended.
+//! Hand-made locks on leasehold's replica set: two designs from `tests/comparison`, and a lock that
+//! follows ShedLock's rules. The holders behave like typical users: they extend the lock while they
+//! work, and assume that they hold the lock until the work has ended.
 
 #[path = "../../comparison/designs/mod.rs"]
 #[allow(
@@ -24,7 +24,7 @@ use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 const PACE: Duration = Duration::from_millis(20);
 /// Interval at which contenders for these locks poll.
 const POLL: Duration = Duration::from_millis(100);
-/// Number of times that a holder extends a lock before it would expire.
+/// Number of extensions that a holder sends within one lifetime of the lock.
 const EXTENSIONS: u32 = 3;
 
 /// The design of a hand-made lock.
@@ -32,9 +32,9 @@ const EXTENSIONS: u32 = 3;
 pub(crate) enum Design {
     /// A document that a TTL index removes.
     TtlIndex,
-    /// findAndModify with an expiry in the filter.
+    /// findAndModify with an expiry condition in the filter.
     FindAndModify,
-    /// The rules that ShedLock documents for MongoDB, with its keep-alive.
+    /// The algorithm that ShedLock documents for MongoDB, with keep-alive.
     ShedLock,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Holder {
     design: Design,
     #[command(flatten)]
     work: Work,
-    /// Time until the lock expires, in milliseconds.
+    /// Lifetime of the lock, in milliseconds.
     #[arg(long)]
     life: u64,
     /// File with the connection string.
@@ -96,7 +96,7 @@ impl Holder {
         let extensions = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(self.life) / EXTENSIONS).await;
-                // Ignore an error, because the loop extends the lock again.
+                // Ignore errors, because the loop extends the lock again.
                 let _ = lock.extend().await;
             }
         };
@@ -118,7 +118,7 @@ impl Holder {
     }
 }
 
-/// ShedLock's rules. Each lock has one permanent document with `lockUntil`, `lockedAt` and
+/// ShedLock's algorithm. Each lock has one permanent document with `lockUntil`, `lockedAt` and
 /// `lockedBy`.
 struct ShedLock(Terms);
 

@@ -1,4 +1,4 @@
-//! Converts what happened to a lease or a lock to operations with start and end times, for the
+//! Converts the events of a lease or lock to operations with start and end times, for the
 //! independent checker (`tests/linearizability`).
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
         };
         let end = match job.exited {
             Some((exited, 0)) => base("release", work.last, Some(exited)),
-            // The job was killed, lost its lock, or was still running at the end.
+            // The job was killed, lost its lock, or was still running when the run ended.
             _ => base("lost", work.last, None),
         };
         vec![base("acquire", job.started, Some(work.first)), end]
@@ -43,8 +43,8 @@ pub(crate) fn of_jobs(lock: &str, works: &[Work], jobs: &[Begun]) -> Vec<Value> 
     operations.collect()
 }
 
-/// Returns the operations on the lease. A candidate sent its acquisition at most a `renew_deadline`
-/// before its authority began. The end of a leadership is unknown.
+/// Returns the operations on the lease. A candidate sent its acquisition at most one
+/// `renew_deadline` before its authority began. The end of a leadership is unknown.
 pub(crate) fn of_leaders(
     lease: &str,
     works: &[Work],
@@ -80,8 +80,8 @@ pub(crate) fn of_writes(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Writes a history and runs the checker. Returns the checker's output, and true if the checker
-/// found no violation.
+/// Writes a history and runs the checker. Returns the checker's output, and true if there is no
+/// violation.
 pub(crate) fn check(
     program: &Path,
     file: &Path,

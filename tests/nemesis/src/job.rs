@@ -17,7 +17,7 @@ pub(crate) const SLOTS: u32 = 2;
 /// Short work ends before the first renewal; most long work needs several renewals.
 const SHORT_MILLIS: std::ops::Range<u64> = 0..60;
 const LONG_MILLIS: std::ops::Range<u64> = 500..6_000;
-/// Maximum time between two jobs of a loop.
+/// Maximum pause between two jobs of a loop.
 const PAUSE_MILLIS: u64 = 400;
 const POLL: Duration = Duration::from_millis(2);
 
@@ -86,8 +86,7 @@ pub(crate) struct Begun {
 
 pub(crate) struct Jobs {
     number: usize,
-    /// The design of the locks and the wall clock of their holders, if the locks are not
-    /// leasehold's.
+    /// Set if the locks are not leasehold's: their design, and the wall clock of their holders.
     rival: Option<(Rival, JumpingClock)>,
     places: Places,
     timings: DaemonTimings,
@@ -257,7 +256,8 @@ impl Jobs {
         launch.start()
     }
 
-    /// Returns the process ids of the running command and of its descendants, the command first.
+    /// Returns the process ids of the running command and its descendants, starting with the
+    /// command.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let running = self.running.lock().expect("no holder panics").clone();
         let command = running.filter(|(_, process)| process.exit_status().is_none());
@@ -273,7 +273,7 @@ impl Jobs {
         pids
     }
 
-    /// Kills the running command, or one of its descendants.
+    /// Kills the running command or one of its descendants.
     pub(crate) fn kill(&self) {
         if let Some(pid) = fastrand::choice(self.pids()) {
             pid::signal_if_there(pid, Signal::KILL);

@@ -1,4 +1,4 @@
-//! Reads the lines that workloads have written, and checks them against the rules.
+//! Reads the journals that workloads write, and checks them against the rules.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use leasehold_trace_check::Tenure;
 
 use crate::job::SLOTS;
 
-/// A line is evidence that its writer relied on the token at the instant `at`.
+/// A journal line. Proves that its writer relied on the token at the time `at`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Time of the line on CLOCK_BOOTTIME, in nanoseconds.
@@ -17,7 +17,7 @@ pub(crate) struct Line {
     pub(crate) pid: u32,
 }
 
-/// The lines that one process wrote with one token.
+/// All lines that one process wrote with one token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) token: i64,
@@ -31,13 +31,13 @@ pub(crate) struct Work {
 pub(crate) enum Rule {
     /// Workloads run one at a time, in the order of their tokens.
     Exclusive,
-    /// Readers run together, but a writer runs alone.
+    /// Readers run together; a writer runs alone.
     Readers,
     /// At most [`SLOTS`] workloads run at the same time.
     Slots,
 }
 
-/// The last line of a journal may be incomplete, because its writer may have been killed.
+/// Reads a journal. Its last line may be incomplete, because the writer may have been killed.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n');
@@ -60,10 +60,10 @@ fn parse(line: &str) -> Result<Line, String> {
             pid: pid.parse().ok()?,
         })
     };
-    read().ok_or_else(|| format!("not a line of a journal: {line:?}"))
+    read().ok_or_else(|| format!("not a journal line: {line:?}"))
 }
 
-/// Groups the lines by token and process, and sorts the groups by the time of their first line.
+/// Groups the lines by token and process, and sorts the groups by their first line's time.
 pub(crate) fn works(lines: &[Line]) -> Vec<Work> {
     let mut works = BTreeMap::new();
     for line in lines {
@@ -115,7 +115,7 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     found
 }
 
-/// For locks without tokens, returns the start of each workload that overlapped an earlier
+/// For locks without tokens: returns the start of each workload that overlapped an earlier
 /// workload.
 pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
     let begins = works.iter().enumerate().filter(|(index, work)| {
@@ -125,8 +125,8 @@ pub(crate) fn overlaps(works: &[Work]) -> Vec<u64> {
     begins.map(|(_, work)| work.first).collect()
 }
 
-/// Checks that no line was written outside of the authority of its token. A supervised command may
-/// work for `grace` after the deadline (I5). With `some_untraced`, tokens without a trace are not
+/// Checks that every line was written while its token had authority. A supervised command may work
+/// for `grace` after the deadline (I5). With `some_untraced`, tokens without a trace are not
 /// checked, because a version that writes no traces takes part.
 pub(crate) fn authority(
     document: &str,
@@ -147,7 +147,7 @@ pub(crate) fn authority(
     outside.collect()
 }
 
-/// Returns the start and the end of each gap between lines that is longer than `least`.
+/// Returns the start and end of each gap longer than `least` between two lines.
 pub(crate) fn gaps(lines: &[Line], least: u64) -> Vec<(u64, u64)> {
     let pairs = lines.windows(2).map(|pair| (pair[0].at, pair[1].at));
     pairs.filter(|(from, until)| until - from > least).collect()

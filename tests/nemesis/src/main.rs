@@ -1,5 +1,5 @@
-//! Inflicts faults, drawn from a seed, on real daemons and jobs with a real replica set, and checks
-//! what they did. `make nemesis` runs it; docs/verification.md describes it.
+//! Injects random faults into real daemons and jobs on a real replica set, and checks their
+//! behavior. `make nemesis` runs it; docs/verification.md describes it.
 
 // The output is for humans.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -35,53 +35,52 @@ use actors::Actor;
 use report::Report;
 use world::{Options, Profile, World};
 
-/// This variable is set in the process that runs in its own namespaces.
+/// Set in the process that runs inside the new namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
-/// Minimum duration of a run that measures growth.
+/// Minimum length of a run that measures growth.
 const SOAK_MINUTES: f64 = 10.0;
-/// How long calls in flight get to finish at the end.
+/// Time that calls in flight get to finish at the end.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Inflicts faults on daemons and jobs, and checks what they did.
+/// Injects faults into daemons and jobs, and checks their behavior.
 #[derive(Debug, Parser)]
 #[command(name = "nemesis", args_conflicts_with_subcommands = true)]
 struct Arguments {
     /// Duration, in minutes.
     #[arg(long, default_value_t = 3.0)]
     minutes: f64,
-    /// Seed of the faults; drawn if not given.
+    /// Seed of the faults; random if not given.
     #[arg(long)]
     seed: Option<u64>,
     /// Durations of the leases and of the store's elections.
     #[arg(long, value_enum, default_value_t = Profile::Fast)]
     profile: Profile,
-    /// Also inflict the faults on holders of locks of other designs, and count their overlaps.
+    /// Also inject the faults into holders of other locks, and count their overlaps.
     #[arg(long, requires_all = ["etcdctl", "elector"])]
     rivals: bool,
     /// Path of etcdctl, as printed by tests/testbed/fetch-etcdctl.
     #[arg(long)]
     etcdctl: Option<PathBuf>,
-    /// Path of the elector on client-go, as printed by `tests/testbed/fetch-go-program elector`.
+    /// Path of the client-go elector, as printed by `tests/testbed/fetch-go-program elector`.
     #[arg(long)]
     elector: Option<PathBuf>,
-    /// Let daemons also publish to an API server, which occasionally stalls. Implied by --rivals.
+    /// Also let daemons publish to an API server that occasionally stalls. Implied by --rivals.
     #[arg(long)]
     kubernetes: bool,
     /// Require TLS, and occasionally replace the set's certificates.
     #[arg(long)]
     tls: bool,
     /// Also keep some processes running throughout, and check whether their resource usage grows
-    /// (takes at least 10 minutes; two hours are more precise).
+    /// (takes at least 10 minutes; two hours give more precise results).
     #[arg(long)]
     soak: bool,
-    /// Inflict only faults whose names contain this text, such as "isolated" or "daemon".
+    /// Inject only faults whose names contain this text, such as "isolated" or "daemon".
     #[arg(long, default_value = "")]
     faults: String,
     /// Binary of another version of leasehold, which occasionally replaces a daemon.
     #[arg(long)]
     other: Option<PathBuf>,
-    /// Path of the checker of histories, as printed by `tests/testbed/fetch-go-program
-    /// linearizability`.
+    /// Path of the history checker, as printed by `tests/testbed/fetch-go-program linearizability`.
     #[arg(long)]
     linearizability: Option<PathBuf>,
     /// File for the report in JSON.
@@ -119,7 +118,7 @@ fn main() -> ExitCode {
         .worker_threads(2)
         .enable_all()
         .build();
-    let runtime = runtime.expect("a runtime can be built");
+    let runtime = runtime.expect("build the runtime");
     match runtime.block_on(inside(&arguments)) {
         Ok(report) => {
             println!("{}", report.text());
@@ -135,14 +134,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs this program again in its own namespaces, so that no process, address or mount remains
-/// after it.
+/// Runs this program again in new namespaces, so that no process, address or mount outlives it.
 fn outside() -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, for network namespaces");
         return ExitCode::SUCCESS;
     }
-    let this = std::env::current_exe().expect("this program has a path");
+    let this = std::env::current_exe().expect("the path of this program");
     let status = network::alone(this)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")
@@ -168,7 +166,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     fastrand::seed(seed);
     println!("nemesis: seed {seed}");
     network::private_directories()?;
-    let harness = std::env::current_exe().expect("this program has a path");
+    let harness = std::env::current_exe().expect("the path of this program");
     let program = harness.with_file_name("leasehold");
     let scratch = Scratch::new();
     if let Some(keep) = &arguments.keep {
@@ -196,10 +194,10 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
         .map(|jobs| jobs.run());
     let story = tokio::select! {
         story = schedule::run(&world, time, &arguments.faults) => story?,
-        failed = world.keep_up() => return Err(failed.expect_err("it goes on until it fails")),
-        failed = world.residents() => return Err(failed.expect_err("it goes on until it fails")),
+        failed = world.keep_up() => return Err(failed.expect_err("runs until it fails")),
+        failed = world.residents() => return Err(failed.expect_err("runs until it fails")),
         failed = futures_util::future::select_all(jobs.map(Box::pin)) => {
-            return Err(failed.0.expect_err("it goes on until it fails"));
+            return Err(failed.0.expect_err("runs until it fails"));
         }
     };
     tokio::time::sleep(SETTLE).await;
@@ -212,7 +210,7 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     }
     let report = judged?;
     if let Some(path) = &arguments.report {
-        let text = serde_json::to_string_pretty(&report.json()).expect("JSON can be written");
+        let text = serde_json::to_string_pretty(&report.json()).expect("serialize the report");
         let written = std::fs::write(path, text + "\n");
         written
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
@@ -220,8 +218,9 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Copies the traces and journals. During the run they are in memory. On a busy disk, daemons and
-/// guards would wait for the write of each trace line, and guards would end commands too late.
+/// Copies the traces and journals to disk after the run. During the run they are in memory, because
+/// on a busy disk daemons and guards would wait for each trace line, and guards would end commands
+/// too late.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));
     let copied = Command::new("cp")

@@ -1,4 +1,4 @@
-//! Collects the violations and the figures of a run, and formats them.
+//! Collects and formats the violations and figures of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Report {
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// The longest time without work that began during or after this fault when it struck alone.
+    /// Longest time without work that began during or after this fault when the fault struck alone.
     pub(crate) longest_gap: Duration,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Compared {
     pub(crate) works: usize,
     pub(crate) overlaps: usize,
     pub(crate) after: BTreeMap<String, usize>,
-    /// For each kind of fault that struck alone, the longest time without work that began during or
+    /// For each kind of fault that struck alone: the longest time without work that began during or
     /// after it.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
@@ -71,8 +71,8 @@ impl Compared {
     }
 }
 
-/// Attributes each instant to the newest fault that was active or was healed at most `since` before
-/// this instant. Counts the instants of each fault.
+/// Attributes each instant to the newest fault that was active at that time or was healed at most
+/// `since` earlier. Counts the instants for each fault.
 pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for at in instants {
@@ -91,7 +91,7 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,
-    /// The part of `gap` that came after the fault was healed.
+    /// The part of `gap` after the fault was healed.
     pub(crate) gap_after: Duration,
 }
 
@@ -189,7 +189,7 @@ impl Report {
         text
     }
 
-    /// Returns an empty text if no other design took part.
+    /// Returns an empty string if no other design took part.
     fn comparison(&self) -> String {
         if self.compared.is_empty() {
             return String::new();

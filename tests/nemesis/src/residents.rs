@@ -1,7 +1,8 @@
-//! Processes that run from start to end, and their resource usage over time: a leader and its
-//! guard, a follower, `leasehold web` with visitors, and a program that repeatedly acquires a lock.
+//! Processes that run throughout, and their resource usage over time: a leader and its guard, a
+//! follower, `leasehold web` with visitors, and a program that repeatedly acquires a lock.
 //!
-//! No fault kills these processes. Their lease is separate, and outlasts most faults of the store.
+//! No fault kills these processes. They have their own lease, which outlasts most faults of the
+//! replica set.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -18,12 +19,12 @@ use tokio::time::timeout;
 use crate::growth::Growth;
 use crate::world::Places;
 
-/// The lease, the lock and their collection all have this name.
+/// Name of the lease, the lock and their collection.
 const NAME: &str = "residents";
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const VISIT_EVERY: Duration = Duration::from_secs(1);
 const FOLLOWED: Duration = Duration::from_secs(20);
-/// Timeout of an answer, generous because the server may be waiting for MongoDB.
+/// Timeout of an HTTP request, generous because the server may be waiting for MongoDB.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 
@@ -31,10 +32,10 @@ const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 pub(crate) enum Need {
     /// Resident memory in bytes.
     Rss,
-    /// The anonymous part of the resident memory.
+    /// The anonymous part of resident memory.
     Anonymous,
     Descriptors,
-    /// Descriptors that are sockets: connections and listeners.
+    /// Socket descriptors: connections and listeners.
     Sockets,
     Threads,
 }
@@ -74,7 +75,7 @@ pub(crate) struct Finding {
 }
 
 impl Residents {
-    /// Starts the processes on the host with this number, and the web server on this process's
+    /// Starts the processes on the host with this number, and the web server on this process's own
     /// host.
     pub(crate) fn start(host: usize, places: &Places) -> Result<Self, Failure> {
         let inside = Node::Client(host).namespace();
@@ -111,8 +112,8 @@ impl Residents {
         })
     }
 
-    /// Takes samples and visits the page until this future is dropped. Returns an error if a
-    /// process has ended.
+    /// Samples the processes and visits the page until this future is dropped. Returns an error if
+    /// a process has ended.
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         tokio::select! {
             failed = self.sample() => failed,
@@ -170,7 +171,7 @@ impl Residents {
         }
     }
 
-    /// Reads an answer to its end, or for at most `time`.
+    /// Reads an answer to the end, or for at most `time`.
     async fn get(&self, path: &str, time: Option<Duration>) -> std::io::Result<()> {
         let port = self.web.1.number();
         let request =
@@ -188,8 +189,8 @@ impl Residents {
         Ok(())
     }
 
-    /// Returns the growth of each resource, for processes that kept their role most of the time,
-    /// and violations for roles without a process to measure.
+    /// Returns the growth of each resource for processes that kept their role most of the time.
+    /// Returns a violation for each role that no process kept.
     pub(crate) fn findings(&self) -> (Vec<Finding>, Vec<String>) {
         let samples = self.samples.lock().expect("no holder panics");
         let mut findings = Vec::new();

@@ -1,5 +1,5 @@
-//! Runs other locks and elections under the same faults, so that their overlaps can be compared
-//! with leasehold's.
+//! Runs other locks and elections under the same faults, to compare their overlaps with
+//! leasehold's.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ pub(crate) enum Rival {
     HandMade(Design),
     /// Jobs run under `etcdctl lock NAME COMMAND`.
     Etcdctl,
-    /// A program with client-go's leader election, on a real API server. Like a controller, it
-    /// works until its context is cancelled, and exits when it loses the lease.
+    /// A program that uses client-go's leader election with a real API server. Like a controller,
+    /// it works until its context is cancelled, and exits when it loses the lease.
     ClientGo,
 }
 
@@ -31,7 +31,7 @@ impl Rival {
         Self::ClientGo,
     ];
 
-    /// Returns the name of the lock, which is also the prefix of the names of its jobs.
+    /// Returns the name of the lock. The names of its jobs start with this name.
     pub(crate) fn lock(self) -> &'static str {
         match self {
             Self::HandMade(design) => design.lock(),
@@ -40,7 +40,7 @@ impl Rival {
         }
     }
 
-    /// Returns the launch of a job. The caller adds the host.
+    /// Returns a job's launch settings. The caller adds the host.
     pub(crate) fn launch(
         self,
         (identity, millis): (&str, u64),
@@ -97,8 +97,8 @@ impl Rival {
     }
 }
 
-/// An API server on its own host, an etcd on the hosts of the set's members, and the programs that
-/// use them.
+/// An API server on its own host, an etcd on the hosts of the replica set's members, and the
+/// programs that use them.
 pub(crate) struct Cluster {
     pub(crate) kubernetes: Kubernetes,
     pub(crate) etcd: Etcd,
@@ -121,7 +121,7 @@ impl Cluster {
         })
     }
 
-    /// Creates a namespace whose pods have the rights of a sidecar.
+    /// Creates a namespace whose pods have the permissions of a sidecar.
     pub(crate) async fn namespace(&self) -> String {
         let namespace = self.kubernetes.namespace().await;
         self.kubernetes.grant(&namespace).await;

@@ -1,4 +1,4 @@
-//! Schedules the faults. Most faults strike alone, with quiet periods around them, and some strike
+//! Schedules the faults. Most faults strike alone, with quiet periods around them; some strike
 //! together.
 
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use crate::fault::Fault;
 use crate::world::World;
 
 const TOGETHER_MAX: usize = 3;
-/// If this many draws do not match the requested name, no fault has this name.
+/// If no draw out of this many matches the requested name, no fault has this name.
 const DRAWS_MAX: usize = 10_000;
-/// Several faults strike together once in this many rounds.
+/// One round in this many has several simultaneous faults.
 const TOGETHER_EVERY: usize = 3;
 const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
-/// Number of rounds between copies of the document, which faults restore.
+/// Number of rounds between copies of the document, which later faults restore.
 const COPY_EVERY: usize = 5;
 
-/// A fault that struck, with its times on CLOCK_BOOTTIME.
+/// A fault that was injected, with its times on CLOCK_BOOTTIME.
 #[derive(Debug, Clone)]
 pub(crate) struct Struck {
     pub(crate) fault: Fault,
@@ -28,7 +28,7 @@ pub(crate) struct Struck {
     pub(crate) alone: bool,
 }
 
-/// A period without a leader that was longer than the bound.
+/// A period without a leader that exceeded the bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaderless {
     pub(crate) after: Vec<Fault>,
@@ -41,7 +41,7 @@ pub(crate) struct Story {
     pub(crate) leaderless: Vec<Leaderless>,
 }
 
-/// Inflicts faults whose names contain `names` until `time` has passed.
+/// Injects faults whose names contain `names` until `time` has passed.
 pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<Story, Failure> {
     let mut story = Story::default();
     world.known().await;
@@ -91,7 +91,7 @@ pub(crate) async fn run(world: &World, time: Duration, names: &str) -> Result<St
     Ok(story)
 }
 
-/// Draws the duration of a fault, from zero to more than a lease duration.
+/// Returns a random fault duration, from zero to more than a lease duration.
 fn duration(world: &World) -> Duration {
     let lease = world.profile.timings().lease_duration;
     match fastrand::u8(0..4) {

@@ -23,7 +23,7 @@ use crate::world::{LEASES, LOCKS, Places, Profile, World};
 
 /// Minimum gap between lines that counts as time without work. Workloads write a line every 20 ms.
 const GAP: Duration = Duration::from_millis(200);
-/// Maximum delay until a busy machine schedules a guard that has to end its command.
+/// Maximum time until a busy machine schedules a guard that must end its command.
 const SCHEDULED_MAX: Duration = Duration::from_millis(200);
 const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Exclusive, Rule::Exclusive),
@@ -31,8 +31,8 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Slot, Rule::Slots),
 ];
 
-/// The exit codes of SIGABRT (a panic) and SIGSEGV. SIGKILL's code is not a crash, because a daemon
-/// also returns it if its guard has killed the command.
+/// The exit codes for SIGABRT (a panic) and SIGSEGV. The exit code for SIGKILL is not a crash,
+/// because a daemon also returns it if its guard has killed the command.
 const CRASHES: [i32; 2] = [134, 139];
 
 struct Evidence {
@@ -131,10 +131,10 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
         rivals: if rivals.is_empty() { &[] } else { &Rival::ALL },
     };
     evidence.traces.extend(jobs.iter().map(|jobs| jobs.trace()));
-    // End all writers first, because a recording does not contain later changes.
+    // End all writers first, because later changes would be missing from the recording.
     drop((candidates, jobs, rivals, residents));
     for mut changes in changes {
-        // If the recording has a gap, its file says why.
+        // If the recording has a gap, the file contains the reason.
         let _ = changes.drain().await;
         evidence.changes.push(changes.path().to_owned());
     }
@@ -149,7 +149,7 @@ struct Led {
 }
 
 impl Evidence {
-    /// Checks the traces, and also the changes in the store if all writers write traces.
+    /// Checks the traces, and also the changes in MongoDB if all writers write traces.
     fn traces(&self, violations: &mut Vec<String>) -> Result<(Vec<Tenure>, Checked), Failure> {
         let mut checker = Checker::default();
         for path in &self.traces {
@@ -264,14 +264,13 @@ fn read(path: &Path, by: impl FnOnce(BufReader<File>) -> io::Result<()>) -> Resu
     opened.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// True if the program has no guard, and instead checks the deadline before each line.
+/// True if the program has no guard and checks the deadline itself before each line.
 fn judges_itself(writer: &str) -> bool {
     writer.starts_with(SIDECAR) || writer.starts_with(Mode::Library.word())
 }
 
-/// Checks that work continues within the bound (I10). The bound counts from the interruption of
-/// work if other candidates can take over during the fault, and otherwise from when the fault was
-/// healed.
+/// Checks that work continues within the bound (I10). The bound starts when work was interrupted if
+/// other candidates can take over during the fault, and otherwise when the fault was healed.
 fn outlasted(lone: &Lone<'_>, bound: Duration) -> Option<String> {
     let fault = &lone.struck.fault;
     let counted = if fault.is_survived() {

@@ -20,18 +20,18 @@ const MEMBERS: usize = 3;
 pub(crate) const LEASES: &str = "leases";
 pub(crate) const LOCKS: &str = "locks";
 const LOOPS: usize = 3;
-/// Number of loops of jobs for each lock of another design.
+/// Number of job loops for each lock of another design.
 const RIVAL_LOOPS: usize = 2;
 const POLL: Duration = Duration::from_millis(20);
-/// Timeout of the nemesis's own calls to MongoDB.
+/// Timeout of the nemesis's own MongoDB calls.
 const ASK_MAX: Duration = Duration::from_secs(5);
-/// Extra time that a busy machine may need.
+/// Additional time for a busy machine.
 const BUSY: Duration = Duration::from_secs(3);
 
-/// The durations of the leases and of the store's elections.
+/// The timings of the leases and of MongoDB's elections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Profile {
-    /// A lease of 6 s, elections after 2 s.
+    /// A lease of 6 s, and MongoDB elections after 2 s.
     Fast,
     /// The defaults of leasehold and of MongoDB.
     Default,
@@ -45,7 +45,7 @@ impl Profile {
         }
     }
 
-    /// Maximum time until a set that has lost its primary elects another primary: the election
+    /// Maximum time until a replica set that has lost its primary elects another: the election
     /// timeout, up to 15% jitter, and the vote.
     pub(crate) fn election(self) -> Duration {
         match self {
@@ -86,7 +86,7 @@ pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) jobs: Vec<Jobs>,
-    /// Loops with locks of other designs, [`RIVAL_LOOPS`] for each.
+    /// Job loops with locks of other designs, [`RIVAL_LOOPS`] for each.
     pub(crate) rivals: Vec<Jobs>,
     pub(crate) residents: Option<Residents>,
     pub(crate) set: ReplicaSet,
@@ -102,7 +102,7 @@ pub(crate) struct World {
 pub(crate) enum Edit {
     Delete,
     Replace(Document),
-    /// Converts the token to another type.
+    /// Converts the token to this type.
     Token(&'static str),
 }
 
@@ -236,8 +236,8 @@ impl World {
         true
     }
 
-    /// Waits until all candidates know the leader. Until then, no fault may delete the document,
-    /// because a candidate that has never seen the current token could use it again.
+    /// Waits until all candidates know the leader. Until then no fault may delete the document,
+    /// because a candidate that has never seen the current token could issue it again.
     pub(crate) async fn known(&self) {
         let known = async || self.candidates.iter().all(Candidate::knows_leader);
         leasehold_testbed::eventually("all candidates know the leader", known).await;
@@ -262,7 +262,7 @@ impl World {
 }
 
 impl World {
-    /// Returns the time within which a candidate must lead after the last fault was healed. In this
+    /// Returns the maximum time until a candidate leads after the last fault was healed. In this
     /// time MongoDB elects a primary, and followers see the last write within two polls, wait a
     /// lease duration, and retry, all on a busy machine.
     pub(crate) fn recovery_max(&self) -> Duration {
@@ -271,18 +271,18 @@ impl World {
         self.profile.election() + timings.lease_duration + timings.loss_grace + polls + BUSY
     }
 
-    /// True if two faults must not strike together, because they have the same target, or one edits
-    /// the document. Faults on a daemon and on its guard have the same target, because no process
-    /// can end the command while both are frozen or killed (docs/protocol.md, I5).
+    /// True if two faults must not strike together: they have the same target, or one of them edits
+    /// the document. Faults on a daemon and on its guard count as the same target, because no
+    /// process can end the command while both are frozen or killed (docs/protocol.md, I5).
     pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
         let targets = [one, other].map(Fault::target);
-        // While the document is restored, all candidates must have seen its newest token, so no
+        // A restored document is safe only if all candidates have seen the newest token, so no
         // other fault may cut off a candidate.
         targets[0] == targets[1] || targets.contains(&Target::Document)
     }
 
-    /// Returns the loops of other designs that suffer the faults of the candidate or loop with this
-    /// number.
+    /// Returns the loops of other designs that are hit by the same faults as the candidate or loop
+    /// with this number.
     pub(crate) fn companions(&self, number: usize) -> impl Iterator<Item = &Jobs> {
         let same = move |(place, _): &(usize, &Jobs)| place % RIVAL_LOOPS == number % RIVAL_LOOPS;
         self.rivals
@@ -292,8 +292,8 @@ impl World {
             .map(|(_, jobs)| jobs)
     }
 
-    /// Returns a candidate's host, and the hosts of the loops of other designs that suffer the
-    /// candidate's faults.
+    /// Returns the hosts of a candidate and of the loops of other designs that are hit by its
+    /// faults.
     pub(crate) fn hosts_alike(&self, candidate: usize) -> Vec<usize> {
         let companions = self.companions(candidate).map(Jobs::host);
         std::iter::once(candidate).chain(companions).collect()
@@ -307,8 +307,8 @@ impl World {
         }
     }
 
-    /// Returns true if the store acknowledged the change. An unacknowledged change may still have
-    /// been applied.
+    /// Edits the lease document. Returns true if MongoDB acknowledged the change. An unacknowledged
+    /// change may still have been applied.
     pub(crate) async fn edit(&self, edit: Edit) -> bool {
         self.changes[0].declare(LEASE, "a fault");
         let leases = self.documents();

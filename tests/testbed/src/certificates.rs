@@ -30,16 +30,14 @@ impl Certificates {
         Self::at(&[Ipv4Addr::LOCALHOST])
     }
 
-    /// Same as [`new`](Self::new), for servers at these addresses.
+    /// Like [`new`](Self::new), for servers at these addresses.
     pub fn at(addresses: &[Ipv4Addr]) -> Self {
-        let key = KeyPair::generate().expect("a key can be generated");
+        let key = KeyPair::generate().expect("generate a key");
         let mut authority = CertificateParams::default();
         authority.distinguished_name = name("authority", "leasehold testbed CA");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = authority
-            .self_signed(&key)
-            .expect("the authority signs itself");
+        let certificate = authority.self_signed(&key).expect("sign the authority");
         let directory = Scratch::new();
         write(&directory.path().join("ca.pem"), &certificate.pem());
         let certificates = Self {
@@ -47,8 +45,8 @@ impl Certificates {
             directory,
             issuer: Issuer::new(authority, key),
         };
-        // mongod treats a client with the server's O, OU and DC as a member of the cluster and
-        // refuses it as a user, so the units differ.
+        // mongod treats a client whose O, OU and DC match the server's as a cluster member, and
+        // refuses it as a user. The units therefore differ.
         certificates.renew_server();
         certificates.issue("client", "clients", "leasehold");
         certificates
@@ -74,13 +72,13 @@ impl Certificates {
         self.file("client")
     }
 
-    /// Returns the client's subject as MongoDB writes it in the name of the user.
+    /// Returns the client's subject as MongoDB writes it in the user name.
     pub fn client_subject(&self) -> String {
         format!("CN=leasehold,OU=clients,O={ORGANISATION}")
     }
 
-    /// Returns options of a connection string that trust this authority, and that include the
-    /// client's certificate if `as_client` is set.
+    /// Returns connection string options that trust this authority. With `as_client`, they include
+    /// the client's certificate.
     pub fn uri_options(&self, as_client: bool) -> String {
         let mut options = format!("tls=true&tlsCAFile={}", self.authority().display());
         if as_client {
@@ -93,8 +91,8 @@ impl Certificates {
         self.directory.path().join(format!("{stem}.pem"))
     }
 
-    /// Issues a certificate of a server that is also an authority (CA:TRUE), as `openssl req -x509`
-    /// does by default. mongod starts with this certificate, but clients refuse it.
+    /// Issues a server certificate that is also an authority (CA:TRUE), as `openssl req -x509` does
+    /// by default. mongod starts with this certificate, but clients refuse it.
     pub fn authority_as_server(&self) -> PathBuf {
         self.issue_with("authority-as-server", "servers", "leasehold server", |it| {
             it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -102,7 +100,7 @@ impl Certificates {
         self.file("authority-as-server")
     }
 
-    /// Issues a server certificate whose extended key usage allows clients only. Clients refuse it.
+    /// Issues a server certificate whose extended key usage allows only clients. Clients refuse it.
     pub fn client_as_server(&self) -> PathBuf {
         self.issue_with("client-as-server", "servers", "leasehold server", |it| {
             it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -121,14 +119,14 @@ impl Certificates {
         common_name: &str,
         change: impl FnOnce(&mut CertificateParams),
     ) {
-        let key = KeyPair::generate().expect("a key can be generated");
+        let key = KeyPair::generate().expect("generate a key");
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])
-            .expect("localhost is a legal name");
+            .expect("localhost is a valid name");
         let addresses = self.addresses.iter().copied().map(IpAddr::V4);
         let names = addresses.map(SanType::IpAddress);
         params.subject_alt_names.extend(names);
         params.distinguished_name = name(unit, common_name);
-        // The certificate is valid long enough that a test can set a client's clock to a later
+        // The certificate is valid for so long that a test can set a client's clock to a later
         // time.
         params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -163,5 +161,5 @@ fn name(unit: &str, common_name: &str) -> DistinguishedName {
 }
 
 fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).expect("a file can be written in the scratch directory");
+    std::fs::write(path, text).expect("write a file in the scratch directory");
 }

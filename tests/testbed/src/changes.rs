@@ -1,4 +1,4 @@
-//! Records every change to a collection, with the document before and after the change.
+//! Records every change to a collection, with the documents before and after the change.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,16 +21,16 @@ use tokio::task::JoinHandle;
 
 use crate::{Failure, shared};
 
-/// Maximum wait for the stream's next answer. A frozen server never answers; a server without
-/// changes answers once a second.
+/// Maximum wait for the stream's next answer. A server without changes answers once a second; a
+/// frozen server never answers.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Maximum time without a usable server, longer than any election or partition in the tests.
 const AWAY_MAX: Duration = Duration::from_secs(180);
 const RETRY: Duration = Duration::from_millis(50);
 /// The field in the `_id` of the end marker.
 const MARKER: &str = "end_of_recording";
-/// Error codes that mean that changes were missed: an image is missing, or the oplog no longer
-/// reaches back to the resume token.
+/// Codes of errors after which changes are missing: an image is missing, or the oplog no longer
+/// contains the resume token.
 const GAPS: [i32; 4] = [47, 136, 280, 286];
 const NAMESPACE_EXISTS: i32 = 48;
 const DUPLICATE_KEY: i32 = 11000;
@@ -142,7 +142,7 @@ impl Changes {
     }
 
     /// Declares that the caller is about to edit, delete or restore this document once, by hand.
-    /// Without the declaration, a change that no call explains is a violation.
+    /// Without this declaration, a change that no call explains is a violation.
     pub fn declare(&self, name: &str, why: &str) {
         self.log.write(&Line::Edit(Edit {
             document: self.log.document(name),
@@ -150,11 +150,11 @@ impl Changes {
         }));
     }
 
-    /// Ends the recording once it contains every change that was made before this call. Returns the
-    /// number of changes.
+    /// Ends the recording once it contains every change made before this call. Returns the number
+    /// of changes.
     ///
     /// # Errors
-    /// If changes were missed; the reason is in the file, too.
+    /// If changes were missed. The file also contains the reason.
     pub async fn drain(&mut self) -> Result<u64, Failure> {
         let Some(task) = self.task.take() else {
             return Ok(self.log.changes());
@@ -163,7 +163,7 @@ impl Changes {
         let drained = tokio::time::timeout(2 * AWAY_MAX, self.marked(task));
         let drained = drained.await.unwrap_or_else(|_| {
             abort.abort();
-            Err(Failure::new("the end of the recording was not reached"))
+            Err(Failure::new("reached the end of the recording"))
         });
         let changes = self.log.changes();
         match drained {
@@ -225,8 +225,8 @@ impl Recorder {
                 }
                 Ok(Ok(None)) => token = stream.resume_token(),
                 Ok(Err(error)) if is_gap(&error) => return Err(error.into()),
-                // If the answer with a change is lost, the stream resumes from the token and
-                // reports the change again.
+                // If an answer with a change is lost, the stream resumes from the token and reports
+                // the change again.
                 Ok(Err(_)) | Err(_) => stream = self.reopened(token.clone()).await?,
             }
         }
@@ -245,7 +245,7 @@ impl Recorder {
         }
     }
 
-    /// Records a change. Returns true if this change is to the end marker.
+    /// Records a change. Returns true if the change is the end marker.
     fn event(&self, event: ChangeStreamEvent<Document>) -> Result<bool, Failure> {
         let operation = match event.operation_type {
             OperationType::Insert => "insert",
@@ -266,7 +266,7 @@ impl Recorder {
             Some(Bson::Document(id)) => {
                 return Ok(id.get_object_id(MARKER).ok() == Some(self.marker));
             }
-            // The document is not a lease or a lock, because their names are strings.
+            // Names of leases and locks are strings, so this document is neither.
             _ => return Ok(false),
         };
         let at = event.cluster_time.map(|at| (at.time, at.increment));
@@ -327,8 +327,8 @@ impl Patience {
         }
     }
 
-    /// Waits before another attempt. Returns the error itself if a retry cannot help or
-    /// [`AWAY_MAX`] has passed.
+    /// Waits before another attempt. Returns the error if a retry cannot help or [`AWAY_MAX`] has
+    /// passed.
     async fn after(&self, error: Error) -> Result<(), Failure> {
         if is_gap(&error) || Instant::now() > self.end {
             return Err(error.into());

@@ -1,4 +1,5 @@
-//! Runs `leasehold run` as a process, and observes it through its files, HTTP server and log.
+//! Runs `leasehold run` as a process, and observes the process through its files, HTTP server and
+//! log.
 
 mod builder;
 mod last_lines;
@@ -32,17 +33,16 @@ pub struct Daemon {
     port: ReservedPort,
     http: SocketAddr,
     directory: PathBuf,
-    /// The field is declared after `process`, so that the trace is checked after the process has
-    /// ended.
+    /// Declared after `process`, so that the trace is checked after the process has ended.
     _trace: Option<CheckedTrace>,
-    /// The field is declared before `scratch`, so that it is dropped before the log is removed.
+    /// Declared before `scratch`, so that it is dropped before the log is removed.
     _last_lines: LastLines,
     scratch: Scratch,
 }
 
 impl Daemon {
-    /// Returns a builder for a daemon from the binary at `program`; in the tests of the root
-    /// package that is `env!("CARGO_BIN_EXE_leasehold")`.
+    /// Returns a builder for a daemon from the binary at `program`. Tests of the root package pass
+    /// `env!("CARGO_BIN_EXE_leasehold")`.
     pub fn builder(program: impl Into<PathBuf>) -> DaemonBuilder {
         DaemonBuilder::new(program.into())
     }
@@ -57,7 +57,7 @@ impl Daemon {
         self.process.pid()
     }
 
-    /// Returns the port of the HTTP surface.
+    /// Returns the port of the HTTP server.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
@@ -67,16 +67,16 @@ impl Daemon {
         &self.directory
     }
 
-    /// Returns a private directory of this fixture that outlives the process, with the log, the URI
-    /// file, and files of the test.
+    /// Returns a private directory that outlives the process, and contains the log, the URI file,
+    /// and files of the test.
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Returns the content of `status.json`; `None` if it does not exist.
+    /// Returns the content of `status.json`, or `None` if the file does not exist.
     ///
     /// # Panics
-    /// If the file exists but is not JSON, because it must be replaced atomically.
+    /// If the file is not JSON, because the daemon must replace it atomically.
     pub fn try_status(&self) -> Option<Value> {
         StatusFile::default().read_whole(&self.directory).cloned()
     }
@@ -90,14 +90,13 @@ impl Daemon {
             .unwrap_or_else(|| panic!("no status.json; the log:\n{}", self.logs()))
     }
 
-    /// Returns true if the status file says leader to a reader that checks its deadline, as
+    /// Returns true if a reader that checks the deadline in the status file sees a leader, as
     /// `leasehold status` does.
     pub fn leads(&self) -> bool {
         self.try_status().is_some_and(|status| leads(&status))
     }
 
-    /// Returns the deadline of the authority in the status file, on CLOCK_BOOTTIME; `None` if the
-    /// file shows none.
+    /// Returns the deadline of the authority in the status file, on CLOCK_BOOTTIME, if any.
     pub fn valid_until_ns(&self) -> Option<u64> {
         valid_until_ns(&self.status())
     }
@@ -150,7 +149,7 @@ impl Daemon {
         sample(&text, name).unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
     }
 
-    /// Returns the sum of the samples of a metric that have all of these labels, such as
+    /// Returns the sum of a metric's samples that have all of these labels, such as
     /// `outcome="unknown"`. Waits for the page, because the daemon starts to listen some
     /// milliseconds after its start.
     ///
@@ -158,7 +157,7 @@ impl Daemon {
     /// If there is no answer.
     pub async fn metric_sum(&self, name: &str, labels: &[String]) -> f64 {
         let mut page = String::new();
-        eventually("there is a metrics page", async || {
+        eventually("the metrics page answers", async || {
             let answer = self.http("/metrics").await;
             page = answer.map(|(_, text)| text).unwrap_or_default();
             !page.is_empty()
@@ -211,8 +210,8 @@ impl Daemon {
             .await
     }
 
-    /// Replaces the connection string in its file, atomically because the daemon may be reading the
-    /// file.
+    /// Replaces the connection string in its file, atomically, because the daemon may be reading
+    /// the file.
     ///
     /// # Panics
     /// If the file cannot be written.
@@ -220,7 +219,7 @@ impl Daemon {
         let directory = self.scratch.path();
         let new = directory.join("uri.new");
         builder::write_secret(&new, uri);
-        std::fs::rename(&new, directory.join(builder::URI_FILE)).expect("a file can be renamed");
+        std::fs::rename(&new, directory.join(builder::URI_FILE)).expect("rename the file");
     }
 
     /// Leaves a [detached](DaemonBuilder::detached) daemon running, with its files. The caller must
@@ -284,8 +283,8 @@ impl Daemon {
         self.process.exit_status().map(exit_code)
     }
 
-    /// Restarts the daemon with the same arguments, port and status directory, as a service manager
-    /// does. Kills it first if it is still running.
+    /// Restarts the daemon with the same arguments, port and status directory, like a service
+    /// manager. First kills the daemon if it is still running.
     ///
     /// # Panics
     /// If the daemon cannot be started.
@@ -352,7 +351,7 @@ impl Daemon {
         waited.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Same as [`wait_until`](Self::wait_until), but returns errors.
+    /// Like [`wait_until`](Self::wait_until), but returns errors.
     ///
     /// # Errors
     /// After `deadline`, or if the daemon exits first, with the last status and the log.
@@ -367,7 +366,7 @@ impl Daemon {
             let exit = self.exit_code();
             let status = file.read_whole(&self.directory);
             // The exit status was read before the file, so a status written just before the exit is
-            // still seen.
+            // not missed.
             if let Some(status) = status
                 && condition(status)
             {
@@ -392,7 +391,7 @@ impl Daemon {
     /// Waits until the status file says leader with a deadline in the future.
     ///
     /// # Panics
-    /// Same as [`wait_until`](Self::wait_until).
+    /// Like [`wait_until`](Self::wait_until).
     pub async fn wait_leads(&self, deadline: Duration) -> Value {
         self.wait_until(leads, deadline).await
     }
@@ -400,7 +399,7 @@ impl Daemon {
     /// Waits until the status file says leader with this token.
     ///
     /// # Panics
-    /// Same as [`wait_until`](Self::wait_until).
+    /// Like [`wait_until`](Self::wait_until).
     pub async fn wait_leads_with(&self, token: i64, deadline: Duration) -> Value {
         let leads_with = |status: &Value| status["leader"] == true && status["token"] == token;
         self.wait_until(leads_with, deadline).await
@@ -409,7 +408,7 @@ impl Daemon {
     /// Waits until the status file says "not leader".
     ///
     /// # Panics
-    /// Same as [`wait_until`](Self::wait_until).
+    /// Like [`wait_until`](Self::wait_until).
     pub async fn wait_not_leader(&self, deadline: Duration) -> Value {
         let not_leader = |status: &Value| status["leader"] == false;
         self.wait_until(not_leader, deadline).await
@@ -418,7 +417,7 @@ impl Daemon {
     /// Waits until the status file shows this role.
     ///
     /// # Panics
-    /// Same as [`wait_until`](Self::wait_until).
+    /// Like [`wait_until`](Self::wait_until).
     pub async fn wait_role(&self, role: &str, deadline: Duration) -> Value {
         let has_role = |status: &Value| status["role"] == role;
         self.wait_until(has_role, deadline).await
@@ -427,17 +426,17 @@ impl Daemon {
     /// Waits until the daemon follows `leader`.
     ///
     /// # Panics
-    /// Same as [`wait_until`](Self::wait_until).
+    /// Like [`wait_until`](Self::wait_until).
     pub async fn wait_follows(&self, leader: &str, deadline: Duration) -> Value {
         let follows =
             |status: &Value| status["role"] == "follower" && status["holder"]["identity"] == leader;
         self.wait_until(follows, deadline).await
     }
 
-    /// Waits until a renewal later than the current one is published.
+    /// Waits until a renewal later than the current renewal is published.
     ///
     /// # Panics
-    /// Same as [`wait_until`](Self::wait_until).
+    /// Like [`wait_until`](Self::wait_until).
     pub async fn wait_renewal(&self, deadline: Duration) -> Value {
         let before = self.valid_until_ns();
         let later = |status: &Value| valid_until_ns(status) > before;
@@ -445,7 +444,7 @@ impl Daemon {
     }
 }
 
-/// Returns a duration in nanoseconds, for instants on CLOCK_BOOTTIME.
+/// Returns a duration in nanoseconds, for times on CLOCK_BOOTTIME.
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("less than centuries")
 }
@@ -457,8 +456,9 @@ pub fn boottime_ns() -> u64 {
     u64::try_from(nanos).expect("CLOCK_BOOTTIME is not negative")
 }
 
-/// Returns the value of a sample in the Prometheus text format. `name` is a bare metric name, which
-/// selects its first series, or includes all labels as printed: `leasehold_leader{lease="orders"}`.
+/// Returns the value of a sample in the Prometheus text format. `name` is either a bare metric
+/// name, which selects the first series, or includes all labels as printed:
+/// `leasehold_leader{lease="orders"}`.
 pub fn sample(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;

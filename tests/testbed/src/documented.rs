@@ -9,7 +9,7 @@ use crate::skip;
 /// Returns the only code block in this language in a part of a page.
 ///
 /// # Panics
-/// If there is none, or more than one.
+/// If there is no such block, or more than one.
 pub fn code_block(part: &str, language: &str) -> String {
     let fence = format!("```{language}\n");
     let mut blocks = part.split(&fence).skip(1);

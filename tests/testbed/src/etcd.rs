@@ -1,5 +1,5 @@
-//! Runs a private etcd cluster for comparisons, on loopback ports or on separate hosts. The
-//! cluster ends with the process that started it.
+//! Runs a private etcd cluster for comparisons, on loopback ports or on separate hosts. The cluster
+//! ends with the process that started it.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// A running etcd cluster.
 #[derive(Debug)]
 pub struct Etcd {
-    // Fields are dropped in this order: the processes before the files they write to.
+    // Fields are dropped in order, so the processes end before their files are removed.
     members: Vec<Member>,
     scratch: Scratch,
 }
@@ -30,7 +30,7 @@ struct Member {
     place: Place,
 }
 
-/// A member listens on its host's address, with one port for clients and one port for members.
+/// A member's address and its two ports: one for clients, one for other members.
 #[derive(Debug)]
 struct Place {
     address: Ipv4Addr,
@@ -63,7 +63,7 @@ impl Etcd {
         started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Same as [`start`](Self::start), but each member runs on its own host, and errors are
+    /// Like [`start`](Self::start), but each member runs on its own host, and errors are
     /// returned.
     ///
     /// # Errors
@@ -120,10 +120,10 @@ impl Etcd {
         self.process(member).kill();
     }
 
-    /// Starts a killed member again.
+    /// Restarts a killed member.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the member cannot be started.
     pub fn restart(&self, member: usize) -> Result<(), Failure> {
         let started = self.members[member].launch.start()?;
         *self.process(member) = started;

@@ -1,4 +1,4 @@
-//! Reads the daemon's server-sent events as a client on the same machine does.
+//! Reads the daemon's server-sent events, as a client on this machine does.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::time::timeout;
 
 use crate::wait::LONG;
 
-/// An open stream of `GET /events`, or its refusal.
+/// An open stream of `GET /events`, or the server's refusal.
 #[derive(Debug)]
 pub struct EventStream {
     stream: TcpStream,
     head: String,
-    /// The received bytes, which still contain the framing of a chunked body.
+    /// The received bytes, including the framing of a chunked body.
     received: Vec<u8>,
     text: String,
     end: Option<End>,
@@ -26,7 +26,7 @@ pub struct EventStream {
 pub enum End {
     /// The server completed its answer.
     Complete,
-    /// The connection was closed before the end of the answer.
+    /// The connection closed before the end of the answer.
     Broken,
 }
 
@@ -35,7 +35,7 @@ pub enum End {
 pub enum Item {
     /// An event of the daemon.
     Event(Event),
-    /// A comment, which keeps the connection alive.
+    /// A comment that keeps the connection alive.
     Comment,
 }
 
@@ -99,10 +99,10 @@ impl EventStream {
         &self.head
     }
 
-    /// Receives the next event or comment; `None` at the end of the stream.
+    /// Receives the next event or comment, or `None` at the end of the stream.
     ///
     /// # Panics
-    /// If nothing arrives, or something that is neither.
+    /// If nothing arrives, or if neither an event nor a comment arrives.
     pub async fn next(&mut self) -> Option<Item> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -178,7 +178,7 @@ impl EventStream {
         if !self.head.contains("transfer-encoding: chunked") {
             let text = std::mem::take(&mut self.received);
             self.text += std::str::from_utf8(&text).unwrap();
-            // Without chunks or a length, the end of the connection completes the answer.
+            // Without chunks or a length, closing the connection completes the answer.
             self.end = self.end.and(Some(End::Complete));
             return;
         }

@@ -1,10 +1,10 @@
-//! Processes with a wall clock that is wrong or jumps.
+//! Gives processes a wall clock that is wrong or jumps.
 //!
 //! libfaketime intercepts libc's clock functions. By default it sets CLOCK_REALTIME,
 //! CLOCK_MONOTONIC and CLOCK_BOOTTIME to the same faked wall time (measured with version 0.9.10 of
 //! Debian 12 and `+1h`). These fixtures set `FAKETIME_DONT_FAKE_MONOTONIC`, so that libfaketime
-//! fakes CLOCK_REALTIME only. A program that reads clocks by direct system calls, as `rustix` does,
-//! always sees true clocks. The standard library's `SystemTime` goes through libc and is faked.
+//! fakes only CLOCK_REALTIME. Programs that read clocks with direct system calls, as `rustix` does,
+//! always see true clocks. The standard library's `SystemTime` calls libc, so it is faked.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl FakeClock {
     }
 }
 
-/// A wall clock that jumps on request. Any number of processes can share it.
+/// A wall clock that jumps on request. Several processes can share it.
 #[derive(Debug)]
 pub struct JumpingClock {
     scratch: Scratch,
@@ -84,7 +84,7 @@ impl JumpingClock {
     pub fn jump(&self, offset: &str) {
         // Rename, so that a concurrent reader sees either the old or the new offset.
         let next = self.scratch.path().join("next");
-        std::fs::write(&next, offset).expect("the clock's file can be written");
+        std::fs::write(&next, offset).expect("write the clock's file");
         std::fs::rename(&next, file_in(self.scratch.path())).expect("and renamed");
     }
 

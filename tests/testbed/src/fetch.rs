@@ -1,4 +1,4 @@
-//! Runs this crate's scripts, which find or fetch programs that are not on every machine.
+//! Runs this crate's scripts, which find or fetch programs that may not be installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,7 +40,8 @@ pub fn kubernetes_programs() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Runs a script and returns the path that it prints. On failure, returns its standard error.
+/// Runs a script and returns the path that it prints. On failure, returns the script's standard
+/// error.
 fn fetch(script: &str, stderr: Stdio) -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let mut command = Command::new(&script);

@@ -1,7 +1,7 @@
-//! A TCP forwarder that delays traffic, in place of netem.
+//! A TCP forwarder that delays traffic, used instead of netem.
 //!
-//! A lost packet costs a TCP connection a retransmission, so the forwarder models a loss as a
-//! longer delay of all later data on the connection.
+//! TCP retransmits a lost packet, so the forwarder models a loss as an additional delay of all
+//! later data on the connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub struct Weather {
     pub loss: f64,
 }
 
-/// Connections to `listen` lead to `target`.
+/// A route: connections to `listen` are forwarded to `target`.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
     /// The address that accepts connections.
     pub listen: SocketAddr,
-    /// The address that the connections lead to.
+    /// The address to which connections are forwarded.
     pub target: SocketAddr,
 }
 
@@ -43,10 +43,10 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts a forwarder that does not delay yet.
+    /// Starts a forwarder without delays.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the forwarder cannot listen.
     pub fn start(routes: &[Route]) -> Result<Self, Failure> {
         let weather: Vec<_> = routes
             .iter()
@@ -93,7 +93,7 @@ async fn serve(listeners: Vec<Listening>) {
 
 async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver<Weather>) {
     let latency = weather.borrow().latency;
-    // The kernel has already completed the client's handshake, so its round-trip is added here.
+    // The kernel has already completed the client's handshake, so add its round trip here.
     tokio::time::sleep(2 * latency).await;
     let Ok(server) = TcpStream::connect(target).await else {
         return;
@@ -108,7 +108,7 @@ async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver
     );
 }
 
-/// Forwards data in one direction. Each piece waits until it is due.
+/// Forwards data in one direction. Each piece waits until its delay has passed.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: watch::Receiver<Weather>) {
     let (sender, mut queue) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let writes = async move {

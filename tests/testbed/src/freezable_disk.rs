@@ -1,5 +1,5 @@
 //! A disk that can hang and continue: an ext4 file system in a file, which the kernel can freeze.
-//! Unlike on a [`crate::HungDisk`], writes to files that are already open block too.
+//! Unlike a [`crate::HungDisk`], it also blocks writes to files that are already open.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ pub struct FreezableDisk {
 /// A frozen disk: all writes block until this value is dropped.
 #[derive(Debug)]
 pub struct Frozen {
-    /// Thaws the disk when its standard input closes, and therefore also if the test is killed.
+    /// Thaws the disk when its standard input closes, even if the test is killed.
     thawer: Child,
 }
 
 impl FreezableDisk {
-    /// Makes and mounts a disk. Returns `None`, with a message, if this user may not mount, or if
-    /// the machine has no loop devices.
+    /// Creates and mounts a disk. Returns `None` and prints a message if this user may not mount,
+    /// or if the machine has no loop devices.
     ///
     /// # Panics
-    /// If there is no room for the disk.
+    /// If there is no space for the disk.
     pub fn new() -> Option<Self> {
         const SCRIPT: &str = "truncate -s 8M \"$1/image\" && mkfs.ext4 -q \"$1/image\" && \
             mkdir \"$1/disk\" && mount -o loop \"$1/image\" \"$1/disk\"";
@@ -44,7 +44,7 @@ impl FreezableDisk {
         })
     }
 
-    /// Returns the directory at which it is mounted.
+    /// Returns the directory where the disk is mounted.
     pub fn path(&self) -> &Path {
         &self.path
     }

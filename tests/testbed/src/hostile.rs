@@ -1,4 +1,4 @@
-//! Runs hostile clients of an HTTP server, with a separate address and thread.
+//! Runs hostile HTTP clients, with their own address and thread.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,15 +22,15 @@ pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const DESCRIPTORS_OF_OTHERS: u64 = 512;
 /// Pause of a client between two bytes, and before it connects again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Clients that open many connections together. A client waits for a second if the listener's queue
-/// is full.
+/// Number of clients that open many connections together. A client waits for a second if the
+/// listener's queue is full.
 const CONNECTORS: usize = 500;
-/// How often a client replaces its oldest connection once all are open. All clients together
-/// replace 1,000 connections a second.
+/// Interval at which a client replaces its oldest connection once all are open. All clients
+/// together replace 1,000 connections a second.
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
 /// Length of the body that a client announces.
 const BODY: u64 = 1 << 30;
-/// Time after which a client whose body is not read connects again.
+/// Time after which a client reconnects if the server does not read its body.
 const UNREAD_MAX: Duration = Duration::from_secs(2);
 
 /// The behaviour of the clients.

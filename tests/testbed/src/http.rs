@@ -1,5 +1,5 @@
 //! Sends one HTTP/1.1 request to a loopback port, without redirects or keep-alive, so that a test
-//! sees exactly the answer on one connection.
+//! sees the exact answer on one connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::Failure;
 
-/// Timeout of an answer. A local answer takes less than a millisecond. Tests also wait for a frozen
-/// daemon, which answers only when it resumes.
+/// Maximum wait for an answer. A local answer takes less than a millisecond, but a frozen daemon
+/// answers only when the test resumes it.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of an answer, far above the daemon's longest page, /metrics.
 const BODY_MAX_BYTES: u64 = 4 * 1024 * 1024;

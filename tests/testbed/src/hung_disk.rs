@@ -10,8 +10,8 @@ use crate::{Launch, Process};
 /// Maximum wait for the mount, which takes some milliseconds.
 const MOUNT_MAX: Duration = Duration::from_secs(10);
 
-/// A hung file system mounted over a directory, unmounted on drop. Blocked calls then fail, and the
-/// directory is accessible again.
+/// A hung file system, mounted over a directory and unmounted on drop. The unmount makes blocked
+/// calls fail, and the directory accessible again.
 #[derive(Debug)]
 pub struct HungDisk {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub struct HungDisk {
 }
 
 impl HungDisk {
-    /// Mounts over `directory`; `None` if this user may not mount, or if the machine does not have
-    /// FUSE.
+    /// Mounts a hung file system over `directory`. Returns `None` if this user may not mount, or if
+    /// the machine does not have FUSE.
     ///
     /// # Panics
     /// If the helper neither mounts nor exits.

@@ -1,8 +1,8 @@
 //! A private Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager on loopback
 //! ports.
 //!
-//! There is no kubelet, so the fixture only reports a [pod](Kubernetes::pod) as running. A process
-//! of the test acts as the pod, with that pod's [credentials](Kubernetes::credentials) and
+//! No kubelet runs, so the fixture only reports a [pod](Kubernetes::pod) as running. A process of
+//! the test acts as the pod, with that pod's [credentials](Kubernetes::credentials) and
 //! [environment](Kubernetes::environment).
 
 mod control_plane;
@@ -31,8 +31,8 @@ use control_plane::{ControlPlane, Surroundings};
 pub use credentials::Credentials;
 pub use place::{Place, routed_to};
 
-/// Maximum wait for a controller. Controllers act within milliseconds, but on a busy machine,
-/// startup has taken seconds.
+/// Maximum wait for a controller. Controllers act within milliseconds, but may take seconds to
+/// start on a busy machine.
 const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 const NODE: &str = "node-1";
@@ -68,18 +68,18 @@ impl Kubernetes {
         started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Same as [`start`](Self::start), but etcd flushes its data to this storage before it
+    /// Like [`start`](Self::start), but etcd flushes its data to this storage before it
     /// acknowledges a write, as in production.
     ///
     /// # Panics
-    /// Same as [`start`](Self::start).
+    /// Like [`start`](Self::start).
     pub async fn start_durable(storage: Storage) -> Self {
         let started = Self::start_with(Surroundings::Own(Some(storage))).await;
         started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Same as [`start`](Self::start), but on a host, with the etcd at these endpoints, and errors
-    /// are returned.
+    /// Like [`start`](Self::start), but runs on a host, uses the etcd at these endpoints, and
+    /// returns errors.
     ///
     /// # Errors
     /// If the control plane cannot be started, with the reason.
@@ -101,9 +101,9 @@ impl Kubernetes {
         Ok(kubernetes)
     }
 
-    /// Returns the control plane that the tests of a binary share as long as a test holds it. The
-    /// first test starts it. Must be called inside [`run`](crate::run), because the clients of all
-    /// tests live on its runtime.
+    /// Returns the control plane that the tests of a binary share. The first test starts it, and it
+    /// runs for as long as any test holds it. Must be called inside [`run`](crate::run), whose
+    /// runtime serves the clients of all tests.
     pub async fn shared() -> Arc<Self> {
         // A value in a static is never dropped; see `shared.rs`.
         static CURRENT: Mutex<Weak<Kubernetes>> = Mutex::const_new(Weak::new());
@@ -157,7 +157,7 @@ impl Kubernetes {
         Proxy::start(&[self.port()], true)
     }
 
-    /// Same as [`environment`](Self::environment), but with `proxy` in between.
+    /// Like [`environment`](Self::environment), but with `proxy` in between.
     pub fn environment_through(&self, proxy: &Proxy) -> [(String, String); 2] {
         environment(Ipv4Addr::LOCALHOST, proxy.port(0))
     }
@@ -215,8 +215,8 @@ impl Kubernetes {
         name
     }
 
-    /// Creates another node and returns its name. The controller manager deletes a pod that is
-    /// bound to a node which does not exist.
+    /// Creates another node and returns its name. The controller manager deletes pods that are
+    /// bound to a missing node.
     ///
     /// # Panics
     /// If the API server refuses the node.
@@ -247,10 +247,10 @@ impl Kubernetes {
             .await
     }
 
-    /// Same as [`pod`](Self::pod), but on the given [node](Self::node).
+    /// Like [`pod`](Self::pod), but on this [node](Self::node).
     ///
     /// # Panics
-    /// Same as [`pod`](Self::pod).
+    /// Like [`pod`](Self::pod).
     pub async fn pod_on(
         &self,
         node: &str,
@@ -267,7 +267,7 @@ impl Kubernetes {
             .await
     }
 
-    /// Reports, as a kubelet does, that a pod is running, is ready and has this address.
+    /// Reports, like a kubelet, that a pod is running and ready and has this address.
     ///
     /// # Panics
     /// If the API server refuses the report.
@@ -277,21 +277,21 @@ impl Kubernetes {
         reported.unwrap_or_else(|error| panic!("report {:?}: {error}", pod.metadata.name))
     }
 
-    /// Creates a [`pod`](Self::pod) of `app` with the namespace's default service account, and its
-    /// [`credentials`](Self::credentials).
+    /// Creates a [`pod`](Self::pod) of `app` that uses the namespace's default service account, and
+    /// its [`credentials`](Self::credentials).
     ///
     /// # Panics
-    /// Same as for the pod and the credentials.
+    /// Like [`pod`](Self::pod) and [`credentials`](Self::credentials).
     pub async fn place(&self, namespace: &str, name: &str, app: &str) -> Place {
         let labels = [("app", app)];
         let pod = self.pod(namespace, name, &labels, "default").await;
         self.place_of(pod).await
     }
 
-    /// Same as [`place`](Self::place), but for an existing pod.
+    /// Like [`place`](Self::place), but for an existing pod.
     ///
     /// # Panics
-    /// Same as [`credentials`](Self::credentials).
+    /// Like [`credentials`](Self::credentials).
     pub async fn place_of(&self, pod: Pod) -> Place {
         let credentials = self.credentials(&pod).await;
         Place { pod, credentials }
@@ -331,8 +331,8 @@ impl Kubernetes {
         applied.unwrap_or_else(|error| panic!("apply: {error}"))
     }
 
-    /// Same as [`apply`](Self::apply), but stores nothing. Returns the objects that would be
-    /// stored, after defaults and admission.
+    /// Like [`apply`](Self::apply), but stores nothing. Returns the objects that would be stored,
+    /// after defaults and admission.
     ///
     /// # Errors
     /// The API server's answer for the first document that it refuses.

@@ -1,10 +1,10 @@
-//! A checker that runs concurrently with a test and verifies two invariants: at most one leader at
-//! any instant (I1), and each leader's token higher than all earlier ones (I3).
+//! Checks two invariants while a test runs: at most one candidate leads at any time (I1), and each
+//! leader's token is higher than all earlier tokens (I3).
 //!
 //! The monitor reads the status files of all candidates every few milliseconds and evaluates their
-//! deadlines, as a workload does. Two files cannot be read at the same instant, so two leaders in
-//! one round prove nothing. If a round finds several leaders, the monitor reads their files again.
-//! A candidate that leads with the same token in both rounds has led continuously between them,
+//! deadlines, like a workload. Two files cannot be read at the same instant, so two leaders in one
+//! round prove nothing. If a round finds several leaders, the monitor reads their files again. A
+//! candidate that leads with the same token in both rounds has led continuously between them,
 //! because a claim leads only once.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::{Daemon, eventually, report_violation};
 /// Sampling interval, short enough to observe a handoff between two leaders.
 const INTERVAL: Duration = Duration::from_millis(3);
 
-/// A period of leadership, as seen in the files.
+/// A period of leadership, as the status files show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reign {
     /// Identity of the leader.
@@ -77,7 +77,7 @@ impl LeaderMonitor {
                     }
                 }
             })
-            .expect("a thread can be started");
+            .expect("start a thread");
         let monitor = Self {
             record,
             ended,
@@ -114,7 +114,7 @@ impl LeaderMonitor {
         lock(&self.record).violations.clone()
     }
 
-    /// Stops watching and returns the violations, for tests that expect a violation.
+    /// Stops watching and returns the violations, for tests that expect some.
     pub fn dismiss(mut self) -> Vec<String> {
         self.end();
         std::mem::take(&mut lock(&self.record).violations)
@@ -193,7 +193,7 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
 }
 
 fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
-    // Skip a torn file here. A torn file is a bug of the daemon, which the fixture reports.
+    // Skip an incomplete file. It would be a bug of the daemon, which the fixture reports.
     let status = file.read(directory)?.ok()?;
     leads(status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();

@@ -1,15 +1,15 @@
 //! Real components for leasehold's own tests: mongod replica sets, Kubernetes control planes,
-//! daemons as processes, and faults between them.
+//! daemon processes, and faults between them.
 //!
-//! Only [`Router`] imitates its component, because no `mongos` can be installed. A [`ReplicaSet`]
-//! consists of mongod processes, a [`Kubernetes`] has an API server and controllers, a [`Daemon`]
-//! is the shipped binary, and a [`Proxy`] forwards real connections. If a component is missing, the
-//! test fails and names the command that provides it.
+//! Only the [`Router`] is simulated, because `mongos` is not available to the tests. A
+//! [`ReplicaSet`] consists of mongod processes, a [`Kubernetes`] has an API server and controllers,
+//! a [`Daemon`] is the shipped binary, and a [`Proxy`] forwards real connections. If a component is
+//! missing, the test fails and names the command that installs it.
 //!
 //! Every component listens on 127.0.0.1, keeps its data in a temporary directory, and ends with the
-//! process that started it, however that process ends.
+//! process that started it, even if that process is killed.
 
-// A broken fixture must stop the test with its reason.
+// A broken fixture must stop the test with the reason.
 #![allow(clippy::unwrap_used)]
 // The testbed measures the daemon from outside, so it reads clocks directly.
 #![allow(clippy::disallowed_methods)]
@@ -79,19 +79,19 @@ pub use wait::{eventually, throughout};
 /// Reports that a test cannot run on this machine.
 ///
 /// # Panics
-/// In CI, which has to run every test.
+/// In CI, because CI must run every test.
 #[allow(clippy::print_stderr, reason = "the output is for humans")]
 pub fn skip(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("skipped: {why}");
 }
 
-/// Marks a failure that proves the violation of an invariant. The suite never reruns a test whose
-/// output contains this text, because a rare violation is a bug too.
+/// Marks a failure that proves a violated invariant. The suite never reruns a test whose output
+/// contains this text, because even a rare violation is a bug.
 pub const INVARIANT_VIOLATED: &str = "invariant violated";
 
-/// Fails the test because of a violation. If the test has already failed, the violation is only
-/// printed, because a destructor must not panic then.
+/// Fails the test because of a violation. If the test has already failed, only prints the
+/// violation, because a destructor must not panic then.
 ///
 /// # Panics
 /// Unless the thread is already panicking.
@@ -108,13 +108,13 @@ pub fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "no {part:?} in: {text}");
 }
 
-/// A component that could not be provided, or a condition that was not reached.
+/// A component that is not available, or a condition that was not met.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(String);
 
 impl Failure {
-    /// Creates a failure from its reason and, if there is one, the remedy.
+    /// Creates a failure from its reason and, if any, its remedy.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

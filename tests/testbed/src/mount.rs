@@ -15,8 +15,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a new disk of 64 kB in memory. Returns `None`, with a message, if this user may not
-    /// mount.
+    /// Mounts a new in-memory disk of 64 kB. Returns `None` and prints a message if this user may
+    /// not mount.
     ///
     /// # Panics
     /// If no directory can be created.
@@ -24,26 +24,27 @@ impl Mount {
         Self::disk("64k")
     }
 
-    /// Mounts a new disk in memory, of a size such as `600m`. Returns `None`, with a message, if this
-    /// user may not mount.
+    /// Mounts a new in-memory disk of this size, such as `600m`. Returns `None` and prints a
+    /// message if this user may not mount.
     ///
     /// # Panics
     /// If no directory can be created.
     pub fn disk(size: &str) -> Option<Self> {
         let scratch = Scratch::new();
         let path = scratch.path().join("disk");
-        fs::create_dir(&path).expect("a directory can be made");
+        fs::create_dir(&path).expect("create a directory");
         let size = format!("size={size}");
         let arguments = ["-t", "tmpfs", "-o", &size, "leasehold-test"];
         Self::mounted(&arguments, path, Some(scratch))
     }
 
-    /// Mounts a directory over itself. Returns `None`, with a message, if this user may not mount.
+    /// Mounts a directory over itself. Returns `None` and prints a message if this user may not
+    /// mount.
     ///
     /// # Panics
-    /// If the path is not text.
+    /// If the path is not valid UTF-8.
     pub fn over(directory: &Path) -> Option<Self> {
-        let place = directory.to_str().expect("a path of a test is text");
+        let place = directory.to_str().expect("a test's path is valid UTF-8");
         Self::mounted(&["--bind", place], directory.to_owned(), None)
     }
 
@@ -55,13 +56,13 @@ impl Mount {
         Some(Self { path, scratch })
     }
 
-    /// Returns the directory at which it is mounted.
+    /// Returns the directory where the file system is mounted.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes the mount read-only. Returns false if the kernel refuses, because a process has a file
-    /// there open for writing.
+    /// open for writing.
     pub fn make_read_only(&self) -> bool {
         let only_here = self.scratch.is_none();
         let options = if only_here {
@@ -75,13 +76,13 @@ impl Mount {
     /// Fills the remaining space.
     ///
     /// # Panics
-    /// If the file that takes the space cannot be opened.
+    /// If the filler file cannot be opened.
     pub fn fill(&self) {
         let filler = File::options()
             .append(true)
             .create(true)
             .open(self.filler());
-        let mut filler = filler.expect("a file can be made on a full disk");
+        let mut filler = filler.expect("create a file on a full disk");
         // Write smaller blocks last, so that no space remains.
         for block in [vec![0; 1 << 20], vec![0; 512]] {
             while filler.write_all(&block).is_ok() {}
@@ -108,8 +109,8 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a program that cannot read the boot id: reads fail with EIO. In production, EMFILE has this
-/// effect. Returns `None`, with a message, if this user may not mount.
+/// Runs a program that gets EIO when it reads the boot id, like EMFILE in production. Returns
+/// `None` and prints a message if this user may not mount.
 ///
 /// # Panics
 /// If `unshare` is not installed.

@@ -1,4 +1,4 @@
-//! Generates random bytes, and random changes of valid inputs, from a seed.
+//! Generates random bytes and random mutations of valid inputs, from a seed.
 
 /// A source of mutated inputs. Equal seeds give equal inputs.
 #[derive(Debug, Clone)]
@@ -58,8 +58,8 @@ impl Mutator {
             .collect()
     }
 
-    /// Picks an input and changes it in one to four places. `tokens` are texts to insert, which
-    /// occur in valid inputs or resemble such texts.
+    /// Picks an input and changes it in one to four places. `tokens` are texts to insert that occur
+    /// in valid inputs or resemble them.
     ///
     /// # Panics
     /// If there are no inputs or no tokens.

@@ -20,7 +20,7 @@ const TXT: u16 = 16;
 const SRV: u16 = 33;
 const POLL: Duration = Duration::from_millis(50);
 
-/// A nameserver on a separate address in 127.0.0.0/8. It ends when dropped.
+/// A nameserver with its own address in 127.0.0.0/8. Ends on drop.
 #[derive(Debug)]
 pub struct Nameserver {
     address: Ipv4Addr,
@@ -71,7 +71,7 @@ impl Nameserver {
         })
     }
 
-    /// Returns the line that names this nameserver in `/etc/resolv.conf`.
+    /// Returns the `/etc/resolv.conf` line for this nameserver.
     pub fn line(&self) -> String {
         format!("nameserver {}\n", self.address)
     }
@@ -97,7 +97,7 @@ fn free_address() -> io::Result<UdpSocket> {
     Err(taken)
 }
 
-/// The answer to a query for an unknown name has no records.
+/// Answers a query. The answer to a query for an unknown name has no records.
 fn answer(query: &[u8], port: u16, set: &str) -> Option<Vec<u8>> {
     let (name, end) = name_of(query)?;
     let kind = u16::from_be_bytes(query.get(end..end + 2)?.try_into().ok()?);
@@ -113,7 +113,7 @@ fn answer(query: &[u8], port: u16, set: &str) -> Option<Vec<u8>> {
         }
         _ => None,
     };
-    // Header: the query's id, flags (response, recursion, no error), and the counts of records.
+    // Header: the query's id, the flags (response, recursion, no error), and the record counts.
     let mut reply = query.get(..2)?.to_vec();
     reply.extend([0x81, 0x80, 0, 1, 0, u8::from(record.is_some()), 0, 0, 0, 0]);
     reply.extend(query.get(HEADER..end + 4)?);

@@ -1,7 +1,7 @@
 //! Simulates hosts as network namespaces on one bridge, and cuts or delays their traffic.
 //!
-//! A cut is a netfilter rule that drops packets, so connections stay open and are not reset. Many
-//! kernels lack netem, so a forwarder adds the delays. Connections from a host to a member, and
+//! A cut is a netfilter rule that drops packets, so connections are neither closed nor reset. Many
+//! kernels lack netem, so a forwarder adds the delays. Connections from hosts to members, and
 //! between members, are redirected through the forwarder.
 //!
 //! The process that creates the network must be alone in its namespaces; see [`UNSHARE`].
@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use crate::forwarder::{Forwarder, Route, Weather};
 use crate::{Failure, Host};
 
-/// The arguments of `unshare` that give a program its own namespaces; append the program and its
+/// The `unshare` arguments that run a program in its own namespaces. Append the program and its
 /// arguments. When the program ends, no process, address or mount remains.
 pub const UNSHARE: [&str; 7] = [
     "--net",
@@ -45,7 +45,7 @@ const FORWARDER_PORT: u16 = 40_000;
 pub enum Node {
     /// The host of a member of the set.
     Member(usize),
-    /// The host of a candidate or of a loop of jobs.
+    /// The host of a candidate or a job loop.
     Client(usize),
     /// The host of the API server.
     Server,
@@ -91,8 +91,8 @@ pub struct Network {
     members: usize,
     clients: usize,
     routes: Vec<(Node, Route)>,
-    /// Drops packets from the first host to the second. Each cut adds its pair, so a pair may occur
-    /// more than once.
+    /// Pairs of hosts; packets from the first to the second are dropped. Each cut adds its pairs,
+    /// so a pair may occur more than once.
     cuts: Mutex<Vec<(Node, Node)>>,
     forwarder: Option<Forwarder>,
 }
@@ -134,7 +134,7 @@ impl Network {
         members.chain(clients).chain([Node::Server]).collect()
     }
 
-    /// Returns the hosts for the members of the set.
+    /// Returns the hosts for the members of the replica set.
     pub fn member_hosts(&self) -> Vec<Host> {
         (0..self.members)
             .map(|number| Node::Member(number).host())
@@ -171,8 +171,8 @@ impl Network {
         }
     }
 
-    /// Returns the address at which this process reaches a member through the route of `from`;
-    /// `None` without a route.
+    /// Returns the address through which this process reaches a member on the route of `from`, or
+    /// `None` if there is no route.
     pub fn route(&self, from: Node, member: usize) -> Option<SocketAddr> {
         let address = Node::Member(member).address();
         let leads = |(host, route): &&(Node, Route)| *host == from && route.target.ip() == address;
@@ -264,11 +264,11 @@ fn rules(node: Node, out: &str, into: &str, nat: &str) -> Result<(), Failure> {
     }
 }
 
-/// Mounts empty directories over /dev/shm (files in memory) and /run (names of network namespaces).
+/// Mounts empty directories over /dev/shm (in-memory files) and /run (names of network namespaces).
 /// The mounts end with the mount namespace.
 ///
 /// # Errors
-/// If they cannot be mounted.
+/// If the directories cannot be mounted.
 pub fn private_directories() -> Result<(), Failure> {
     for directory in ["/dev/shm", "/run"] {
         run("mount", &format!("-t tmpfs testbed {directory}"))?;

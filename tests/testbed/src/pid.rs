@@ -1,4 +1,4 @@
-//! Signals and inspects any process of this machine by its id.
+//! Signals and inspects processes by id.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub fn state(pid: u32) -> Option<char> {
 /// If there is no such process.
 pub fn parent(pid: u32) -> u32 {
     let fields = stat(pid).unwrap_or_else(|| panic!("process {pid} has ended"));
-    fields[1].parse().expect("the number of the parent")
+    fields[1].parse().expect("the parent's id")
 }
 
 /// Returns the children of all threads of a process.
@@ -55,12 +55,11 @@ pub fn children(pid: u32) -> Vec<u32> {
     let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
     let children: String = children.map(Result::unwrap_or_default).collect();
     let pids = children.split_whitespace();
-    pids.map(|pid| pid.parse().expect("the number of a child"))
-        .collect()
+    pids.map(|pid| pid.parse().expect("a child's id")).collect()
 }
 
-/// Returns the fields of /proc/pid/stat after the process's name, because the name may contain any
-/// character. The first of these fields is the state.
+/// Returns the fields of /proc/pid/stat after the process's name, which may contain any character.
+/// The first of these fields is the state.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

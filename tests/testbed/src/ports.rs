@@ -1,9 +1,9 @@
 //! Ports that stay reserved for as long as a fixture needs them.
 //!
-//! Binding port 0 and closing the socket is not enough. A killed member must restart on its old
-//! port. Until then, the kernel may give that number to any outgoing connection of the machine.
-//! Ports therefore come from below the kernel's ephemeral range, and a file lock reserves each port
-//! among all test processes of this user. The lock ends with its process.
+//! A killed member must restart on its old port. Binding port 0 and closing the socket is not
+//! enough, because the kernel could then give the port to any outgoing connection. Ports therefore
+//! come from below the kernel's ephemeral range, and a file lock reserves each port among all test
+//! processes of this user. The lock ends with its process.
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -15,12 +15,12 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// Start of the range. All ports have five digits, so that a proxy can replace one with another
-/// without changing the length of a message.
+/// Start of the range. All ports have five digits, so that a proxy can replace a port without
+/// changing the length of a message.
 const FIRST: u32 = 10_000;
 /// End of the range, where Linux starts its ephemeral range by default.
 const END: u32 = 32_768;
-/// Try each port at most once.
+/// Number of attempts, so each port is tried at most once.
 const TRIES_MAX: u32 = END - FIRST;
 
 /// A free port on 127.0.0.1, reserved among all testbeds until dropped.
@@ -39,7 +39,7 @@ impl ReservedPort {
         for _ in 0..TRIES_MAX {
             let number = next_number();
             let Some(lock) = claim(number) else { continue };
-            // Another program may use the port.
+            // Another program may be using the port.
             if is_free(number) {
                 return Self {
                     number,
@@ -62,8 +62,8 @@ impl Default for ReservedPort {
     }
 }
 
-/// Returns the next number of the range. The start differs between processes, so test processes
-/// that start together seldom try the same number.
+/// Returns the next number of the range. The start differs between processes, so concurrent test
+/// processes rarely try the same number.
 fn next_number() -> u16 {
     static STEP: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(7_919);
@@ -71,18 +71,18 @@ fn next_number() -> u16 {
     u16::try_from(FIRST + offset).expect("the range ends below 65536")
 }
 
-/// Returns true if this process can bind the port, which proves that no process listens on it. The
-/// probe never listens. A child that another thread has just forked inherits the probe until it
-/// executes its program, and a listening copy would prevent the port's owner from binding the port.
+/// Returns true if this process can bind the port, so no process listens on it. The probe itself
+/// never listens: another thread's forked child inherits the probe until it executes its program,
+/// and a listening copy would prevent the port's owner from binding the port.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }
 
 fn probe() -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
-    let probe = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
-        .expect("a socket can be made");
-    set_socket_reuseaddr(&probe, true).expect("a socket can reuse an address");
+    let probe =
+        socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("create a socket");
+    set_socket_reuseaddr(&probe, true).expect("reuse the address");
     probe
 }
 
@@ -93,13 +93,13 @@ fn bind_to(probe: &OwnedFd, number: u16) -> bool {
 fn claim(number: u16) -> Option<File> {
     let uid = rustix::process::getuid().as_raw();
     let directory: PathBuf = std::env::temp_dir().join(format!("leasehold-testbed-ports-{uid}"));
-    std::fs::create_dir_all(&directory).expect("the directory of port locks can be made");
+    std::fs::create_dir_all(&directory).expect("create the directory of port locks");
     let file = OpenOptions::new()
         .create(true)
         .write(true)
         .truncate(false)
         .open(directory.join(number.to_string()))
-        .expect("a port lock can be opened");
+        .expect("open a port lock");
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
 }
@@ -128,15 +128,14 @@ mod tests {
     #[test]
     fn a_port_that_something_listens_on_is_not_free() {
         let port = ReservedPort::new();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
-            .expect("a reserved port can be bound");
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).expect("bind a reserved port");
         assert!(!is_free(port.number()));
         drop(listener);
-        // A child that another test has just forked inherits the listener until it executes its
-        // program.
+        // Another test's forked child inherits the listener until it executes its program.
         let end = Instant::now() + Duration::from_secs(60);
         while !is_free(port.number()) {
-            assert!(Instant::now() < end, "port {} stays taken", port.number());
+            assert!(Instant::now() < end, "port {} stays in use", port.number());
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -1,12 +1,12 @@
 //! Child processes that end with the test that started them.
 //!
-//! PDEATHSIG ensures this without any cleanup by the test, which may be killed itself. The kernel
-//! sends the signal when the *thread* that forked ends, so one thread that lives as long as the
-//! process starts all children. The setting has no effect if the parent has already exited, so a
-//! later stage of the start checks the parent's id.
+//! PDEATHSIG ensures this even if the test is killed. The kernel sends the signal when the *thread*
+//! that forked ends, so all children are started by one thread that lives as long as the process.
+//! The setting has no effect if the parent has already exited, so a later stage of the start checks
+//! the parent's id.
 //!
-//! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe` and therefore
-//! `pre_exec`. Both call exec, so the program keeps the child's process id. This costs 3.6 ms
+//! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe`, which `pre_exec`
+//! needs. Both call exec, so the program keeps the child's process id. The stages take 3.6 ms
 //! before the program starts (measured on two busy cores).
 
 use std::ffi::OsString;
@@ -26,13 +26,13 @@ use crate::Failure;
 
 const POLL: Duration = Duration::from_millis(1);
 
-/// When the kernel ends a process.
+/// Determines when the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Ends with the process that started it, by SIGKILL from the kernel.
+    /// The process ends with its starter, by SIGKILL from the kernel.
     OfStarter,
-    /// Does not end automatically. Runs in a separate session, so that a terminal's hangup and
-    /// Ctrl-C do not reach it.
+    /// The process does not end automatically. It runs in a separate session, so that a terminal's
+    /// hangup and Ctrl-C do not reach it.
     Detached,
 }
 
@@ -94,8 +94,8 @@ impl Launch {
         variables.into_iter().fold(self, set)
     }
 
-    /// Appends standard error to a file. Unlike a pipe, a file never blocks the writer and outlives
-    /// both sides.
+    /// Appends standard error to a file. Unlike a pipe, a file never blocks the writer, and
+    /// outlives both sides.
     pub fn stderr(mut self, path: impl Into<PathBuf>) -> Self {
         self.stderr = Some(path.into());
         self
@@ -116,7 +116,7 @@ impl Launch {
         let child = spawn(self.command()?).map_err(|error| {
             Failure::new(format!("cannot start {}: {error}", self.program.display()))
         })?;
-        let raw = i32::try_from(child.id()).expect("a process id is an i32");
+        let raw = i32::try_from(child.id()).expect("a process id fits in an i32");
         let pid = Pid::from_raw(raw).expect("a child's process id is not 0");
         let fakes_time = self
             .environment
@@ -141,7 +141,7 @@ impl Launch {
                 command.process_group(0);
                 command
             }
-            // setsid forks if it leads a process group, so it must not lead one.
+            // setsid forks if it leads a process group, so it must not lead a group.
             Lifetime::Detached => Command::new(stage("setsid")?),
         };
         // `env` follows these stages, so that a preloaded library is not loaded into them, and so
@@ -208,7 +208,7 @@ impl Process {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
             let _ = kill_process(self.pid, Signal::STOP);
-            // NOWAIT only checks, and does not reap the child.
+            // NOWAIT only checks the child and does not reap it.
             let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let stopped = retry_on_intr(|| waitid(WaitId::Pid(self.pid), look));
             stopped.expect("waitid succeeds for a child that has not been reaped");
@@ -233,7 +233,7 @@ impl Process {
     /// Returns the exit status; `None` while the process is running.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         let mut child = self.child.lock().expect("no holder of this lock panics");
-        child.try_wait().expect("a child can be waited for")
+        child.try_wait().expect("wait for a child")
     }
 
     /// Waits for the exit; `None` if the process is still running after `deadline`.
@@ -280,9 +280,9 @@ pub fn exit_code(status: ExitStatus) -> i32 {
 
 /// Writes a program that can be executed immediately.
 ///
-/// Another process writes the file. A file that this process has open for writing is also open in
-/// every child that another thread starts in the meantime, until that child executes its program. A
-/// file that is open for writing cannot be executed.
+/// A separate process writes the file, because a file that is open for writing cannot be executed.
+/// If this process opened the file, children that other threads fork would inherit the descriptor
+/// until they execute their programs.
 ///
 /// # Panics
 /// If the file cannot be written.
@@ -292,13 +292,13 @@ pub fn write_program(path: &Path, text: &str) {
         .arg(path)
         .stdin(Stdio::piped())
         .spawn()
-        .expect("a shell can be started");
+        .expect("start a shell");
     let mut input = writer.stdin.take().expect("the shell's input is a pipe");
     input
         .write_all(text.as_bytes())
         .expect("the shell reads its whole input");
     drop(input);
-    let written = writer.wait().expect("a child can be waited for");
+    let written = writer.wait().expect("wait for the shell");
     assert!(written.success(), "cannot write {}", path.display());
 }
 
@@ -329,7 +329,7 @@ fn spawn(command: Command) -> io::Result<Child> {
                     let _ = reply.send(command.spawn());
                 }
             })
-            .expect("a thread can be started");
+            .expect("start a thread");
         sender
     });
     let (reply, answer) = mpsc::sync_channel(1);

@@ -1,13 +1,13 @@
-//! A TCP proxy between one client and a replica set that can stall, cut or lose the traffic. The
-//! proxy does not parse commands or terminate TLS.
+//! A TCP proxy between one client and a replica set that can stall, cut or lose traffic. The proxy
+//! does not parse commands or terminate TLS.
 //!
-//! A driver that gets a set's address asks the members for their addresses and then connects to
-//! these addresses, bypassing any proxy. The proxy therefore has one port for each member, and
-//! replaces the members' ports in replies with its own, so that discovery and streaming monitoring
-//! stay behind the proxy. All ports have five digits, so lengths do not change; these MongoDB
-//! messages have no checksum. Each daemon can have its own proxy, so a leader's connections can be
-//! stalled while other daemons' connections work. The proxy cannot rewrite TLS traffic, so with TLS
-//! it supports direct connections only.
+//! A driver asks the members for their addresses and then connects to these addresses, bypassing
+//! any simple proxy. This proxy therefore has one port for each member, and replaces the members'
+//! ports in replies with its own, so discovery and streaming monitoring pass through it. All ports
+//! have five digits, so lengths do not change, and these MongoDB messages have no checksum. Each
+//! daemon can have its own proxy, so a test can stall the leader's connections while other daemons'
+//! connections work. The proxy cannot rewrite TLS traffic, so with TLS it supports only direct
+//! connections.
 //!
 //! The proxy runs on its own thread, so that a test that blocks briefly does not delay the daemons
 //! under observation.
@@ -31,11 +31,11 @@ use message::{Framing, Rewrite};
 /// Maximum number of messages held on one connection. A client waits for a reply before its next
 /// request, so a stalled client sends very few messages.
 const HELD_MAX: usize = 10_000;
-/// How long the server's side of a connection stays open after the client's side has closed. The
+/// Time that the server's side of a connection stays open after the client's side has closed. The
 /// server can then execute a request in flight, as on a slow network.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A proxy with one port for each member of a set. Dropping it ends the proxy.
+/// A proxy with one port for each member of a replica set. Ends on drop.
 #[derive(Debug)]
 pub struct Proxy {
     ports: Vec<ReservedPort>,
@@ -81,7 +81,7 @@ impl Proxy {
         }
     }
 
-    /// Returns the port that leads to member `index`.
+    /// Returns the port that is forwarded to member `index`.
     pub fn port(&self, index: usize) -> u16 {
         self.ports[index].number()
     }
@@ -98,25 +98,25 @@ impl Proxy {
     }
 
     /// Holds all traffic in both directions. Connections stay open, and new connections are
-    /// accepted. Held data arrives at [`resume`](Self::resume), even if the sender has given up, so
-    /// a request lands late.
+    /// accepted. [`resume`](Self::resume) delivers held data, even if the sender has given up, so a
+    /// request arrives late.
     pub fn stall(&self) {
         self.set(Gate::Closed, Gate::Closed);
     }
 
-    /// Passes requests and holds the replies, so a write lands without its acknowledgement.
+    /// Passes requests but holds the replies, so a write is applied without an acknowledgement.
     pub fn hold_replies(&self) {
         self.set(Gate::Open, Gate::Closed);
     }
 
-    /// Holds requests that contain `text`, such as a command's name, and the later requests on
-    /// their connections. Monitoring continues.
+    /// Holds requests that contain `text`, such as a command's name, and later requests on their
+    /// connections. Monitoring continues.
     pub fn hold_requests_containing(&self, text: &str) {
         self.set(Gate::ClosedFor(text.into()), Gate::Open);
     }
 
-    /// Holds replies that contain `text`, such as `lastErrorObject`, which is in the reply to a
-    /// findAndModify. Monitoring continues.
+    /// Holds replies that contain `text`, such as `lastErrorObject`, which each reply to
+    /// findAndModify contains. Monitoring continues.
     pub fn hold_replies_containing(&self, text: &str) {
         self.set(Gate::Open, Gate::ClosedFor(text.into()));
     }
@@ -139,12 +139,12 @@ impl Proxy {
         });
     }
 
-    /// Returns the number of requests held at the moment.
+    /// Returns the number of requests held now.
     pub fn held_requests(&self) -> usize {
         self.held.requests.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of replies held at the moment.
+    /// Returns the number of replies held now.
     pub fn held_replies(&self) -> usize {
         self.held.replies.load(Ordering::SeqCst)
     }
@@ -180,7 +180,7 @@ struct Mode {
     replies: Gate,
     cut: bool,
     /// Number of cuts so far. Each connection compares this number with the number at its start, so
-    /// that a resume right after a cut still closes every old connection.
+    /// a resume right after a cut still closes every old connection.
     cuts: u64,
 }
 
@@ -222,11 +222,11 @@ struct Link {
 }
 
 fn listener(port: u16) -> std::net::TcpListener {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        .expect("a reserved port can be bound");
+    let listener =
+        std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("bind a reserved port");
     listener
         .set_nonblocking(true)
-        .expect("a socket can be made non-blocking");
+        .expect("make a socket non-blocking");
     listener
 }
 
@@ -234,7 +234,7 @@ fn run(routes: Vec<(std::net::TcpListener, u16)>, link: &Link) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime can be built");
+        .expect("build the runtime");
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
         for (listener, target) in routes {
@@ -247,7 +247,7 @@ fn run(routes: Vec<(std::net::TcpListener, u16)>, link: &Link) {
 }
 
 async fn accept(listener: std::net::TcpListener, target: u16, link: Link) {
-    let listener = TcpListener::from_std(listener).expect("the runtime has IO enabled");
+    let listener = TcpListener::from_std(listener).expect("the runtime supports IO");
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -294,7 +294,7 @@ async fn connect(client: TcpStream, target: u16, link: Link) {
 }
 
 /// Passes messages in order until the sender closes and all messages are passed. Keeps reading
-/// while messages are held, so that sent data is kept even if the sender disconnects.
+/// while messages are held, so that no data is lost if the sender disconnects.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

@@ -64,7 +64,7 @@ impl ReplicaSet {
         ReplicaSetBuilder::new()
     }
 
-    /// Returns the connection string, with the root user if the set has users, and with the
+    /// Returns the connection string, with the root user if the replica set has users, and with the
     /// client's certificate if it has TLS.
     pub fn uri(&self) -> String {
         self.uri_of(self.root.as_ref())
@@ -92,7 +92,7 @@ impl ReplicaSet {
         )
     }
 
-    /// Returns a client of the driver for the whole set, as root.
+    /// Returns a driver client for the whole replica set, as root.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -149,7 +149,7 @@ impl ReplicaSet {
         found.unwrap_or_else(|| panic!("no primary within {PRIMARY_DEADLINE:?}"))
     }
 
-    /// Same as [`primary`](Self::primary), but returns `None` after `deadline` without a primary.
+    /// Like [`primary`](Self::primary), but returns `None` if there is no primary after `deadline`.
     pub async fn primary_within(&self, deadline: Duration) -> Option<usize> {
         let end = Instant::now() + deadline;
         loop {
@@ -199,9 +199,9 @@ impl ReplicaSet {
         started.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Starts a set with a copy of a member's data on another port, like a restored backup. The
-    /// copy has the name and the id of this set, and is the only member. Kills the member while
-    /// copying its data.
+    /// Starts a replica set on another port with a copy of a member's data, like a restored backup.
+    /// The copy has this set's name and id, and is its only member. Kills the member while copying
+    /// its data.
     ///
     /// # Panics
     /// If the copy cannot be started, with the reason.
@@ -214,7 +214,7 @@ impl ReplicaSet {
         started.unwrap_or_else(|failure| panic!("start a copy: {failure}"));
         let direct = format!("mongodb://{}/?directConnection=true", copy.address());
         let client = copy.client(&direct).await;
-        let client = client.unwrap_or_else(|failure| panic!("reach a copy: {failure}"));
+        let client = client.unwrap_or_else(|failure| panic!("connect to a copy: {failure}"));
         let admin = client.database("admin");
         let members = doc! { "_id": 0, "host": copy.address() };
         let config = doc! { "_id": &self.name, "version": 1_000, "members": [members] };
@@ -259,9 +259,9 @@ impl ReplicaSet {
         Ok(client.database("admin").run_command(command).await?)
     }
 
-    /// Sets the fail point `failCommand` of a member. `settings` has `mode`, such as `{times: 1}`
-    /// or `"alwaysOn"`, and `data`, such as
-    /// `{failCommands: ["update"], closeConnection: true, appName: "…"}`.
+    /// Sets the fail point `failCommand` of a member. `settings` contains `mode`, such as `{times:
+    /// 1}` or `"alwaysOn"`, and `data`, such as `{failCommands: ["update"], closeConnection: true,
+    /// appName: "…"}`.
     ///
     /// # Panics
     /// If the member refuses the command.
@@ -272,7 +272,7 @@ impl ReplicaSet {
         done.unwrap_or_else(|failure| panic!("set failCommand: {failure}"));
     }
 
-    /// Makes these commands of one application on a member fail as `how` describes, such as
+    /// Makes these commands fail on a member, for one application, as `how` describes, such as
     /// `{errorCode: 237}`; see [`fail_command`](Self::fail_command).
     ///
     /// # Panics
@@ -330,7 +330,8 @@ impl ReplicaSet {
             .await
     }
 
-    /// Grants a user of [`ReplicaSet::add_user_with_actions`] actions on another collection.
+    /// Grants actions on another collection to a user that [`ReplicaSet::add_user_with_actions`]
+    /// created.
     ///
     /// # Panics
     /// If the set refuses the command.
@@ -358,7 +359,7 @@ impl ReplicaSet {
         let made = external.run_command(user.creation(roles.clone())).await;
         match made.map_err(|error| *error.kind) {
             Ok(_) => {}
-            // The user exists if another test of the set has created it, because they share the
+            // Another test may have created the user, because all tests of the set share the
             // certificate.
             Err(ErrorKind::Command(error)) if error.code == USER_EXISTS => {
                 let grant = doc! { "grantRolesToUser": user.name(), "roles": roles };

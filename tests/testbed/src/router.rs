@@ -1,14 +1,14 @@
-//! A stand-in for `mongos`, the router of a sharded cluster, in front of a real replica set.
+//! Simulates `mongos`, the router of a sharded cluster, in front of a real replica set.
 //!
-//! No `mongos` can be installed here, so the stand-in reproduces the behaviour that matters to a
-//! client. It speaks MongoDB's protocol, describes itself as a router, and forwards each command to
-//! the current primary of the set. A client therefore sees no election: its connection stays, and
-//! its calls wait for the next primary or get an error. The stand-in can delay the events of change
-//! streams until the next tick of an interval, as a real router delays them until the shard with
-//! the fewest writes has written. Replies to `hello` and `buildInfo` can also be changed to imitate
+//! `mongos` is not available to the tests, so the simulation reproduces the behavior that matters
+//! to a client. It speaks MongoDB's protocol, describes itself as a router, and forwards each
+//! command to the current primary of the set. A client therefore sees no election: its connection
+//! stays open, and its calls fail or wait for the next primary. The simulation can delay change
+//! stream events until the next tick of an interval, as a real router delays events until the shard
+//! with the fewest writes has written. Replies to `hello` and `buildInfo` can be changed to imitate
 //! other products.
 //!
-//! It does not shard or reproduce other behaviour of `mongos`.
+//! The simulation does not shard or reproduce other behavior of `mongos`.
 
 mod backend;
 mod serve;
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::{ReplicaSet, ReservedPort};
 
-/// A router. Dropping it ends its thread and closes its connections.
+/// A router. On drop, its thread ends and its connections close.
 #[derive(Debug)]
 pub struct Router {
     port: ReservedPort,
@@ -46,12 +46,12 @@ struct Shared {
 struct State {
     /// Interval of the ticks at which events are delivered.
     lag: Duration,
-    /// The error of attempts to open a change stream; `None` if they succeed.
+    /// The error when a client opens a change stream; `None` if this succeeds.
     no_streams: Option<(i32, &'static str)>,
-    /// Fields that replace fields of a reply, by the name of the command.
+    /// Fields that replace fields of a reply, by command name.
     overlays: Vec<(&'static str, Document)>,
     commands: Vec<Document>,
-    /// The open cursors. A driver may send a getMore on another connection.
+    /// The open cursors. A driver may send getMore on another connection.
     cursors: HashMap<i64, Cursor>,
 }
 
@@ -66,7 +66,10 @@ struct Cursor {
 impl Router {
     /// Starts a router in front of a set without TLS.
     pub fn start(set: &ReplicaSet) -> Self {
-        assert!(set.certificates().is_none(), "a router does not speak TLS");
+        assert!(
+            set.certificates().is_none(),
+            "a router does not support TLS"
+        );
         let port = ReservedPort::new();
         let members = (0..set.member_count()).map(|index| set.node(index).port());
         let shared = Arc::new(Shared {
@@ -74,9 +77,9 @@ impl Router {
             state: Mutex::default(),
         });
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
-            .expect("a reserved port can be bound");
+            .expect("bind a reserved port");
         let nonblocking = listener.set_nonblocking(true);
-        nonblocking.expect("a socket can be made non-blocking");
+        nonblocking.expect("make a socket non-blocking");
         let (running, until) = watch::channel(());
         let thread = std::thread::Builder::new()
             .name("testbed-router".to_owned())
@@ -84,7 +87,7 @@ impl Router {
                 let shared = Arc::clone(&shared);
                 move || run(listener, &shared, until)
             })
-            .expect("a thread can be started");
+            .expect("start a thread");
         Self {
             port,
             shared,
@@ -104,8 +107,8 @@ impl Router {
         format!("mongodb://{}/", addresses.join(","))
     }
 
-    /// Delivers the events of change streams only at multiples of this interval, in whole seconds.
-    /// An event is late by half of the interval on average.
+    /// Delivers change stream events only at multiples of this interval, in whole seconds. On
+    /// average, an event is late by half of the interval.
     pub fn delay_streams(&self, lag: Duration) {
         self.state().lag = lag;
     }
@@ -115,13 +118,13 @@ impl Router {
         self.state().no_streams = Some((code, name));
     }
 
-    /// Changes the replies to `command` (`hello`, `buildInfo`): fields with the value null are
-    /// removed, others are set.
+    /// Changes the replies to `command` (`hello`, `buildInfo`): removes fields whose value is null,
+    /// and sets the others.
     pub fn overlay(&self, command: &'static str, fields: Document) {
         self.state().overlays.push((command, fields));
     }
 
-    /// Returns the commands that clients have sent, without those that monitor the router.
+    /// Returns the commands that clients have sent, except for monitoring.
     pub fn commands(&self) -> Vec<Document> {
         self.state().commands.clone()
     }
@@ -160,9 +163,9 @@ fn run(listener: std::net::TcpListener, shared: &Arc<Shared>, mut until: watch::
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime can be built");
+        .expect("build the runtime");
     runtime.block_on(async {
-        let listener = TcpListener::from_std(listener).expect("the runtime has IO enabled");
+        let listener = TcpListener::from_std(listener).expect("the runtime supports IO");
         // Dropping the tasks closes all sockets.
         let mut clients = JoinSet::new();
         loop {

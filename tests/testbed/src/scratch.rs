@@ -7,29 +7,29 @@ use rustix::fs::{statfs, statvfs};
 
 use crate::Failure;
 
-/// Minimum free memory for using /dev/shm. mongod writes about 200 MB of journal and files per
-/// member.
+/// Free memory that is required for using /dev/shm. mongod writes about 200 MB of journal and files
+/// per member.
 const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 /// The type of tmpfs in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
 
-/// Maximum number of attempts to remove a directory. After the last attempt, about a second later,
-/// the directory remains, and `leaves-nothing` reports it.
+/// Maximum number of attempts to remove a directory. After about a second, the last attempt has
+/// failed, the directory remains, and `leaves-nothing` reports it.
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 
-/// The kind of storage in which a store keeps its data.
+/// The kind of storage for a store's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
-    /// The data is in memory if there is room, and otherwise in the temporary directory.
+    /// In memory if there is enough space, otherwise in the temporary directory.
     #[default]
     Memory,
-    /// The data is on a disk.
+    /// On a disk.
     Disk,
 }
 
-/// A temporary directory, removed when dropped.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -39,7 +39,7 @@ pub struct Scratch {
 
 impl Scratch {
     /// Creates a directory on /dev/shm, because a benchmark would otherwise measure a journal on a
-    /// slow disk. If /dev/shm is too small, creates it in the temporary directory.
+    /// slow disk. If /dev/shm is too small, creates the directory in the temporary directory.
     pub fn new() -> Self {
         let in_memory = Path::new("/dev/shm");
         let parent = if room_bytes(in_memory) >= ROOM_MIN_BYTES {
@@ -49,7 +49,7 @@ impl Scratch {
         };
         let owner = below(&parent)
             .or_else(|_| tempfile::tempdir())
-            .expect("a temporary directory can be made");
+            .expect("create a temporary directory");
         Self::of(owner)
     }
 
@@ -90,8 +90,7 @@ impl Scratch {
 }
 
 impl Drop for Scratch {
-    /// Retries, because a process that is about to exit may still write while the directory is
-    /// being removed.
+    /// Retries, because an exiting process may still write while the directory is being removed.
     fn drop(&mut self) {
         let Some(owner) = self.owner.take() else {
             return;

@@ -1,8 +1,7 @@
-//! One replica set that many tests of a binary share without disturbing it.
+//! One replica set that many tests of a binary share without disturbing each other.
 //!
-//! A value in a static is never dropped, and would leave its data behind. The set therefore belongs
-//! to the tests that hold it. The last of these tests drops the set, and a later test starts
-//! another set.
+//! A value in a static is never dropped, and would leave its data behind. The tests that hold the
+//! set therefore own it: the last of them drops it, and a later test starts another set.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,8 +16,8 @@ use crate::{Failure, ReplicaSet, ReplicaSetBuilder};
 /// Number of worker threads, equal to the cores of the CI machines.
 const THREADS: usize = 2;
 
-/// Runs one test on the shared runtime, which the clients of a shared control plane need. Tests
-/// with a replica set alone can run on any runtime.
+/// Runs one test on the shared runtime, which the clients of a shared control plane need. A test
+/// that uses only a replica set can run on any runtime.
 pub fn run<F: Future>(test: F) -> F::Output {
     runtime().block_on(test)
 }
@@ -31,8 +30,8 @@ pub(crate) fn run_apart<T: Send>(future: impl Future<Output = T> + Send) -> T {
     })
 }
 
-/// Creates a client of the driver. A client stops working when the runtime that created it ends, so
-/// the clients of shared sets belong to a runtime that outlives the tests.
+/// Creates a driver client. A client stops working when the runtime that created it ends, so the
+/// clients of shared sets belong to a runtime that outlives the tests.
 pub(crate) async fn client(uri: &str) -> Result<Client, Failure> {
     let uri = uri.to_owned();
     let created = runtime().spawn(async { Client::with_uri_str(uri).await });
@@ -52,11 +51,11 @@ fn runtime() -> &'static Runtime {
             .worker_threads(THREADS)
             .enable_all()
             .build();
-        built.expect("a runtime can be built")
+        built.expect("build the runtime")
     })
 }
 
-/// A set that is started by the first test that needs it.
+/// A replica set that the first test starts.
 #[derive(Debug)]
 pub struct SharedSet {
     builder: fn() -> ReplicaSetBuilder,

@@ -1,5 +1,5 @@
-//! Gives each test its own database, so that tests on one set do not contend for each other's
-//! lease or drop each other's collection.
+//! Gives each test its own database, so that tests on one replica set neither contend for each
+//! other's lease nor drop each other's collection.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use crate::{Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, Scratch, St
 const LEASE: &str = "orders";
 const COLLECTION: &str = "leases";
 
-/// A database of a set, and the candidates' common settings.
+/// A database of a replica set, and the candidates' common settings.
 #[derive(Debug, Clone)]
 pub struct Stage {
     program: PathBuf,
@@ -21,7 +21,7 @@ pub struct Stage {
     uri: String,
     database: String,
     timings: DaemonTimings,
-    /// The operator's commands use this directory as their XDG_RUNTIME_DIR.
+    /// XDG_RUNTIME_DIR of the operator's commands.
     runtime: Arc<Scratch>,
 }
 
@@ -40,7 +40,7 @@ impl Stage {
         }
     }
 
-    /// Sets the candidates' durations.
+    /// Sets the candidates' timings.
     pub fn timings(mut self, timings: DaemonTimings) -> Self {
         self.timings = timings;
         self
@@ -52,7 +52,8 @@ impl Stage {
         self
     }
 
-    /// Returns a new proxy, and this stage for candidates that reach the set through the proxy.
+    /// Returns a new proxy, and a copy of this stage whose candidates reach the set through the
+    /// proxy.
     pub fn proxied(&self) -> (Proxy, Self) {
         let proxy = self.set.proxy();
         let stage = self.clone().uri(self.set.proxied_uri(&proxy));
@@ -92,7 +93,7 @@ impl Stage {
     }
 
     /// Returns an operator's command for the collection, with this connection string. The process
-    /// ends when the value is dropped.
+    /// ends on drop.
     pub fn command(&self, uri: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command

@@ -1,5 +1,5 @@
-//! Reads and changes the lease document by its field names, as an operator, a script or a restored
-//! backup does, without the daemon's code.
+//! Reads and changes the lease document by its field names, like an operator, a script or a
+//! restored backup, without the daemon's code.
 
 use std::time::Duration;
 
@@ -76,8 +76,8 @@ impl StoredLease {
             .collect()
     }
 
-    /// Returns the time between the end of the previous leadership and the acquisition by the
-    /// current holder, by the store's clock.
+    /// Returns the time between the end of the previous leadership and the current holder's
+    /// acquisition, by MongoDB's clock.
     ///
     /// # Panics
     /// If no leadership has ended, or the lease is not held.
@@ -105,7 +105,7 @@ impl StoredLease {
         history.iter().map(reason).collect()
     }
 
-    /// Sets fields as an operator's command does, without changing the revision.
+    /// Sets fields like an operator's command, without changing the revision.
     pub async fn set(&self, fields: Document) {
         let changed = self
             .documents
@@ -115,7 +115,7 @@ impl StoredLease {
         assert_eq!(changed.matched_count, 1, "the lease document exists");
     }
 
-    /// Renews as the holder of `claim` would, with a new random revision. Returns false if another
+    /// Renews like the holder of `claim`, with a new random revision. Returns false if another
     /// claim holds the lease.
     pub async fn renew_as(&self, claim: &Bson) -> bool {
         let filter = doc! { "_id": &self.name, "holder.claim": claim };
@@ -127,7 +127,7 @@ impl StoredLease {
             == 1
     }
 
-    /// Replaces the document, or inserts it if there is none.
+    /// Replaces the document, or inserts it if it does not exist.
     pub async fn replace(&self, document: &Document) {
         let replaced = self
             .documents

@@ -1,4 +1,4 @@
-//! Computes statistics over durations, and formats tables of them. This module reads no clock and
+//! Computes statistics of durations, and formats them as tables. This module reads no clock and
 //! prints nothing.
 
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ impl Summary {
 /// The headings of [`Summary::cells`].
 pub const SUMMARY_HEADINGS: [&str; 5] = ["median", "p99", "min", "max", "N"];
 
-/// Formats a duration in the unit that shows three or four significant digits: `870 µs`, `2.31 ms`,
+/// Formats a duration in the unit that gives three or four significant digits: `870 µs`, `2.31 ms`,
 /// `3.24 s`, `24.0 s`.
 pub fn readable(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -116,8 +116,8 @@ impl Table {
         self.row(std::iter::once(name.to_owned()).chain(cells));
     }
 
-    /// Renders the table as text: two spaces between columns, a rule under the headings, no
-    /// trailing spaces, a line feed after each row.
+    /// Renders the table as text, with two spaces between columns, a rule under the headings, no
+    /// trailing spaces, and a line feed after each row.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -13,7 +13,7 @@ use crate::{Changes, report_violation};
 pub const VARIABLE: &str = "LEASEHOLD_TRACE";
 
 /// Checks traces together, and compares each change in these [recordings](crate::Changes) with
-/// them. [`Checked::skipped`] says which comparisons were not possible.
+/// them. [`Checked::skipped`] lists comparisons that were not possible.
 ///
 /// # Errors
 /// All violations.
@@ -24,11 +24,11 @@ pub fn check(changes: &[&Path], traces: &[&Path]) -> Result<Checked, Vec<Violati
     let mut checker = Checker::default();
     for file in traces {
         let read = checker.read(open(file));
-        read.expect("a trace can be read");
+        read.expect("read a trace");
     }
     for file in changes {
         let read = checker.changes(open(file));
-        read.expect("a recording can be read");
+        read.expect("read a recording");
     }
     checker.finish()
 }
@@ -38,8 +38,7 @@ fn open(file: &Path) -> BufReader<File> {
     BufReader::new(opened.unwrap_or_else(|error| panic!("open {file:?}: {error}")))
 }
 
-/// A trace that is checked when this value is dropped. If the test has already failed, violations
-/// are only printed.
+/// A trace that is checked on drop. If the test has already failed, violations are only printed.
 #[derive(Debug)]
 pub struct CheckedTrace {
     path: PathBuf,
@@ -56,8 +55,8 @@ impl CheckedTrace {
     }
 
     /// Records a collection into this file, and checks each of its changes against the trace. All
-    /// processes that write to the collection must write this trace, and end before the check. May
-    /// be called from within a runtime.
+    /// processes that write to the collection must write this trace, and must end before the check.
+    /// May be called from within a runtime.
     #[must_use]
     pub fn with_changes(
         mut self,
@@ -97,7 +96,7 @@ impl CheckedTrace {
 impl Drop for CheckedTrace {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Check the trace alone. The failed test did not end all writers, so the recording may
+            // Check only the trace. The failed test did not end all writers, so the recording may
             // be incomplete.
             self.check(&[]);
             return;
@@ -105,7 +104,7 @@ impl Drop for CheckedTrace {
         let mut changes = self.changes.take();
         if let Some(changes) = &mut changes {
             let drained = run_apart(changes.drain());
-            drained.expect("no change is missed");
+            drained.expect("no change is missing");
         }
         let recordings: Vec<_> = changes.iter().map(Changes::path).collect();
         self.check(&recordings);

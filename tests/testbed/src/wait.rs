@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Polls until `condition` holds. Returns how long that took.
+/// Polls until `condition` holds. Returns the elapsed time.
 ///
 /// # Panics
 /// After [`LONG`], with `what`.
@@ -15,7 +15,7 @@ pub async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) -> Dur
     within(LONG, what, condition).await
 }
 
-/// Same as [`eventually`], but with this timeout.
+/// Like [`eventually`], but with this timeout.
 ///
 /// # Panics
 /// After `limit`, with `what`.
@@ -49,7 +49,8 @@ pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
     found.expect("the wait found a value")
 }
 
-/// Asserts that `condition` holds for this time. Only a proof of absence needs a fixed time.
+/// Asserts that `condition` holds for this time. A fixed time is needed only to prove that
+/// something does not happen.
 ///
 /// # Panics
 /// If the condition does not hold, with `what`.

@@ -1,5 +1,5 @@
 //! Goal: verify the daemon fixture, so that a failure can be attributed to the daemon. Method:
-//! start a stand-in program that implements the daemon's files and signals.
+//! start a simulated daemon, which implements the daemon's files and signals.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 

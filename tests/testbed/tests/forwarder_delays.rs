@@ -1,9 +1,9 @@
-//! Goal: verify that a delay has its configured length, between the configured hosts and also
-//! between members, and that other connections have no delay. Method: measure pings through the
-//! forwarder, and from hosts in network namespaces (needs root).
+//! Goal: verify that a delay has its configured length, between the configured hosts and between
+//! members, and that other connections have no delay. Method: measure pings through the forwarder,
+//! and from hosts in network namespaces (needs root).
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
-#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::disallowed_methods)] // The test measures with its own clocks.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const LATENCY: Duration = Duration::from_millis(40);
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 const PINGS: usize = 3;
-/// This variable is set in the process that runs in its own namespaces.
+/// Set in the process that runs inside the new namespaces.
 const INSIDE: &str = "LEASEHOLD_TESTBED_INSIDE";
 
 fn echo(listener: TcpListener) {
@@ -35,8 +35,8 @@ fn echo(listener: TcpListener) {
     }
 }
 
-/// Connects. Returns the time to the first answer, and the shortest time to one of the later
-/// answers on the connection.
+/// Connects. Returns the time until the first answer, and the shortest time of a later answer on
+/// the connection.
 fn ping(address: SocketAddr) -> [Duration; 2] {
     let begin = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -58,7 +58,7 @@ fn ping(address: SocketAddr) -> [Duration; 2] {
 #[track_caller]
 fn assert_delayed([first, min]: [Duration; 2]) {
     assert!(min >= ROUND_TRIP, "a ping took {min:?}");
-    // The handshake costs another round-trip.
+    // The handshake adds another round trip.
     assert!(first >= 2 * ROUND_TRIP, "the first ping took {first:?}");
 }
 
@@ -125,7 +125,7 @@ fn on<T: Send + 'static>(node: Node, work: impl FnOnce() -> T + Send + 'static) 
     result.recv().unwrap()
 }
 
-/// Tests two regions. One region has a member and a client, the other has only a member.
+/// Tests two regions: one has a member and a client, the other only a member.
 fn inside() {
     private_directories().unwrap();
     let mut network = Network::new(2, 1).unwrap();

@@ -1,8 +1,8 @@
 //! Goal: verify that the fixture's Kubernetes is real: it authorizes, admits, reconciles and cleans
-//! up. Method: the tests share one control plane, each with its own namespaces.
+//! up. Method: all tests share one control plane, and each has its own namespaces.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
-#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::disallowed_methods)] // The test measures with its own clocks.
 #![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ fn a_pods_token_names_the_pod_and_expires_with_it() {
         assert_eq!(named("pod-name"), ["orders-0"]);
         assert_eq!(named("pod-uid"), [pod.uid().unwrap()]);
         assert_eq!(named("node-name"), ["node-1"]);
-        // This token is not used before the pod is deleted, so no cache of the API server contains
+        // This token is first used after the pod is deleted, so no cache of the API server contains
         // it.
         credentials.rotate().await;
         let unused = kubernetes.client_as(&credentials);

@@ -1,4 +1,4 @@
-//! Goal: verify that the runner of the suite detects leftovers of a test. Method: run it with small
+//! Goal: verify that the suite's runner detects leftovers of a test. Method: run it with small
 //! scripts that leave something behind.
 
 use std::io::{BufRead, BufReader, Read};
@@ -35,7 +35,7 @@ fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
     command
 }
 
-/// The checks of shared directories need the right to mount.
+/// Returns true if this user may mount, as the checks of shared directories require.
 fn may_mount() -> bool {
     let isolated = Command::new("unshare").args(["-m", "true"]).output();
     let may = isolated.is_ok_and(|output| output.status.success());
@@ -168,7 +168,7 @@ fn an_entry_of_another_program_is_not_a_leftover() {
 
 #[test]
 fn an_ordinary_user_sees_entries_of_all_programs_listed() {
-    // The user of this run may not mount.
+    // This user may not be allowed to mount.
     let output = alongside_another_program(|command| {
         let script = command.get_program().to_owned();
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();

@@ -1,5 +1,5 @@
 //! Goal: the tests run only on supported versions of MongoDB. Method: run the script that finds
-//! mongod with a stand-in that prints a version.
+//! mongod, with a fake mongod that prints a version.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fetch-mongod");
 
-/// Runs the script with a mongod that prints `text` if it is asked for its version.
+/// Runs the script with a fake mongod that prints `text` as its version.
 fn judged(directory: &Path, text: &str) -> Output {
     let program = directory.join("mongod");
     std::fs::write(&program, format!("#!/bin/sh\necho '{text}'\n")).expect("written");

@@ -1,8 +1,8 @@
-//! Goal: verify that a killed test process leaves no mongod and no other child process behind.
-//! Method: kill another run of this test binary, which prints the process ids and then waits.
+//! Goal: verify that a killed test process leaves no mongod or other child process behind. Method:
+//! kill another run of this test binary, which prints the process ids and then waits.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
-#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::disallowed_methods)] // The test measures with its own clocks.
 #![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::io::{BufRead, BufReader};

@@ -1,9 +1,9 @@
-//! Goal: verify that a driver which discovers the set stays behind its proxy, and that the proxy
-//! affects no other client. Method: connect to real sets with one client through the proxy and one
-//! without.
+//! Goal: verify that a driver that discovers the replica set keeps using its proxy, and that the
+//! proxy affects no other client. Method: connect to real sets with one client through the proxy
+//! and another without it.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
-#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::disallowed_methods)] // The test measures with its own clocks.
 #![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use leasehold_testbed::{Proxy, ReplicaSet, eventually};
@@ -70,7 +70,7 @@ async fn discovery_stays_behind_the_proxy() {
             "{text}"
         );
     }
-    // The driver must also follow an election through the proxy.
+    // The driver must follow an election through the proxy.
     let old = set.primary().await;
     set.kill(old);
     eventually("a write after the election", async || {
@@ -91,7 +91,7 @@ async fn a_stalled_write_lands_at_resume_and_others_are_not_stalled() {
     assert!(!exists(&beside, "late").await);
     assert!(!write.is_finished());
     proxy.resume();
-    eventually("the write lands late", async || {
+    eventually("the write arrives late", async || {
         exists(&beside, "late").await
     })
     .await;
@@ -111,7 +111,7 @@ async fn a_stalled_write_lands_although_its_client_has_gone() {
     drop(through);
     assert!(!exists(&beside, "orphan").await);
     proxy.resume();
-    eventually("the write lands late", async || {
+    eventually("the write arrives late", async || {
         exists(&beside, "orphan").await
     })
     .await;

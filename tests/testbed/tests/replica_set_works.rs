@@ -1,8 +1,8 @@
-//! Goal: verify that the fixture's sets are real: they elect, fail over, log in and clean up.
-//! Method: each test starts its own sets, so the tests run concurrently.
+//! Goal: verify that the fixture's replica sets are real: they elect, fail over, log in and clean
+//! up. Method: each test starts its own sets, so the tests run concurrently.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
-#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::disallowed_methods)] // The test measures with its own clocks.
 #![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::path::Path;

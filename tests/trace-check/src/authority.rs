@@ -1,4 +1,4 @@
-//! Tracks the authority of each machine over time, as shown by its replay.
+//! Tracks the authority of each machine over time, as its replay shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use leasehold_core::trace::Kind;
 /// The other claims that a claim with authority excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exclusion {
-    /// The claim excludes all other claims (on a lease, or on an exclusive lock).
+    /// All other claims (on a lease or an exclusive lock).
     All,
-    /// The claim excludes exclusive claims (on a shared lock).
+    /// Exclusive claims (on a shared lock).
     Writers,
-    /// The claims on the document must not exceed this number (on a lock with slots).
+    /// All claims above this number (on a lock with slots).
     Beyond(u32),
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Role {
     pub(crate) identity: Identity,
     pub(crate) exclusion: Exclusion,
     pub(crate) begun: BootTime,
-    /// A claim whose process is proven to have exited before this machine began.
+    /// A claim whose process provably exited before this machine began.
     pub(crate) predecessor: Option<ClaimId>,
-    /// The longest grace period that a command had after the end of authority.
+    /// The longest grace period that a command had after the authority ended.
     pub(crate) loss_grace: Duration,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Claim {
     pub(crate) role: Role,
     pub(crate) machine: String,
     pub(crate) token: Token,
-    /// The line of the turn in which the claim began.
+    /// Line number of the turn in which the claim began.
     pub(crate) line: usize,
     pub(crate) from: BootTime,
     /// End of authority: the time of the turn that ended it, or the last deadline.
@@ -57,7 +57,7 @@ pub(crate) struct Authorities {
     claims: Vec<Claim>,
     /// The claim of each attempt to lead, by machine and token.
     attempts: BTreeMap<(String, Token), ClaimId>,
-    /// For each candidate or contender with authority, the index of its newest claim.
+    /// Index of the newest claim of each candidate or contender that has authority.
     current: BTreeMap<String, usize>,
     deadlines: BTreeMap<String, BTreeSet<BootTime>>,
 }
@@ -119,8 +119,7 @@ impl Authorities {
         });
     }
 
-    /// Returns the deadlines of all machines in a process. The ids of these machines begin with the
-    /// process id.
+    /// Returns the deadlines of all machines in a process. Their ids begin with the process id.
     pub(crate) fn of_process(&self, id: u32, clock: Option<&String>) -> Vec<Grants<'_>> {
         let prefix = format!("{id}-");
         let machines = self.deadlines.range(prefix.clone()..);
@@ -134,7 +133,7 @@ impl Authorities {
     }
 
     /// Returns all claims that had authority, in the order of the lines. If a successor proves that
-    /// a claim's process has exited, the claim ends no later than the successor began.
+    /// a claim's process has exited, the claim ends no later than the successor begins.
     pub(crate) fn claims(mut self) -> Vec<Claim> {
         let proven = |role: &Role| Some((role.predecessor?, role.begun));
         let exited: BTreeMap<_, _> = self.roles.values().filter_map(proven).collect();

@@ -1,4 +1,4 @@
-//! Follows each store call of one machine: the request, the handover to the driver and the answer.
+//! Follows each store call of one machine: the request, the handover to the driver, and the answer.
 
 use std::collections::BTreeMap;
 
@@ -47,17 +47,17 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Call {
     stage: Stage,
-    /// Line of the turn that requested the call.
+    /// Line number of the turn that requested the call.
     pub(crate) line: usize,
     pub(crate) operation: Operation,
-    /// Time just before the call was handed to the driver.
+    /// Time just before the call was passed to the driver.
     pub(crate) sent: Option<BootTime>,
     answered: Option<BootTime>,
     pub(crate) found: Option<State>,
 }
 
 impl Call {
-    /// Returns the known outcome. A call that was not handed to the driver has failed.
+    /// Returns the known outcome. A call that was never passed to the driver has failed.
     pub(crate) const fn outcome(&self) -> Outcome {
         match self.stage {
             Stage::Asked => Outcome::Failed,
@@ -66,7 +66,7 @@ impl Call {
         }
     }
 
-    /// Returns when the outcome became known; `None` if it is unknown.
+    /// Returns when the outcome became known, or `None` if it is unknown.
     pub(crate) fn answered(&self) -> Option<BootTime> {
         let is_known = self.outcome() != Outcome::Unknown;
         self.answered.filter(|_| is_known)
@@ -151,7 +151,7 @@ impl Calls {
             found,
         } = reply;
         let known = self.0.get_mut(&call);
-        let known = known.ok_or_else(|| format!("a reply to call {call}, which was not sent"))?;
+        let known = known.ok_or_else(|| format!("a reply to call {call}, which was never sent"))?;
         // If the driver panicked, the call has no answer, and the machine received an unknown
         // outcome.
         if known.outcome() != outcome && outcome != Outcome::Unknown {

@@ -1,5 +1,5 @@
-//! Recordings of a collection's changes: the documents before and after each change, as a change
-//! stream with pre- and post-images reports them.
+//! Recordings of a collection's changes, with the documents before and after each change, as a
+//! change stream with pre- and post-images reports them.
 //!
 //! A recording is a file of [`Line`]s in JSON. The testbed (`leasehold_testbed::Changes`) writes
 //! recordings, and the check of transitions reads them.
@@ -22,7 +22,7 @@ pub enum Line {
     /// The test is about to edit a document by hand, which explains one later change of the
     /// document.
     Edit(Edit),
-    /// Changes were missed for this reason, so the recording proves nothing.
+    /// Changes are missing for this reason, so the recording proves nothing.
     Lost(String),
     /// The recording ends, and contains every earlier change.
     Drained {
@@ -47,9 +47,9 @@ pub struct Change {
     pub document: String,
     /// The operation type of the event.
     pub operation: String,
-    /// Time of the change in the order of the deployment: seconds and increment.
+    /// Time of the change in the deployment's order: seconds and increment.
     pub at: (u32, u32),
-    /// The document before, as canonical extended JSON; `None` if there was none.
+    /// The document before the change, as canonical extended JSON; `None` if it did not exist.
     pub before: Option<Value>,
     /// The document after the change, like `before`.
     pub after: Option<Value>,
@@ -60,7 +60,7 @@ pub struct Change {
 pub struct Edit {
     /// The document: `<database>.<collection>/<name>`.
     pub document: String,
-    /// The purpose, for humans.
+    /// The purpose; informational.
     pub why: String,
 }
 
@@ -136,7 +136,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Returns why the recording proves nothing, if it is incomplete.
+    /// Returns the reason why an incomplete recording proves nothing, or `None` if it is complete.
     pub(crate) fn gap(&self) -> Option<String> {
         match (&self.lost, self.drained) {
             (Some(why), _) => Some(why.clone()),
@@ -145,8 +145,8 @@ impl Recording {
         }
     }
 
-    /// Returns the number of changes that the recorder counted, if it differs from the number in
-    /// the file.
+    /// Returns the number of changes that the recorder counted, if the file contains another
+    /// number.
     pub(crate) fn miscounted(&self) -> Option<u64> {
         let read = u64::try_from(self.changes.len()).ok();
         self.drained.filter(|counted| Some(*counted) != read)

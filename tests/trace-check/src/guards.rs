@@ -1,5 +1,5 @@
-//! Replays the deadline policies of guards, and compares their deadlines with the authority of
-//! their daemons.
+//! Replays the deadline policies of guards, and compares their deadlines with their daemons'
+//! authority.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::authority::{Authorities, Exclusion, Grants, Role};
 use crate::replay::{compare, parse, unwound};
 
 pub(crate) struct Guard {
-    /// The line that created the guard.
+    /// Number of the line that created the guard.
     line: usize,
     clock: Option<String>,
     options: GuardOptions,
     /// `None` after the policy has panicked.
     policy: Option<DeadlinePolicy>,
-    /// True if a turn has failed. Later turns are not compared, because they would differ as a
-    /// consequence.
+    /// True if a turn failed. Later turns are not compared, because they could differ for the same
+    /// reason.
     failed: bool,
     given: Vec<(usize, Terms)>,
     started: Option<BootTime>,
-    /// The last time at which the guard's command may still have been running.
+    /// The last time at which the guard's command may have been running.
     last: BootTime,
     gone: bool,
 }
@@ -92,8 +92,8 @@ impl Guard {
             let given = |daemon: &&Grants<'a>| daemon.deadlines.contains(&terms.valid_until);
             daemons.iter().find(given)
         };
-        // `leasehold lock` passes no claim lock to its guards, so its command is `Other`.
-        // `leasehold lock` runs no other command under a guard.
+        // `leasehold lock` runs only one command under a guard. This command is of the kind
+        // `Other`, because no claim lock is passed to its guard.
         let is_locks = || daemons.iter().any(|of| of.role.kind == Kind::Lock);
         match guarded {
             Guarded::Command => {}
@@ -126,10 +126,10 @@ impl Guard {
         Ok(of(&self.options.policy.terms).map(|grants| grants.role))
     }
 
-    /// Returns when the command may have run; `None` if it was not started. If a guard is killed,
-    /// its daemon ends the command, and the trace does not show when.
+    /// Returns when the command may have run, or `None` if it was not started. If a guard is
+    /// killed, its daemon ends the command, and the trace does not show when.
     fn interval(&self) -> Option<(BootTime, BootTime)> {
-        // The policy never extends a deadline that has passed, so its last deadline is effective.
+        // The policy never extends a deadline that has passed, so its last deadline applies.
         let last = self.policy.as_ref()?.valid_until();
         let mut orders = self.given.iter().rev();
         let (_, terms) = orders.find(|(_, terms)| terms.valid_until == last)?;
@@ -137,8 +137,8 @@ impl Guard {
     }
 }
 
-/// Checks all guards together: each deadline is a deadline of its daemon's authority, and commands
-/// that exclude each other do not run at the same time.
+/// Checks all guards together: each deadline must be a deadline of its daemon's authority, and
+/// commands that exclude each other must not run at the same time.
 pub(crate) fn check(
     guards: &BTreeMap<String, Guard>,
     authorities: &Authorities,

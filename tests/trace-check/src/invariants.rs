@@ -1,4 +1,4 @@
-//! Checks the invariants that concern all machines of a document.
+//! Checks the invariants that involve all machines of a document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(crate) fn check(claims: &[Claim], some_untraced: bool) -> Vec<Violation> {
     violations
 }
 
-/// I1: claims that exclude each other do not overlap in time. Skips claims with an unknown end.
+/// I1: claims that exclude each other do not overlap in time. Skips claims whose end is unknown.
 fn overlaps(
     document: &str,
     claims: &[&Claim],

@@ -2,14 +2,14 @@
 //!
 //! - **Replay**: each machine is created with the recorded options, time and random bits, and
 //!   receives the recorded inputs. It must return the recorded effects.
-//! - **Calls**: each store call was handed to the driver once, after the turn that requested it,
+//! - **Calls**: each store call was passed to the driver once, after the turn that requested it,
 //!   and was answered at most twice. A second answer must be late and follow "unknown".
-//! - **Transitions** (T2), if there is a recording of the documents' changes: one call explains
-//!   each change, and every applied call has its change.
+//! - **Transitions** (T2), if the documents' changes were recorded: one call explains each change,
+//!   and every applied call has its change.
 //! - **Invariants** of the replayed machines' authority, for machines that share a clock: no two
-//!   claims have authority at the same time (I1; for locks, if their modes exclude each other), and
-//!   the token grows with every acquisition (I3).
-//! - **Guards**: replays their policies too. A guard receives only deadlines of its daemon's
+//!   claims have authority at the same time (I1; for locks, only if their modes exclude each
+//!   other), and the token grows with every acquisition (I3).
+//! - **Guards**: their policies are replayed too. A guard receives only deadlines of its daemon's
 //!   authority, and commands that exclude each other do not run at the same time (I5).
 //!
 //! A trace may end anywhere, because processes are killed, but must have no gaps. Any other content
@@ -40,23 +40,23 @@ use replay::Replay;
 use transitions::Made;
 pub use transitions::Transitions;
 
-/// Maximum length of a line. The longest record shows a lock with 256 holders and 512 waiters, and
-/// is shorter than 1 MB.
+/// Maximum length of a line. The longest record, a lock with 256 holders and 512 waiters, is
+/// shorter than 1 MB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Maximum number of violations that are kept. The first violation usually causes the others.
+/// Maximum number of violations to keep. The first violation usually causes the others.
 pub const VIOLATIONS_MAX: usize = 1000;
 
-/// A violation, and the lines that show it.
+/// A violation, and the number of the line that shows it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Violation {
-    /// Number of the line, from 1, counted across all files in the order of reading.
+    /// Line number, starting at 1, counted across all files in the order of reading.
     pub line: usize,
     /// The description.
     pub what: String,
 }
 
-/// Numbers of the records that were checked.
+/// Counts of the records that were checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Number of machines that were replayed.
@@ -69,7 +69,7 @@ pub struct Checked {
     pub guards: usize,
     /// Number of acquisitions.
     pub acquisitions: usize,
-    /// Changes of documents.
+    /// Document changes.
     pub transitions: Transitions,
     /// Documents and collections whose changes were not checked, with the reason.
     pub skipped: Vec<String>,
@@ -102,7 +102,7 @@ struct Machine {
 pub struct Checker {
     machines: BTreeMap<String, Machine>,
     guards: BTreeMap<String, Guard>,
-    /// The expected number of the next record of each machine and guard.
+    /// The expected number of the next record, for each machine and guard.
     next: BTreeMap<String, u64>,
     authorities: Authorities,
     recordings: Vec<Recording>,
@@ -140,8 +140,8 @@ impl Checker {
         }
     }
 
-    /// Reads a recording of changes. The traces, which can be read before or after the recording,
-    /// must contain all machines that wrote to the collection.
+    /// Reads a recording of changes. The traces, which may be read before or after the recording,
+    /// must include all machines that wrote to the collection.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -150,8 +150,8 @@ impl Checker {
         let mut recording = None;
         while lines.read_line(&mut line)? > 0 {
             self.line += 1;
-            // Ignore an incomplete last line. Its writer was killed, and a recording without its
-            // end counts as incomplete.
+            // Ignore an incomplete last line. Its writer was killed, and a recording without an end
+            // counts as incomplete.
             if let Some(text) = line.strip_suffix('\n') {
                 let read = match &mut recording {
                     None => Recording::begin(text).map(|begun| recording = Some(begun)),
@@ -204,7 +204,7 @@ impl Checker {
         self.violates(what);
     }
 
-    /// Checks what all machines did together, and returns the counts.
+    /// Checks all machines together, and returns the counts.
     ///
     /// # Errors
     /// The violations, in the order of the lines. Only the first [`VIOLATIONS_MAX`] violations of
@@ -275,7 +275,7 @@ impl Checker {
             }
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
-            // Report only one violation per line, because further violations are consequences.
+            // Report only one violation per line, because it usually causes the others.
             match turned.difference {
                 Some(difference) => Err(difference),
                 None => replied.unwrap_or(Ok(())).and(asked),

@@ -1,5 +1,5 @@
 //! `trace-check [--changes FILE]… TRACE…`: checks traces that were written with `LEASEHOLD_TRACE`,
-//! and recordings of the changes of their documents.
+//! and recordings of their documents' changes.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use leasehold_trace_check::{Checked, Checker, Transitions};
 
-/// Maximum number of printed violations; the first violation usually causes the others.
+/// Maximum number of violations to print. The first violation usually causes the others.
 const SHOWN_MAX: usize = 20;
 
 const USAGE: &str = "usage: trace-check [--some-untraced] [--changes FILE]… TRACE…
@@ -28,7 +28,7 @@ enum Input {
     Changes(PathBuf),
 }
 
-/// Returns `None` if the arguments are invalid.
+/// Parses the arguments. Returns `None` if they are invalid.
 fn inputs(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<Input>> {
     let mut inputs = Vec::new();
     while let Some(argument) = arguments.next() {

@@ -33,17 +33,17 @@ pub(crate) trait Machine: Sized + 'static {
     fn call(effect: &Self::Effect) -> Option<(CallId, Operation)>;
     /// Returns the reply in an input, if the input is a reply to a call.
     fn reply(input: &Self::Input) -> Option<Reply>;
-    /// Returns the deadline that an effect sets for a command, or for a lock the deadline of its
+    /// Returns the deadline that an effect sets for a command, or for a lock, the deadline of its
     /// authority.
     fn deadline(effect: &Self::Effect) -> Option<BootTime>;
     /// Returns the claim and the token if an effect is an attempt to lead.
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;
-    /// Returns the claim of a predecessor that is proven to have exited.
+    /// Returns the claim of a predecessor that provably exited.
     fn predecessor(options: &Self::Options) -> Option<Claim>;
     fn identity(options: &Self::Options) -> &Identity;
     fn authority(&self, now: BootTime) -> Option<Authority>;
     fn exclusion(options: &Self::Options) -> Exclusion;
-    /// Returns a command's grace period after the end of authority.
+    /// Returns the command's grace period after authority ends.
     fn loss_grace(options: &Self::Options) -> Duration;
     /// Returns the new grace period, if the input changes it.
     fn changed_loss_grace(input: &Self::Input) -> Option<Duration>;
@@ -229,7 +229,7 @@ impl Machine for LockContender {
     }
 }
 
-/// A source of randomness that returns the recorded bits in order.
+/// Returns the recorded random bits in order.
 struct Recorded {
     bits: VecDeque<Bits>,
     exhausted: bool,
@@ -281,8 +281,8 @@ pub(crate) trait Replay {
 struct Replayed<M> {
     /// `None` after the machine has panicked.
     machine: Option<M>,
-    /// True if a turn has failed. Later turns are not compared, because they would differ as a
-    /// consequence.
+    /// True if a turn failed. Later turns are not compared, because they could differ for the same
+    /// reason.
     failed: bool,
 }
 
@@ -353,7 +353,7 @@ impl<M: Machine> Replay for Replayed<M> {
 
 impl<M: Machine> Replayed<M> {
     /// Passes an input to the machine, and returns its effects. Returns no effects after a panic,
-    /// because the machine is lost.
+    /// because the machine's state is lost.
     fn handle(
         &mut self,
         now: BootTime,
@@ -363,7 +363,7 @@ impl<M: Machine> Replayed<M> {
         let Some(mut machine) = self.machine.take() else {
             return Ok(Vec::new());
         };
-        // If the machine panics, it is lost, and `failed` stays true.
+        // If the machine panics, its state is lost, and `failed` stays true.
         let before = std::mem::replace(&mut self.failed, true);
         let (machine, effects) = unwound(|| {
             machine.handle(now, input, random);
@@ -376,7 +376,7 @@ impl<M: Machine> Replayed<M> {
     }
 }
 
-/// Turns a panic into a violation. A machine panics if its runner breaks its contract, which an
+/// Converts a panic to a violation. A machine panics if its caller violates the contract, as an
 /// invalid record may do.
 pub(crate) fn unwound<T>(step: impl FnOnce() -> T) -> Result<T, String> {
     let caught = catch_unwind(AssertUnwindSafe(step));

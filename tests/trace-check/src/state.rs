@@ -1,4 +1,5 @@
-//! Converts documents to the core's types, and describes the store calls that read and write them.
+//! Converts documents to the core's types, and describes the store calls that read and write the
+//! documents.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl State {
     }
 
     /// Removes the parts of a lock that depend on the time of the reply: the time itself, and the
-    /// rest of the minimum hold of entries whose work is done.
+    /// remaining minimum hold of entries whose work is done.
     fn comparable(mut self) -> Self {
         if let Self::Lock(lock) = &mut self {
             lock.store_now = election::WallMillis::default();
@@ -114,7 +115,7 @@ impl Operation {
     }
 }
 
-/// A document, parsed and in its stored form.
+/// A document, both parsed and in its stored form.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) state: State,
@@ -129,7 +130,7 @@ impl Stored {
         }
     }
 
-    /// Returns no elements if the list is missing.
+    /// Returns the elements of a list, or no elements if the list is missing.
     pub(crate) fn list(&self, field: &str) -> &[Bson] {
         let list = self.fields.get(field).and_then(Bson::as_array);
         list.map_or(&[], Vec::as_slice)
@@ -143,12 +144,12 @@ pub(crate) fn changed<'a>(before: &'a Stored, after: &'a Stored) -> Vec<&'a str>
     differs.chain(gone).map(String::as_str).collect()
 }
 
-/// Returns the elements that were appended to a bounded list; `None` if the list changed in another
-/// way.
+/// Returns the elements that were appended to a bounded list, or `None` if the list changed in
+/// another way.
 pub(crate) fn appended<'a>(before: &Stored, after: &'a Stored, field: &str) -> Option<&'a [Bson]> {
     let (old, new) = (before.list(field), after.list(field));
-    // New elements displace the oldest. Try the longest match first, so that the fewest elements
-    // count as new.
+    // New elements displace the oldest. Try the longest match first, so that as few elements as
+    // possible count as new.
     (0..=old.len().min(new.len()))
         .rev()
         .find(|kept| old.ends_with(&new[..*kept]) && (*kept == old.len() || new.len() == MOST))

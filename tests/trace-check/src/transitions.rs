@@ -1,13 +1,13 @@
-//! T2, the store: exactly one recorded call explains each change of a document. The reference
-//! filter of the call matches the document before the change, and its reference update results in
-//! the document after the change.
+//! T2, the store: exactly one recorded call explains each change of a document. The call's
+//! reference filter matches the document before the change, and its reference update produces the
+//! document after the change.
 //!
-//! An applied call has its change, a rejected or failed (never sent) call has none, and a call with
-//! an unknown outcome has one or none. Every write of a machine changes the document (it sets a new
+//! An applied call has one change, a rejected or failed (never sent) call has none, and a call with
+//! an unknown outcome has at most one. Every write of a machine changes the document (it sets a new
 //! revision, or adds or removes an entry or the standby), so every applied write has a change.
 //!
-//! Operators, not machines, make requests, roll calls, and forced removals of lock holders, so
-//! these changes have their own rules ([`operators`]). The test must declare all other changes.
+//! Requests, roll calls and forced removals of lock holders come from operators, not from machines,
+//! so these changes have their own rules ([`operators`]). The test must declare all other changes.
 
 mod explained;
 mod lease;
@@ -52,18 +52,18 @@ struct Transition {
     declared: usize,
 }
 
-/// Number of changes by the kind of their explanation.
+/// Counts of changes, by what explains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transitions {
-    /// Number of all changes.
+    /// All changes.
     pub all: usize,
-    /// Number of changes by calls of machines.
+    /// Changes by calls of machines.
     pub calls: usize,
-    /// Changes by calls with an unknown outcome, a part of `calls`.
+    /// Changes by calls with an unknown outcome, which `calls` includes.
     pub unknown: usize,
-    /// Operators' requests, roll calls, forced removals of lock holders.
+    /// Operators' requests, roll calls, and forced removals of lock holders.
     pub operators: usize,
-    /// Number of declared edits.
+    /// Declared edits.
     pub edits: usize,
 }
 
@@ -165,7 +165,7 @@ impl History<'_, '_> {
             self.violates(second.call.line, what);
         }
         let mut shown: BTreeMap<usize, &Transition> = BTreeMap::new();
-        // For each change, the call that made it, if no other call can have made it.
+        // For each change, the call that made it, if only one call can have made it.
         let mut makers = Vec::new();
         let mut edits = 0;
         for transition in transitions {
@@ -197,14 +197,14 @@ impl History<'_, '_> {
         self.times(transitions, &makers);
     }
 
-    /// Checks that the document before each change is the document after the previous change.
+    /// Checks that each change starts from the document that the previous change produced.
     fn continuous(&mut self, transitions: &[Transition]) {
         for pair in transitions.windows(2) {
             let [last, next] = pair else { continue };
             if last.after.fields != next.before.fields {
                 let what = format!(
-                    "the document before this change is not the one after line {}: a change is \
-                     missing",
+                    "the document before this change is not the document after line {}: a change \
+                     is missing",
                     last.line
                 );
                 self.violates(next.line, what);
@@ -234,9 +234,8 @@ impl History<'_, '_> {
         }
     }
 
-    /// Checks times: the changes are in the order of their calls, each rejected write met a
-    /// document that its filter does not match, and each read shows a document that existed during
-    /// the read.
+    /// Checks times: changes are in the order of their calls, each rejected write met a document
+    /// that its filter does not match, and each read shows a document that existed during the read.
     fn times(&mut self, transitions: &[Transition], makers: &[Option<&Made<'_>>]) {
         let Some(first) = transitions.first() else {
             return;
@@ -278,7 +277,7 @@ impl History<'_, '_> {
     }
 }
 
-/// Returns a violation if the document had no state during the call that explains the answer.
+/// Returns a violation if no state of the document during the call explains the answer.
 fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -> Option<String> {
     let call = made.call;
     let (sent, answered) = (call.sent, call.answered());

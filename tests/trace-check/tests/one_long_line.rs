@@ -1,4 +1,4 @@
-//! Goal: the check refuses an enormous line without keeping it in memory.
+//! Goal: the checker refuses an enormous line without keeping the line in memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,10 +10,9 @@ use std::process::{Command, Stdio};
 
 use leasehold_trace_check::{Checker, LINE_BYTES_MAX, VIOLATIONS_MAX};
 
-/// Length of the line: sixteen times the memory limit of the check.
+/// Length of the line: sixteen times the checker's memory limit.
 const LINE: usize = 512 * 1024 * 1024;
-/// Limit on the resident memory of the check, in kB. The buffer of a line may be twice the maximum
-/// length.
+/// Limit on the checker's resident memory, in kB. A line's buffer may be twice the maximum length.
 const MEMORY_MAX: u64 = 32 * 1024;
 
 #[test]

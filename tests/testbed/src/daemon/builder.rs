@@ -14,7 +14,7 @@ use crate::{Failure, FakeClock, Host, Launch, Lifetime, ReservedPort, Scratch};
 
 pub(super) const URI_FILE: &str = "uri";
 
-/// The durations of an election, as flags. Section 3 of the protocol lists the constraints between
+/// The timings of an election, as flags. Section 3 of the protocol lists the constraints between
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DaemonTimings {
@@ -33,11 +33,11 @@ pub struct DaemonTimings {
 }
 
 impl DaemonTimings {
-    /// The shortest lease duration that works reliably on a busy machine: 3 s.
+    /// The timings with the shortest lease that works reliably on a busy machine: 3 s.
     pub const SHORT: Self = Self::millis([3_000, 2_000, 300, 200, 500, 200]);
-    /// The durations of the demonstration, with a lease of 6 s.
+    /// The timings of the demonstration, with a lease of 6 s.
     pub const DEMO: Self = Self::millis([6_000, 4_500, 500, 250, 1_000, 400]);
-    /// The durations of Kubernetes' own leader election: 15 s, 10 s and 2 s.
+    /// The timings of Kubernetes' own leader election: 15 s, 10 s and 2 s.
     pub const KUBERNETES: Self = Self::millis([15_000, 10_000, 2_000, 2_000, 2_000, 3_000]);
     /// leasehold's defaults, as explicit flags.
     pub const DEFAULT: Self = Self::millis([24_000, 18_000, 3_000, 1_000, 3_000, 3_000]);
@@ -54,7 +54,7 @@ impl DaemonTimings {
         }
     }
 
-    /// Returns when the renewal or acquisition behind the deadline in `status` was sent, on
+    /// Returns when the renewal or acquisition was sent that set the deadline in `status`, on
     /// CLOCK_BOOTTIME. The authority may have ended since.
     ///
     /// # Panics
@@ -155,20 +155,20 @@ impl DaemonBuilder {
         self
     }
 
-    /// Sets the durations; the daemon's own defaults apply otherwise.
+    /// Sets the timings. Without this call, the daemon uses its defaults.
     pub fn timings(mut self, timings: DaemonTimings) -> Self {
         self.timings = Some(timings);
         self
     }
 
-    /// Uses this status directory, which another daemon may have used, instead of a new one.
+    /// Uses this status directory instead of a new one. Another daemon may have used it.
     pub fn status_directory(mut self, directory: &Path) -> Self {
         self.status_directory = Some(directory.to_path_buf());
         self
     }
 
     /// Sets `lease.handoff_delay`. Ignored for a daemon that supervises a command, because
-    /// `leasehold run` refuses the combination.
+    /// `leasehold run` refuses this combination.
     pub fn handoff_delay(mut self, delay: &str) -> Self {
         self.handoff_delay = Some(delay.to_owned());
         self
@@ -204,9 +204,9 @@ impl DaemonBuilder {
         self
     }
 
-    /// Writes no trace, because the test measures the daemon, runs it as another user, or breaks
-    /// the assumptions of the trace check. By default, the daemon writes a trace, which is checked
-    /// when the daemon is dropped.
+    /// Disables the trace, because the test measures the daemon, runs it as another user, or
+    /// violates the assumptions of the trace check. By default, the trace is checked when the
+    /// daemon is dropped.
     pub fn untraced(mut self) -> Self {
         self.traced = false;
         self
@@ -218,7 +218,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// Starts the daemon on a host, with its HTTP surface there too.
+    /// Starts the daemon on a host. The daemon's HTTP server listens there too.
     pub fn host(mut self, host: &Host) -> Self {
         self.ip = host.address;
         self.inside(&host.namespace)
@@ -259,7 +259,7 @@ impl DaemonBuilder {
         daemon
     }
 
-    /// Same as [`start`](Self::start), but returns errors.
+    /// Like [`start`](Self::start), but returns errors.
     ///
     /// # Errors
     /// If the daemon cannot be started.
@@ -336,7 +336,7 @@ impl DaemonBuilder {
 }
 
 pub(super) fn write_secret(path: &Path, text: &str) {
-    std::fs::write(path, text).expect("a file can be written in the scratch directory");
+    std::fs::write(path, text).expect("write a file in the scratch directory");
     let mode = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(path, mode).expect("a file's mode can be set");
+    std::fs::set_permissions(path, mode).expect("set a file's mode");
 }

@@ -1,4 +1,4 @@
-//! Shows the log of a daemon when its test fails.
+//! Prints the log of a daemon when its test fails.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub(super) struct LastLines(pub(super) PathBuf);
 
 impl Drop for LastLines {
-    #[allow(clippy::print_stderr, reason = "shown with the failure of a test")]
+    #[allow(clippy::print_stderr, reason = "printed when a test fails")]
     fn drop(&mut self) {
         const LINES_MAX: usize = 60;
         if std::thread::panicking() {

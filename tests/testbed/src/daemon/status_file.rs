@@ -1,4 +1,4 @@
-//! Reads the status file as a workload does.
+//! Reads the status file like a workload.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,8 +12,8 @@ static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
     boot_id.unwrap_or_default().trim().to_owned()
 });
 
-/// The last content of a status file. A text is parsed only if it has changed, because polls are
-/// frequent.
+/// The last content of a status file. The content is parsed only if it has changed, because polls
+/// are frequent.
 #[derive(Debug, Default)]
 pub(crate) struct StatusFile {
     text: String,
@@ -21,8 +21,8 @@ pub(crate) struct StatusFile {
 }
 
 impl StatusFile {
-    /// Reads the file. Returns `None` if it does not exist, and its text as the error if the text
-    /// is not JSON.
+    /// Reads the file. Returns `None` if the file does not exist, or its text as the error if the
+    /// text is not JSON.
     pub(crate) fn read(&mut self, directory: &Path) -> Option<Result<&Value, &str>> {
         let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
         if text != self.text {
@@ -38,7 +38,7 @@ impl StatusFile {
     /// If the file is not JSON, because it must be replaced atomically.
     pub(super) fn read_whole(&mut self, directory: &Path) -> Option<&Value> {
         let status = self.read(directory)?;
-        Some(status.unwrap_or_else(|text| panic!("status.json is torn: {text}")))
+        Some(status.unwrap_or_else(|text| panic!("status.json is incomplete: {text}")))
     }
 }
 
@@ -47,12 +47,12 @@ pub fn valid_until_ns(status: &Value) -> Option<u64> {
     status["valid_until_boottime_ns"].as_u64()
 }
 
-/// Returns true if `status` grants authority at this instant, in this boot.
+/// Returns true if `status` grants authority now, in this boot.
 pub fn leads(status: &Value) -> bool {
     leads_at(status, boottime_ns())
 }
 
-/// Returns true if `status` grants authority at `now`, an instant on CLOCK_BOOTTIME of this boot.
+/// Returns true if `status` grants authority at `now`, a time on this boot's CLOCK_BOOTTIME.
 pub fn leads_at(status: &Value, now: u64) -> bool {
     status["leader"] == true
         && status["role"] == "leader"

@@ -20,7 +20,7 @@ const LOG_END_BYTES: usize = 4_000;
 /// The administrator's token, which is useless outside 127.0.0.1.
 const TOKEN: &str = "testbed-administrator";
 const ISSUER: &str = "https://kubernetes.default.svc";
-/// The controllers that the tests' objects need; each adds to the start time.
+/// The controllers that the tests' objects need. Each controller adds to the startup time.
 const CONTROLLERS: [&str; 11] = [
     "statefulset-controller",
     "job-controller",
@@ -35,19 +35,18 @@ const CONTROLLERS: [&str; 11] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// Where a control plane runs, and which etcd stores its objects.
+/// Where a control plane runs, and which etcd it uses.
 #[derive(Debug)]
 pub(super) enum Surroundings {
-    /// The control plane runs on loopback with its own etcd. The etcd flushes its data to this
-    /// storage, if there is one.
+    /// On loopback, with its own etcd. The etcd flushes its data to this storage, if any.
     Own(Option<Storage>),
-    /// The control plane runs on a host, and uses the etcd at these endpoints.
+    /// On a host, with the etcd at these endpoints.
     Host(Host, String),
 }
 
 #[derive(Debug)]
 pub(super) struct ControlPlane {
-    // Fields are dropped in this order: the processes before the files they write to.
+    // Fields are dropped in order, so the processes end before their files are removed.
     processes: Vec<(&'static str, Process)>,
     port: ReservedPort,
     etcd_ports: [ReservedPort; 2],
@@ -102,7 +101,7 @@ impl ControlPlane {
         control_plane
             .wait(end, async || {
                 let request = http::Request::get("/readyz").body(Vec::new());
-                let request = request.expect("a constant request is well-formed");
+                let request = request.expect("a well-formed constant request");
                 client.request_text(request).await.is_ok()
             })
             .await?;
@@ -113,7 +112,7 @@ impl ControlPlane {
 
     /// Returns a client that reads its token from a file, as in a pod.
     pub(super) fn client(&self, token: &Path) -> Client {
-        Client::try_from(self.config(token)).expect("the files are there and well-formed")
+        Client::try_from(self.config(token)).expect("well-formed files")
     }
 
     pub(super) fn administrator(&self) -> Client {
@@ -177,7 +176,7 @@ impl ControlPlane {
     fn observer(&self) -> Client {
         let mut config = self.config(&self.file("token"));
         config.default_retry = false;
-        Client::try_from(config).expect("the files are there and well-formed")
+        Client::try_from(config).expect("well-formed files")
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -216,7 +215,7 @@ impl ControlPlane {
     }
 
     fn write_files(&self) {
-        let key = KeyPair::generate().expect("a key can be generated");
+        let key = KeyPair::generate().expect("generate a key");
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "testbed",
             "clusters": [{ "name": "testbed", "cluster": {
@@ -236,8 +235,7 @@ impl ControlPlane {
             ),
             ("kubeconfig", kubeconfig.to_string()),
         ] {
-            std::fs::write(self.file(name), text)
-                .expect("a file can be written in the scratch directory");
+            std::fs::write(self.file(name), text).expect("write a file in the scratch directory");
         }
     }
 

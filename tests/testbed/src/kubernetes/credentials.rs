@@ -10,12 +10,12 @@ use kube::api::{Api, PostParams};
 
 use crate::Scratch;
 
-/// The expiration that the chart requests; the API server grants at least ten minutes.
+/// The expiration that the chart requests. The API server grants at least ten minutes.
 const EXPIRATION_SECONDS: i64 = 3600;
 const FILES: [&str; 3] = ["token", "ca.crt", "namespace"];
 
-/// A directory with `token`, `ca.crt` and `namespace`, laid out as a kubelet does: each file is a
-/// symlink into `..data`, which is a symlink to the newest directory. Removed when dropped.
+/// A directory with `token`, `ca.crt` and `namespace`, with the layout that a kubelet creates: each
+/// file is a symlink into `..data`, which is a symlink to the newest directory. Removed on drop.
 pub struct Credentials {
     client: Client,
     pod: Pod,
@@ -26,11 +26,11 @@ pub struct Credentials {
 
 impl Credentials {
     pub(super) async fn new(client: Client, pod: &Pod, authority: &Path) -> Self {
-        let authority = std::fs::read(authority).expect("the authority's file can be read");
+        let authority = std::fs::read(authority).expect("read the authority's file");
         let directory = Scratch::new();
         for name in FILES {
             symlink(Path::new("..data").join(name), directory.path().join(name))
-                .expect("a link can be made in the scratch directory");
+                .expect("create a link in the scratch directory");
         }
         let mut credentials = Self {
             client,
@@ -56,7 +56,7 @@ impl Credentials {
 
     /// Returns the token in the file.
     pub fn token(&self) -> String {
-        std::fs::read_to_string(self.token_file()).expect("the token can be read")
+        std::fs::read_to_string(self.token_file()).expect("read the token")
     }
 
     /// Replaces the token with a new token. The old token stays valid.
@@ -68,7 +68,7 @@ impl Credentials {
         self.publish(&token);
     }
 
-    /// Replaces the token with this text, which the API server may refuse.
+    /// Replaces the token with any text, which the API server may refuse.
     pub fn publish(&mut self, token: &str) {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         self.generation += 1;
@@ -85,7 +85,7 @@ impl Credentials {
             std::fs::rename(root.join("..data_tmp"), root.join("..data"))?;
             old.map_or(Ok(()), |old| std::fs::remove_dir_all(root.join(old)))
         })();
-        written.expect("credentials can be written in the scratch directory");
+        written.expect("write credentials in the scratch directory");
     }
 
     async fn request_token(&self) -> String {

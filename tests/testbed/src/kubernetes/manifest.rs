@@ -1,4 +1,4 @@
-//! Applies manifests as users write them, in YAML with several documents.
+//! Applies YAML manifests with several documents, as users write them.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -20,8 +20,8 @@ pub(super) async fn apply(
     for object in objects(yaml) {
         let types = object.types.as_ref().expect("a manifest names its kind");
         let kind = GroupVersionKind::try_from(types).expect("a manifest names its version");
-        // The kind is discovered each time, because an earlier document may define the kind of a
-        // later document.
+        // Discover each kind separately, because an earlier document may define the kind of a later
+        // document.
         let (resource, capabilities) = discovery::pinned_kind(client, &kind).await?;
         let namespace = match capabilities.scope {
             Scope::Cluster => None,

@@ -1,5 +1,5 @@
-//! Runs a daemon as if it were a sidecar in a pod, with the pod's settings and the rights of its
-//! service account.
+//! Runs a daemon like a sidecar in a pod, with the pod's settings and its service account's
+//! permissions.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::Credentials;
 use crate::DaemonBuilder;
 
-/// Exactly the rights that a sidecar may need, for the namespace's default service account.
+/// Grants the namespace's default service account exactly the permissions that a sidecar may need.
 pub(super) const RIGHTS: &str = "
 kind: Role
 apiVersion: rbac.authorization.k8s.io/v1
@@ -48,8 +48,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Points a daemon to the pod's credentials, and gives it the API server's address in these
-    /// variables; see [`Kubernetes::environment`](super::Kubernetes::environment).
+    /// Gives a daemon the pod's credentials and these variables with the API server's address; see
+    /// [`Kubernetes::environment`](super::Kubernetes::environment).
     pub fn mounted(
         &self,
         mut daemon: DaemonBuilder,
@@ -63,8 +63,8 @@ impl Place {
         daemon
     }
 
-    /// Same as [`mounted`](Self::mounted), but the daemon also requires Kubernetes and gets its
-    /// pod's identity from the variables of the downward API.
+    /// Like [`mounted`](Self::mounted), but the daemon also requires Kubernetes and gets its pod's
+    /// identity from downward API variables.
     ///
     /// # Panics
     /// If the pod was not created by an API server.
@@ -73,7 +73,7 @@ impl Place {
         daemon: DaemonBuilder,
         environment: [(String, String); 2],
     ) -> DaemonBuilder {
-        let uid = self.pod.uid().expect("a pod that was made has one");
+        let uid = self.pod.uid().expect("a created pod has one");
         self.mounted(daemon, environment)
             .flag("--kubernetes-enabled=on")
             .env("POD_NAME", self.pod.name_any())
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// Returns the names of the pods that a slice of a Service routes to.
+/// Returns the names of the pods that a Service's EndpointSlice routes to.
 pub fn routed_to(slice: &EndpointSlice) -> Vec<String> {
     let ready = slice.endpoints.iter().filter(|endpoint| {
         let conditions = endpoint.conditions.as_ref();

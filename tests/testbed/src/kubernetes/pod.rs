@@ -1,4 +1,4 @@
-//! Creates pods, and reports their status as a kubelet does.
+//! Creates pods, and reports their status like a kubelet.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt;

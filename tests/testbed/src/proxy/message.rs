@@ -1,24 +1,24 @@
-//! Reads MongoDB messages for the proxy, which looks only at their length and bytes.
+//! Reads MongoDB messages for the proxy, which uses only their length and bytes.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The server's own limit on the length of a message (`maxMessageSizeBytes`).
 const MESSAGE_MAX_BYTES: usize = 48_000_000;
-/// The header contains the length, the id, the id of the answered request, and the operation code.
+/// Length of the header: the message's length, its id, the id of the answered request, and the
+/// operation code.
 const HEADER_BYTES: usize = 16;
 
-/// How to divide a stream into pieces.
+/// How a stream is divided into pieces.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// The proxy reads whole messages, so that it also finds an address that is split across two
-    /// reads.
+    /// The proxy reads whole messages, so it also finds an address that is split across two reads.
     Messages(Vec<Rewrite>),
     /// The proxy passes bytes as they arrive, because the stream is encrypted.
     None,
 }
 
 impl Framing {
-    /// Returns `None` if the stream ends, even within a piece.
+    /// Reads the next piece. Returns `None` if the stream ends, even within a piece.
     pub(super) async fn read<R: AsyncRead + Unpin>(&self, stream: &mut R) -> Option<Vec<u8>> {
         match self {
             Self::Messages(_) => {
@@ -49,8 +49,8 @@ impl Framing {
     pub(super) fn rewrite(&self, message: &mut [u8]) {
         match self {
             Self::Messages(rewrites) => {
-                // A member's port may be the proxy port of another member, so a single pass
-                // replaces each address at most once.
+                // Replace in a single pass, because a member's port may be another member's proxy
+                // port, and each address must be replaced only once.
                 let mut at = 0;
                 while at < message.len() {
                     let hit = rewrites
@@ -77,7 +77,8 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    /// Panics if the lengths differ, because the message's length would then change.
+    /// Prepares a replacement. Panics if the lengths differ, because the message's length would
+    /// then change.
     pub(super) fn new(from: &str, to: &str) -> Self {
         assert_eq!(from.len(), to.len(), "{from} cannot be rewritten to {to}");
         Self {

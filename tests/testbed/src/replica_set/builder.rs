@@ -16,8 +16,7 @@ use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, Storage, mongod
 
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
-/// This timeout is short enough for tests, and long enough that a busy machine does not cause
-/// elections.
+/// Short enough for tests, and long enough that a busy machine does not cause elections.
 const ELECTION_TIMEOUT_FAST: Duration = Duration::from_secs(2);
 
 /// Builds a set; see [`ReplicaSet::builder`].
@@ -81,7 +80,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Keeps the data of the only member in this existing directory. The log is elsewhere.
+    /// Keeps the only member's data in this existing directory. The log is elsewhere.
     pub fn data(mut self, directory: &Path) -> Self {
         self.data = Some(directory.to_owned());
         self
@@ -94,15 +93,15 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Starts one mongod outside a replica set, without a majority and change streams.
+    /// Starts one mongod outside a replica set, without a majority or change streams.
     pub fn standalone(mut self) -> Self {
         self.standalone = true;
         self.member_count = 1;
         self
     }
 
-    /// Sets the time that secondaries wait for an unresponsive primary. The heartbeat interval is a
-    /// quarter of this time, and at most 2 s.
+    /// Sets the time until secondaries replace an unresponsive primary. The heartbeat interval is a
+    /// quarter of this time, but at most 2 s.
     pub fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self
@@ -113,7 +112,7 @@ impl ReplicaSetBuilder {
         self.election_timeout(ELECTION_TIMEOUT_DEFAULT)
     }
 
-    /// Requires TLS. Clients may have a certificate; see [`Certificates`].
+    /// Requires TLS. Clients need no certificate, but may use one; see [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -125,7 +124,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Requires a user; see [`ReplicaSet::add_user`].
+    /// Requires clients to log in; see [`ReplicaSet::add_user`].
     pub fn auth(mut self) -> Self {
         self.auth = true;
         self
@@ -137,7 +136,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Adds arguments of mongod to all members. With `--ipv6` they also listen on `::1`.
+    /// Adds mongod arguments to all members. With `--ipv6`, members also listen on `::1`.
     pub fn flags<F: Into<OsString>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
         self
@@ -172,7 +171,7 @@ impl ReplicaSetBuilder {
             .unwrap_or_else(|failure| panic!("start a replica set: {failure}"))
     }
 
-    /// Same as [`start`](Self::start), but returns errors.
+    /// Like [`start`](Self::start), but returns errors.
     ///
     /// # Errors
     /// If the set cannot be started, with the reason.
@@ -220,8 +219,8 @@ impl ReplicaSetBuilder {
         if self.auth {
             add_root(&mut set).await?;
         }
-        // The client is created only now, because a driver that connects before the election is
-        // slow to notice the primary.
+        // Create the client only now, because a driver that connects before the election is slow to
+        // notice the primary.
         set.client = shared::client(&set.uri()).await?;
         replicate(&set).await?;
         Ok(set)
@@ -286,9 +285,9 @@ impl ReplicaSetBuilder {
     }
 }
 
-/// Waits until one member is primary and the others are secondaries. A new set elects its first
-/// primary only after an election timeout, so this function sends `replSetStepUp` to the first
-/// member. With `auth`, no user who may send the command exists yet, so the set has to wait.
+/// Waits until one member is primary and the others are secondaries. A new set would elect its
+/// first primary only after an election timeout, so this function sends `replSetStepUp` to the
+/// first member. With `auth`, no user exists yet who may send this command, so the set has to wait.
 async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     let end = Instant::now() + PRIMARY_DEADLINE;
     loop {
@@ -314,8 +313,8 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     }
 }
 
-/// Waits until a majority acknowledges writes. The secondaries of a new set take about a second to
-/// begin replication, which would distort the tests' measurements.
+/// Waits until a majority acknowledges writes. A new set's secondaries take about a second to begin
+/// replication, which would distort the tests' measurements.
 async fn replicate(set: &ReplicaSet) -> Result<(), Failure> {
     let majority = WriteConcern::builder()
         .w(Acknowledgment::Majority)
@@ -330,24 +329,23 @@ async fn replicate(set: &ReplicaSet) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates the first user, which is possible without a credential over loopback.
+/// Creates the first user, which requires no login over loopback.
 async fn add_root(set: &mut ReplicaSet) -> Result<(), Failure> {
     let root = User::with_password("root", "root");
     let primary = set.primary().await;
     set.command(primary, root.creation(vec!["root".into()]))
         .await?;
     set.root = Some(root);
-    // The existing clients have no credential, so each member creates its client again.
+    // The existing clients are not logged in, so each member must create its client again.
     set.members.iter().for_each(Member::forget_client);
     Ok(())
 }
 
 fn key_file(directory: &Path) -> std::path::PathBuf {
     let path = directory.join("key");
-    std::fs::write(&path, "bGVhc2Vob2xkIHRlc3RiZWQga2V5IGZpbGU=")
-        .expect("a key file can be written");
+    std::fs::write(&path, "bGVhc2Vob2xkIHRlc3RiZWQga2V5IGZpbGU=").expect("write a key file");
     // mongod refuses a key file that others can read.
     let mode = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(&path, mode).expect("a file's mode can be set");
+    std::fs::set_permissions(&path, mode).expect("set a file's mode");
     path
 }

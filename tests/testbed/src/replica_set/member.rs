@@ -15,7 +15,7 @@ use crate::process::exit_code;
 use crate::{Failure, Launch, Lifetime, Process, ReservedPort, shared};
 
 /// Maximum startup time. A start takes 0.3 s on an idle machine, and longer on a busy machine or
-/// after the member was killed.
+/// after a kill.
 const START_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 /// mongod's exit code if it cannot bind its port.
@@ -29,9 +29,9 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) environment: Vec<(String, OsString)>,
     pub(super) lifetime: Lifetime,
-    /// The member listens on loopback if `None`.
+    /// The host. `None` means loopback.
     pub(super) host: Option<Host>,
-    /// The directory of the data. If `None`, the data is in `data` in the directory of the log.
+    /// The data directory. `None` means `data` in the log's directory.
     pub(super) data: Option<PathBuf>,
 }
 
@@ -42,14 +42,14 @@ pub struct Member {
     directory: PathBuf,
     port: ReservedPort,
     process: Mutex<Option<Arc<Process>>>,
-    /// The client is created again after each start, because a client that failed to reach a
-    /// server waits before its next check of that server.
+    /// Recreated after each start, because a client that failed to connect waits before it tries
+    /// that server again.
     client: Mutex<Option<Client>>,
     stays: bool,
 }
 
 impl Member {
-    /// Starts a member. Tries another port if another process takes the reserved port first.
+    /// Starts a member. If another process binds the reserved port first, tries another port.
     pub(super) async fn launch(plan: Plan, directory: &Path) -> Result<Self, Failure> {
         for attempt in 1..=PORTS_MAX {
             let directory = directory.join(attempt.to_string());

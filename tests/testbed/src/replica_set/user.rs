@@ -1,4 +1,4 @@
-//! Describes the users of a set, and builds connection strings for them.
+//! Describes the users of a replica set, and builds connection strings for them.
 
 use mongodb::bson::{Bson, Document, doc};
 
@@ -64,8 +64,8 @@ pub(super) fn uri(
             credential = format!("{}:{}@", escaped(name), escaped(password));
             options.push("authSource=admin".to_owned());
         }
-        // The server takes the name from the certificate. If a name is given, driver 3.9.1 sends it
-        // as `username`, which the server refuses as an unknown field.
+        // The server takes the name from the certificate. Driver 3.9.1 would send a given name as
+        // `username`, which the server refuses as an unknown field.
         Some(User {
             name: _,
             password: None,

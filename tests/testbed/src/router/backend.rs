@@ -12,9 +12,9 @@ use tokio::net::TcpStream;
 use super::wire;
 
 const POLL: Duration = Duration::from_millis(20);
-/// A frozen member does not answer, so the router does not wait longer.
+/// Timeout of `hello`, because a frozen member does not answer.
 const HELLO_MAX: Duration = Duration::from_millis(500);
-/// Error codes of a member that is not, or is no longer, the primary.
+/// Error codes of a member that is not, or no longer, the primary.
 const NOT_PRIMARY: [i32; 5] = [10_107, 13_435, 11_602, 189, 91];
 
 #[derive(Debug)]
@@ -33,9 +33,9 @@ impl Backend {
         }
     }
 
-    /// Forwards a message to a member; returns its reply, or `None` if the connection broke.
+    /// Forwards a message to a member. Returns its reply, or `None` if the connection failed.
     ///
-    /// Cancelling this call closes the connection, because the next reply on it would answer this
+    /// Canceling this call closes the connection, because the next reply on it would answer this
     /// message.
     pub(super) async fn pass(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
         let known = self.connections.remove(&member);
@@ -129,7 +129,7 @@ mod tests {
         let server = tokio::spawn(async move {
             let (mut first, _) = listener.accept().await.unwrap();
             let asked = wire::read(&mut first).await.unwrap();
-            // The connection of a later search; the first search has timed out, and its reply is
+            // The connection of a later search. The first search has timed out, so its reply is
             // late.
             let (mut next, _) = listener.accept().await.unwrap();
             let late = wire::reply(&asked, &doc! { "late": 1 }).unwrap();

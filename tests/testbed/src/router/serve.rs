@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 use super::backend::Backend;
 use super::{Cursor, Shared, wire};
 
-/// How long `mongos` waits for the primary of a shard, unless the command has a shorter timeout.
+/// Time that `mongos` waits for a shard's primary, unless the command has a shorter timeout.
 const PRIMARY_MAX: Duration = Duration::from_secs(15);
 const HOST_UNREACHABLE: i32 = 6;
 const MAX_TIME_EXPIRED: i32 = 50;
 const COMMAND_NOT_FOUND: i32 = 59;
 const NO_PRIMARY: i32 = 133;
-/// Fields of a member's reply to `hello` that a router does not send.
+/// Fields of a member's `hello` reply that a router does not send.
 const OF_MEMBERS: [&str; 14] = [
     "setName",
     "setVersion",
@@ -59,11 +59,11 @@ pub(super) async fn client(mut stream: TcpStream, shared: Arc<Shared>) {
 }
 
 fn error(code: i32, name: &str) -> Document {
-    doc! { "ok": 0.0, "errmsg": "the stand-in for mongos", "code": code, "codeName": name }
+    doc! { "ok": 0.0, "errmsg": "the simulated mongos", "code": code, "codeName": name }
 }
 
 impl Session {
-    /// Returns `None` if the connection must be closed.
+    /// Answers a command. Returns `None` if the connection must be closed.
     async fn answer(&mut self, request: &[u8], command: &Document) -> Option<Vec<u8>> {
         let name = wire::name(command).to_owned();
         if ["hello", "isMaster", "ismaster"].contains(&name.as_str()) {
@@ -152,8 +152,8 @@ impl Session {
             return Ok(answer);
         };
         if self.backend.lost_primary(&reply) {
-            // A driver would conclude from this reply that the router itself is not the primary, so
-            // `mongos` replaces the reply by an error.
+            // From this reply a driver would conclude that the router itself is not the primary, so
+            // `mongos` replaces it with an error.
             return Err(error(HOST_UNREACHABLE, "HostUnreachable"));
         }
         if let Some(id) = wire::cursor_in(&reply) {
@@ -175,8 +175,8 @@ impl Session {
         Ok(answer)
     }
 
-    /// Returns the events of a reply when they are due. If they are due after the command's
-    /// timeout, holds the events, and returns a reply without events at the timeout.
+    /// Returns a reply once its events are due. If that is after the command's timeout, holds the
+    /// events, and at the timeout returns a reply without events.
     async fn deliver(
         &self,
         (id, command): (i64, &Document),
@@ -212,8 +212,8 @@ impl Session {
         })
     }
 
-    /// Returns the time of the first tick after the newest event in a reply; `None` without an
-    /// event, or if the tick has passed.
+    /// Returns the first tick after the newest event in a reply, or `None` if there is no event or
+    /// the tick has passed.
     fn due(&self, reply: &Document) -> Option<Duration> {
         let lag = self.shared.state().lag.as_secs();
         let happened = wire::newest_event(reply).filter(|_| lag > 0)?;
@@ -236,7 +236,7 @@ fn millis(value: &Bson) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
-/// Sets these fields; removes a field if its value is null.
+/// Sets these fields, and removes fields whose value is null.
 fn overlay(reply: &mut Document, fields: &Document) {
     for (name, value) in fields {
         match value {

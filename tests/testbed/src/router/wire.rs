@@ -23,7 +23,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(stream: &mut R) -> Option<Vec<u8>
     Some(message)
 }
 
-/// Returns the command in a message, or the reply; `None` for a kind of message that drivers do not
+/// Returns the command or reply in a message, or `None` for a kind of message that drivers do not
 /// send.
 pub(super) fn body(message: &[u8]) -> Option<Document> {
     let document = match number(message, 12)? {
@@ -48,8 +48,8 @@ pub(super) fn reply(request: &[u8], document: &Document) -> Option<Vec<u8>> {
     let id = number(request, 4)?;
     Some(match number(request, 12)? {
         OP_QUERY => {
-            // The header of a reply has flags, a cursor id, the index of the first document, and
-            // the number of documents.
+            // A reply's header has flags, a cursor id, the index of the first document, and the
+            // number of documents.
             let mut before = [0; 20];
             before[16] = 1;
             message(OP_REPLY, (0, id), &before, document)
@@ -59,7 +59,7 @@ pub(super) fn reply(request: &[u8], document: &Document) -> Option<Vec<u8>> {
 }
 
 fn message(code: i32, (id, answers): (i32, i32), before: &[u8], document: &Document) -> Vec<u8> {
-    let document = document.to_vec().expect("a document can be encoded");
+    let document = document.to_vec().expect("encode a document");
     let length = HEADER_BYTES + before.len() + document.len();
     let length = i32::try_from(length).expect("a short message");
     let mut message = Vec::new();
@@ -94,7 +94,8 @@ pub(super) fn cursor_in(reply: &Document) -> Option<i64> {
     cursor.get_i64("id").ok().filter(|id| *id != 0)
 }
 
-/// Returns the second of the cluster time of the newest event in a reply; `None` without an event.
+/// Returns the second of the newest event's cluster time in a reply, or `None` if there is no
+/// event.
 pub(super) fn newest_event(reply: &Document) -> Option<u64> {
     let batch = reply
         .get_document("cursor")
@@ -103,7 +104,7 @@ pub(super) fn newest_event(reply: &Document) -> Option<u64> {
         .ok()?;
     let event = batch.last()?.as_document()?;
     let token = event.get_document("_id").ok()?.get_str("_data").ok()?;
-    // The first value of a resume token is a timestamp: its type, then its seconds.
+    // A resume token starts with a timestamp: first its type, then its seconds.
     u64::from_str_radix(token.get(2..10)?, 16).ok()
 }
 

@@ -161,7 +161,7 @@ fn a_proven_bug_is_not_run_again() {
         assert!(text.contains(&format!("\nbroken: stub {test}")), "{text}");
         assert_eq!(suite.runs(test), 1);
     }
-    // The tests without a proof in their output are flaky.
+    // Without a proof in their output, tests are flaky.
     assert_eq!(text.matches("\nflaky: ").count(), 2, "{text}");
 }
 
@@ -247,7 +247,7 @@ fn a_process_that_a_test_left_behind_is_not_awaited() {
     let sleeper = sleeper.expect("the test has run");
     assert!(
         Path::new("/proc").join(&sleeper).exists(),
-        "the left process is running"
+        "the leftover process is running"
     );
     let killed = Command::new("kill").arg(&sleeper).status();
     assert!(killed.expect("kill runs").success());

@@ -11,7 +11,7 @@ use super::{Made, Transition, lease, locks};
 use crate::calls::Outcome;
 use crate::state::{Operation, State, Stored, changed};
 
-/// A property that a change shares with the calls that may explain it.
+/// A property that a change shares with each call that may explain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     /// The change sets this revision.
@@ -66,7 +66,7 @@ impl<'a> Index<'a> {
         pairs
     }
 
-    /// Returns the call that explains a change and no earlier change. Of several such calls,
+    /// Returns the call that explains this change and no earlier change. If several calls match,
     /// prefers an applied call whose answer shows the document after the change, then a call with
     /// an unknown outcome, then another applied call. The order matters for a standby that
     /// registers again after an unknown outcome, because its two calls differ only in their
@@ -201,7 +201,7 @@ fn keys_of(before: &State, after: &State) -> Vec<Key> {
     }
 }
 
-/// Describes the difference between a call's answer and the document after its change, if any.
+/// Describes how a call's answer differs from the document after its change, if at all.
 pub(super) fn other_answer(made: &Made<'_>, after: &Stored) -> Option<String> {
     let found = made.call.found.as_ref()?;
     let stored = after.state.clone();

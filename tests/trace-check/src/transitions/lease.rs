@@ -60,13 +60,15 @@ pub(super) fn effect(
     let mut expected = match &before.state {
         State::Missing => None,
         State::Lease(lease) => Some((**lease).clone()),
-        State::Lock(_) | State::Foreign => return Err("the document before is foreign".to_owned()),
+        State::Lock(_) | State::Foreign => {
+            return Err("the document before is not recognized".to_owned());
+        }
     };
     let State::Lease(actual) = &after.state else {
         return Err("the document after is not a lease".to_owned());
     };
-    // Take the acquisition time from the document, because it comes from the candidate's wall clock
-    // and is only informational.
+    // Take the acquisition time from the document, because it is informational and comes from the
+    // candidate's wall clock.
     let holder = actual.holder.as_ref();
     let at = holder.map_or(WallMillis::default(), |holder| holder.acquired_at);
     if !reference::write(&mut expected, by, at, operation) {
@@ -92,7 +94,7 @@ pub(super) fn effect(
     ended(reference::ends(operation), before, after)
 }
 
-/// Rounds durations as the document does.
+/// Rounds durations as they are stored in the document.
 fn as_stored(lease: &mut Lease) {
     if let Some(reservation) = &mut lease.reserved_for {
         reservation.duration = in_millis(reservation.duration).min(RESERVATION_MAX);
@@ -122,8 +124,8 @@ fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, inter
     }
 }
 
-/// Checks the holder's token, which is informational. The holder's token stays the token of the
-/// acquisition, even if an operator raises the token of the lease.
+/// Checks the holder's token, which is informational. It remains the token of the acquisition, even
+/// if an operator raises the lease's token.
 fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     let Some(token) = after
         .fields
@@ -139,7 +141,7 @@ fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     }
 }
 
-/// Checks that exactly the claim that ends, if any, was appended to the history.
+/// Checks that the history gained exactly the claim that ended, if any.
 fn ended(entry: Option<&HistoryEntry>, before: &Stored, after: &Stored) -> Result<(), String> {
     let added = appended(before, after, "history").ok_or("the history was rewritten")?;
     let (entry, added) = match (entry, added) {
@@ -147,7 +149,7 @@ fn ended(entry: Option<&HistoryEntry>, before: &Stored, after: &Stored) -> Resul
         (Some(entry), [Bson::Document(added)]) => (entry, added),
         _ => {
             let number = added.len();
-            return Err(format!("{number} entries are added to the history"));
+            return Err(format!("{number} entries were added to the history"));
         }
     };
     let HistoryEntry {

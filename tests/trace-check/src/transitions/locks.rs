@@ -37,7 +37,7 @@ pub(super) fn effect(
         State::Missing => FoundLock::Missing,
         State::Lock(lock) => FoundLock::Lock((**lock).clone()),
         State::Lease(_) | State::Foreign => {
-            return Err("the document before is foreign".to_owned());
+            return Err("the document before is not recognized".to_owned());
         }
     };
     let State::Lock(actual) = &after.state else {
@@ -77,8 +77,8 @@ pub(super) fn effect(
     woken(operation, &performed, &lock, before, after)
 }
 
-/// Returns the time that the write set in its entry, which comes from the sender's wall clock and
-/// is only informational.
+/// Returns the time that the write set in its entry. It is informational and comes from the
+/// sender's wall clock.
 fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let claim = match operation {
         LockOperation::Join { entry, .. } => Some(entry.claim),
@@ -90,7 +90,7 @@ fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     entry.map_or(WallMillis::default(), |entry| entry.owner.renewed_at)
 }
 
-/// Returns the time, on the store's clock, at which the write recorded the success of the work.
+/// Returns the time, on MongoDB's clock, at which the write recorded that the work succeeded.
 fn recorded_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let key: Option<&WorkKey> = match operation {
         LockOperation::Keep { success, .. } | LockOperation::Leave { success, .. } => {
@@ -105,7 +105,7 @@ fn recorded_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     success.map_or(WallMillis::default(), |success| success.at)
 }
 
-/// Rounds a duration up, as the document does.
+/// Rounds a duration up, as it is stored in the document.
 fn in_millis(duration: Duration) -> Duration {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     let millis = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
@@ -133,7 +133,7 @@ fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), S
 }
 
 /// Checks the fields `granted` and `next`, which name the granted claims and the next claim.
-/// Change streams wake contenders when these fields change.
+/// Changes of these fields wake contenders through change streams.
 fn woken(
     operation: &LockOperation,
     performed: &Performed,
@@ -178,7 +178,7 @@ fn text(field: Option<&Bson>) -> String {
     field.and_then(Bson::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns the text of an id; empty if the entry's version did not store the field.
+/// Returns the text of an id, or an empty string if the entry's version did not store the field.
 fn known_text(entry: Option<&Bson>, field: &str, id: impl ToString) -> String {
     let fields = entry.and_then(Bson::as_document);
     let is_stored = fields.is_some_and(|fields| fields.get_str(field).is_ok());

@@ -1,6 +1,5 @@
 //! Recognizes changes that no machine makes: requests of operators and their scripts, roll calls,
-//! and the commands for locks. Their processes write no trace, so each kind of change has its own
-//! rule.
+//! and commands for locks. Their processes write no trace, so each kind of change has its own rule.
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
@@ -38,7 +37,7 @@ pub(super) fn explain(before: &Stored, after: &Stored) -> bool {
     }
 }
 
-/// `leasehold create` writes a free lease, and records the action.
+/// True for `leasehold create`, which writes a free lease and records the action.
 fn is_created(lease: &Lease, after: &Stored) -> bool {
     let [Bson::Document(action)] = after.list("actions") else {
         return false;
@@ -48,13 +47,13 @@ fn is_created(lease: &Lease, after: &Stored) -> bool {
         && action.get_i64("token").ok() == Some(lease.token.get())
 }
 
-/// A roll call changes only its own field.
+/// True for a roll call, which changes only its own field.
 fn is_roll_call(before: &Stored, after: &Stored) -> bool {
     changed(before, after) == ["roll_call"]
 }
 
-/// A request, a pause or a raised token changes one of three fields. The revision and the holder
-/// stay unchanged. Commands record their action; scripts need not.
+/// True for a request, a pause or a raised token, each of which changes one of three fields. The
+/// revision and the holder stay unchanged. Commands record their action; scripts need not.
 fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored)) -> bool {
     let mut fields = changed(before, after);
     fields.retain(|field| *field != "actions");
@@ -84,8 +83,8 @@ fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored))
     }
 }
 
-/// Recognizes `leasehold locks break`, which records its reason, and the removal of entries whose
-/// work is done. The removal of waiters alone leaves no record, so the test must declare it.
+/// True for `leasehold locks break`, which records its reason, and for the removal of entries whose
+/// work is done. A removal of waiters only leaves no record, so the test must declare it.
 fn is_broken(
     (old, before): (&LockDocument, &Stored),
     (new, after): (&LockDocument, &Stored),
@@ -129,7 +128,7 @@ fn is_broken(
     matches!(performed.outcome, LockOutcome::Applied(_)) && expected == FoundLock::Lock(new.clone())
 }
 
-/// `leasehold locks prune` removes optional fields of an unused lock.
+/// True for `leasehold locks prune`, which removes optional fields of an unused lock.
 fn is_pruned(old: &LockDocument, new: &LockDocument, before: &Stored, after: &Stored) -> bool {
     let is_empty = |lock: &LockDocument| entries(lock).next().is_none();
     let removed = |field: &&str| PRUNED.contains(field) && !after.fields.contains_key(*field);

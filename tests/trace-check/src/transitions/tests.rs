@@ -1,5 +1,5 @@
 //! Goal: calls that differ only in their answers are matched with the right changes. Real traces
-//! contain such calls too rarely.
+//! rarely contain such calls.
 
 use bson::{Bson, doc, spec::BinarySubtype};
 use leasehold_core::election::{Claim, Found, Operation as LeaseOperation, Session};

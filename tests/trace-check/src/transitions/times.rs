@@ -1,4 +1,4 @@
-//! Bounds the time of each change. A change happens after its call was handed to the driver, and
+//! Bounds the time of each change. A change happens after its call was passed to the driver, and
 //! before the answer.
 
 use leasehold_core::election::BootTime;
@@ -7,15 +7,14 @@ use super::Made;
 
 /// Bounds on the times of a document's changes on one clock, in the order of the changes.
 pub(super) struct Times {
-    /// The earliest possible time of each change. The times never decrease.
+    /// The earliest possible time of each change. Never decreases.
     earliest: Vec<BootTime>,
-    /// The latest possible time of each change, or `None` without a bound. The times never
-    /// decrease.
+    /// The latest possible time of each change, or `None` without a bound. Never decreases.
     latest: Vec<Option<BootTime>>,
 }
 
 impl Times {
-    /// Returns the bounds from the calls that made the changes and use this clock.
+    /// Computes the bounds from the calls that made the changes and use this clock.
     pub(super) fn new(clock: Option<&str>, makers: &[Option<&Made<'_>>]) -> Self {
         let on_clock = |made: &&Made<'_>| made.clock == clock && clock.is_some();
         let makers: Vec<_> = makers
@@ -47,8 +46,8 @@ impl Times {
         bounds.position(|contradicts| contradicts)
     }
 
-    /// Returns true if the document may have had the state after its first `state` changes at some
-    /// time in a range. An unknown bound does not limit the range.
+    /// Returns true if the document may have been in the state after its first `state` changes at
+    /// some time in a range. An unknown bound does not limit the range.
     pub(super) fn may_show(
         &self,
         state: usize,

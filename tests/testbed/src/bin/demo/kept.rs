@@ -1,7 +1,7 @@
 //! Records the processes that a demonstration leaves running, so that `demo stop` can end them.
 //!
-//! The file has one line per process, with its id and its start time in clock ticks, and one line
-//! per directory. Id and start time identify a process until the machine restarts.
+//! The file has a line for each process, with its id and its start time in clock ticks, and a line
+//! for each directory. Together, id and start time identify a process until the machine restarts.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Maximum wait after SIGTERM. mongod takes 0.2 s; a daemon waits for its handoff delay.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// The file is next to the binaries, so that `cargo clean` removes it with them.
+/// Returns the path of the file. It is next to the binaries, so `cargo clean` removes it too.
 pub(crate) fn file() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.parent().unwrap_or(Path::new(".")).join("demo.kept")
@@ -35,7 +35,7 @@ pub(crate) fn any_runs() -> bool {
 }
 
 /// Ends the recorded processes that are still running, and removes the directories. Returns the
-/// number of processes ended.
+/// number of ended processes.
 pub(crate) fn end() -> usize {
     let text = read();
     let processes: Vec<_> = processes(&text).into_iter().filter(Noted::runs).collect();
@@ -55,7 +55,7 @@ pub(crate) fn end() -> usize {
         .lines()
         .filter_map(|line| line.strip_prefix("directory "))
     {
-        // Remove only directories of a testbed, because the file could have been edited.
+        // Remove only testbed directories, because a user may have edited the file.
         if directory.contains("/leasehold-testbed-") {
             let _ = std::fs::remove_dir_all(directory);
         }
@@ -70,7 +70,8 @@ struct Noted {
 }
 
 impl Noted {
-    /// The id may have been reused by another process, but then the start time differs.
+    /// True if the process is running. Another process may have reused the id, but then the start
+    /// time differs.
     fn runs(&self) -> bool {
         start_time(self.pid).as_ref() == Some(&self.start)
     }
@@ -101,10 +102,10 @@ fn processes(text: &str) -> Vec<Noted> {
     lines.filter_map(parse).collect()
 }
 
-/// Returns field 22 of /proc/PID/stat; `None` for a process that has exited or is a zombie.
+/// Returns field 22 of /proc/PID/stat, or `None` if the process has exited or is a zombie.
 fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything, so count the fields from its end.
+    // The name in parentheses may contain any character, so start after it.
     let rest = stat.rsplit_once(") ")?.1;
     let mut fields = rest.split(' ');
     if fields.next() == Some("Z") {

@@ -1,7 +1,7 @@
 //! The demonstration: three daemons contend for one lease on a private replica set. The leader is
-//! killed, then its successor hands off the lease.
+//! killed; then its successor hands off the lease.
 //!
-//! `KEEP=1` leaves everything running; `demo mongodb` starts the replica set alone and leaves it
+//! `KEEP=1` leaves everything running. `demo mongodb` starts only the replica set and leaves it
 //! running, for the tutorial. `demo stop` ends both.
 
 // The output is for humans.
@@ -24,9 +24,9 @@ use view::View;
 
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const IDENTITIES: [&str; 3] = ["anna", "bert", "cleo"];
-/// How long each state stays on the screen.
+/// Time that each state stays on the screen.
 const LOOK: Duration = Duration::from_secs(4);
-/// Interval between reads of the status files; the resolution of the measurements.
+/// Interval between reads of the status files, and resolution of the measurements.
 const FRAME: Duration = Duration::from_millis(2);
 /// Interval between redraws of the screen.
 const PICTURE: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.expect("a runtime can be built");
+    let runtime = runtime.expect("build the runtime");
     let done = runtime.block_on(async {
         tokio::select! {
             done = async {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                     Some(_) => mongodb().await,
                 }
             } => done,
-            // The other branch owns all processes, so they end when that branch is dropped.
+            // The other branch owns all processes. They end when that branch is dropped.
             _ = stop_requested() => {
                 println!("\ninterrupted; all processes ended");
                 Ok(())
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 async fn stop_requested() {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let listen = |kind| signal(kind).expect("a signal handler can be installed");
+    let listen = |kind| signal(kind).expect("install a signal handler");
     let mut interrupted = listen(SignalKind::interrupt());
     let mut terminated = listen(SignalKind::terminate());
     let mut hung_up = listen(SignalKind::hangup());
@@ -89,7 +89,7 @@ async fn stop_requested() {
 }
 
 /// Starts a replica set and leaves it running. Prints a shell assignment with its connection string
-/// to standard output, and all else to standard error.
+/// to standard output, and everything else to standard error.
 async fn mongodb() -> Result<(), Failure> {
     refuse_a_second_one()?;
     eprintln!("starting three mongod on loopback");
@@ -101,8 +101,7 @@ async fn mongodb() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if an earlier demonstration still runs, because the file can record only one
-/// demonstration.
+/// Fails if an earlier demonstration is still running, because the file can record only one.
 fn refuse_a_second_one() -> Result<(), Failure> {
     match kept::any_runs() {
         true => Err(Failure::new(
@@ -152,7 +151,7 @@ async fn demonstrate() -> Result<(), Failure> {
         look(&mut view, &daemons).await;
         view.finish();
         println!("\n{}", kept_up(&set, &daemons));
-        // If interrupted before this point, the demonstration ends everything.
+        // Before this point, an interrupted demonstration ends everything.
         note(&set, &daemons)?;
         daemons.into_iter().for_each(Daemon::leave_up);
         set.leave_up();
@@ -170,11 +169,12 @@ async fn demonstrate() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kills the leader (SIGKILL), so the others wait until the lease expires.
+/// Kills the leader (SIGKILL), so the others wait until its lease expires.
 async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usize, Failure> {
     let name = daemons[leader].identity();
     let status = daemons[leader].status();
-    // Authority is valid for the renew deadline after the last acknowledged renewal was sent.
+    // Authority lasts for the renew deadline, counted from when the last acknowledged renewal was
+    // sent.
     let until = Duration::from_nanos(status["valid_until_boottime_ns"].as_u64().unwrap_or(0));
     let renewed = until.saturating_sub(TIMINGS.renew_deadline);
     let killed = Duration::from_nanos(boottime_ns());
@@ -194,7 +194,7 @@ async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usiz
     Ok(next)
 }
 
-/// Sends SIGTERM: the leader releases the lease before it exits.
+/// Sends SIGTERM to the leader, which releases the lease before it exits.
 async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<(), Failure> {
     let name = daemons[leader].identity();
     view.say(&format!(
@@ -297,7 +297,7 @@ fn kept_up(set: &ReplicaSet, daemons: &[Daemon]) -> String {
     text
 }
 
-/// Cargo puts both binaries into one directory.
+/// Returns the path of leasehold. Cargo puts both binaries into the same directory.
 fn binary() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.with_file_name("leasehold")

@@ -1,5 +1,5 @@
-//! The display of the demonstration: a few lines that are redrawn in place on a terminal. If the
-//! output is not a terminal, each change is appended as a new line.
+//! The display of the demonstration. On a terminal, a few lines are redrawn in place; otherwise,
+//! each change is appended as a new line.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ impl Row {
         Self {
             identity: daemon.identity().to_owned(),
             role: role.to_owned(),
-            // The file of a killed daemon may still say leader, so only the deadline counts.
+            // A killed daemon's file may still say leader, so only the deadline counts.
             leads: leads(&status),
             token: status["token"].as_u64(),
             left: Duration::from_nanos(until.saturating_sub(boottime_ns())),
