@@ -1,6 +1,6 @@
-//! Goal: no fault goes without its alert, and no alert fires for another fault. Method: `promtool`
-//! evaluates the rendered rules against the series of alerts.test.yaml; another test checks that
-//! each alert has a firing and a quiet case there.
+//! Goal: each fault fires its alert and no other alert. Method: `promtool` evaluates the rendered
+//! rules against the series in alerts.test.yaml. Another test checks that this file has a firing
+//! and a quiet case for each alert.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ fn promtool(changes: &[&str], tests: &str) {
 pub(crate) fn promtool_on(groups: &Value, tests: &str) {
     let directory = tempfile::tempdir().unwrap();
     let rules = directory.path().join("alerts.rules.yaml");
-    // JSON is YAML.
+    // JSON is valid YAML.
     fs::write(&rules, groups.to_string()).unwrap();
     let file = directory.path().join("alerts.test.yaml");
     fs::write(&file, tests).unwrap();
@@ -39,7 +39,7 @@ fn the_rules_pass_their_unit_tests() {
 }
 
 #[test]
-fn a_release_that_is_scaled_to_zero_needs_no_leader() {
+fn a_release_scaled_to_zero_needs_no_leader() {
     let tests = json!({
         "rule_files": ["alerts.rules.yaml"],
         "tests": [{
@@ -51,9 +51,9 @@ fn a_release_that_is_scaled_to_zero_needs_no_leader() {
     promtool(&["deployment.replicas=0"], &tests.to_string());
 }
 
-/// A kustomization's `namespace:` does not change the expressions of the rules, as documented.
+/// As documented, a kustomization's `namespace:` does not change the expressions of the rules.
 #[test]
-fn a_release_that_was_moved_has_a_leader_without_aggregation_labels() {
+fn without_aggregation_labels_a_moved_release_has_a_leader() {
     let tests = |alerts: Value| {
         let leads = json!({"series": "leasehold_leader{lease=\"orders\",namespace=\"moved\",pod=\"a\"}", "values": "1x80"});
         json!({
@@ -79,9 +79,9 @@ fn a_release_that_was_moved_has_a_leader_without_aggregation_labels() {
     promtool(&[named], &tests(fires));
 }
 
-/// The default rules count per namespace, and replicas on hosts have no namespace.
+/// The default rules count leaders per namespace, and replicas on hosts have no namespace.
 #[test]
-fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
+fn without_aggregation_labels_leaders_in_a_pod_and_on_a_host_are_counted_together() {
     let expected = |name: &str, summary: &str, description: &str| {
         json!({"eval_time": "8m", "alertname": name, "exp_alerts": [{
             "exp_labels": {"severity": "critical", "lease": "shop.orders"},
@@ -133,9 +133,9 @@ fn a_leader_in_a_pod_and_one_on_a_host_are_two_without_aggregation_labels() {
 
 const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
 
-/// Returns a promtool unit test. `authority` holds the remaining milliseconds that each scrape
-/// reports. `left` is the remaining time in the text of the alert; with `None`, the alert must not
-/// fire.
+/// Returns a promtool unit test. `authority` lists the remaining milliseconds that successive
+/// scrapes report. `left` is the remaining time in the alert's text; if `left` is `None`, the alert
+/// must not fire.
 fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     let values = |value: &dyn Fn(u64) -> f64| {
         let texts: Vec<_> = authority.iter().map(|ms| value(*ms).to_string()).collect();
@@ -166,7 +166,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// Returns the authority, in milliseconds, that a leader still has at `now` if its renewals have
+/// Returns the remaining authority, in milliseconds, at `now` of a leader whose renewals have
 /// failed since `outage`.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;
@@ -183,14 +183,14 @@ fn run_all(changes: &[&str], tests: &[Value]) {
 }
 
 #[test]
-fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() {
+fn scrapes_at_the_charts_interval_notice_every_loss_of_authority() {
     let monitor = Objects::of("minimal", &["podMonitor.enabled=true"]);
     let endpoint = &monitor.one("PodMonitor")["spec"]["podMetricsEndpoints"][0];
     assert_eq!(endpoint["interval"], "10s");
     let tests: Vec<_> = (0..10_000)
         .step_by(500)
-        // The alert cannot fire at this phase, because one scrape reports exactly the limit of 10
-        // s, and the next scrape reports no authority.
+        // The alert cannot fire at this phase: one scrape reports exactly the limit of 10 s, and
+        // the next scrape reports no authority.
         .filter(|phase| phase % 10_000 != 8_000)
         .map(|phase| {
             // The leader sends its last renewal at 60 s, so its authority ends at 78 s.
@@ -210,7 +210,7 @@ fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() 
 }
 
 #[test]
-fn a_leader_at_rest_is_not_warned_of_whatever_its_timings() {
+fn a_healthy_leader_never_fires_the_alert_whatever_its_timings() {
     for (lease, deadline, interval, retry) in [
         (24_000, 18_000, 3_000, 1_000),
         (9_000, 4_500, 1_000, 200),
@@ -239,7 +239,7 @@ fn a_leader_at_rest_is_not_warned_of_whatever_its_timings() {
 }
 
 #[test]
-fn a_limit_that_would_warn_continuously_is_refused() {
+fn a_limit_that_would_always_fire_is_refused() {
     let limit = |seconds: &str| {
         let limit = format!("leasehold.rules.authorityLeftSeconds={seconds}");
         render("minimal", &["prometheusRule.enabled=true", &limit])
@@ -250,7 +250,7 @@ fn a_limit_that_would_warn_continuously_is_refused() {
 }
 
 #[test]
-fn an_alert_can_be_turned_off_and_have_another_severity_time_and_limit() {
+fn an_alert_can_be_disabled_and_its_severity_duration_and_limit_changed() {
     let all = groups(&[])["groups"][0]["rules"]
         .as_array()
         .unwrap()
@@ -330,7 +330,7 @@ fn an_alert_can_be_turned_off_and_have_another_severity_time_and_limit() {
 }
 
 #[test]
-fn a_runbook_is_where_the_team_reads_it_or_nowhere() {
+fn runbook_urls_have_the_configured_base_or_are_absent() {
     let urls = |url: &str| {
         let rules = groups(&[&format!("leasehold.rules.runbookUrl=\"{url}\"")]);
         let rules = rules["groups"][0]["rules"].as_array().unwrap().clone();
@@ -342,7 +342,7 @@ fn a_runbook_is_where_the_team_reads_it_or_nowhere() {
     let own = urls("https://runbooks.example/lh");
     assert_eq!(own[0], "https://runbooks.example/lh#leaseholdnoleader");
     assert!(urls("").iter().all(Value::is_null));
-    // There is no default URL, because a path of this repository would be a dead link in an alert.
+    // There is no default URL: a path of this repository would be a dead link in an alert.
     let default = groups(&[]);
     let annotations = &default["groups"][0]["rules"][0]["annotations"];
     assert!(annotations.get("runbook_url").is_none(), "{annotations}");
@@ -354,7 +354,7 @@ fn injected(changes: &[&str]) -> Objects {
 }
 
 #[test]
-fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
+fn injected_pods_are_scraped_by_the_label_of_the_policy() {
     let objects = injected(&[]);
     let monitor = &objects.named("PodMonitor", "orders-injected")["spec"];
     assert_eq!(monitor["namespaceSelector"]["any"], true);
@@ -375,7 +375,7 @@ fn injected_pods_are_scraped_by_the_label_that_the_policy_sets() {
         .replace(['.', '/', '-'], "_");
     let discovered = format!("__meta_kubernetes_pod_label_{name}");
     assert_eq!(relabeling["sourceLabels"], json!([discovered]));
-    // This release deploys no pods of its own, so it has no monitor for them.
+    // This release deploys no pods of its own, so it has no PodMonitor for them.
     assert!(
         objects
             .iter()
@@ -458,7 +458,7 @@ fn the_file_for_hosts_without_helm_has_the_alerts_of_the_chart() {
 }
 
 #[test]
-fn each_alert_is_seen_quiet_and_firing() {
+fn each_alert_has_a_firing_and_a_quiet_case() {
     let tests = fs::read_to_string(root().join("tests/chart/alerts.test.yaml")).unwrap();
     let tests: Value = serde_saphyr::from_str(&tests).unwrap();
     let operations = fs::read_to_string(root().join("docs/operations.md")).unwrap();

@@ -22,8 +22,8 @@ pub(crate) struct Installed {
 
 impl Installed {
     /// Installs `installation` with `changes` in a new namespace that enforces the Pod Security
-    /// level "restricted". `changes` must disable objects of the Prometheus operator, whose kinds
-    /// this cluster does not have.
+    /// level "restricted". `changes` must disable the Prometheus operator's objects, because this
+    /// cluster does not have their kinds.
     pub(crate) async fn new(installation: &str, changes: &[&str]) -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
@@ -74,7 +74,7 @@ impl Installed {
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
-    // Like `helm install`, skips the objects of `helm test`, which exist only during that test.
+    // Like `helm install`, skips the objects of `helm test`, which exist only during `helm test`.
     arguments.push("--skip-tests");
     arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
     helm::render_chart(&helm::chart(), &arguments).unwrap()
@@ -92,7 +92,7 @@ async fn restrict(client: &Client, namespace: &str) {
     patched.unwrap();
 }
 
-/// Sends a merge patch on the status of a pod, as the daemon does.
+/// Patches a pod's status with a merge patch, as the daemon does.
 pub(crate) async fn patch_status(
     pods: &Api<Pod>,
     name: &str,

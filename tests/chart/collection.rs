@@ -1,6 +1,6 @@
-//! Goal: a lease without a holder, a job that did not run and a blind exporter never go without
-//! their alert, and no alert fires for another state. Method: promtool evaluates the rendered rules
-//! against the series of collection-alerts.test.yaml.
+//! Goal: an alert fires for a lease without a holder, for a job that did not run and for an
+//! exporter that cannot read MongoDB, and for no other state. Method: promtool evaluates the
+//! rendered rules against the series in collection-alerts.test.yaml.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,12 +27,12 @@ fn cases() -> String {
 }
 
 #[test]
-fn the_rules_of_the_collection_pass_their_unit_tests() {
+fn the_rules_for_the_collection_pass_their_unit_tests() {
     promtool_on(&rules(&[]), &cases());
 }
 
 #[test]
-fn each_alert_of_the_collection_is_seen_quiet_and_firing() {
+fn each_alert_on_the_collection_has_a_firing_and_a_quiet_case() {
     let tests: Value = serde_saphyr::from_str(&cases()).unwrap();
     let operations = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     let mut seen: BTreeMap<String, [bool; 2]> = BTreeMap::new();
@@ -57,7 +57,7 @@ fn each_alert_of_the_collection_is_seen_quiet_and_firing() {
 }
 
 #[test]
-fn the_file_for_hosts_has_the_alerts_of_the_collection() {
+fn the_file_for_hosts_has_the_alerts_on_the_collection() {
     let path = root().join("packaging/monitoring/collection-alerts.yml");
     let file: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let expected = rules(&[])["groups"][0]["rules"].to_string();
@@ -70,7 +70,7 @@ fn the_file_for_hosts_has_the_alerts_of_the_collection() {
 }
 
 #[test]
-fn the_exporter_is_scraped_with_its_token_under_the_job_of_the_alerts() {
+fn the_exporter_is_scraped_with_its_token_and_the_job_label_that_the_alerts_select() {
     let objects = installed(&[]);
     let monitor = &objects.named("PodMonitor", "orders-web")["spec"];
     let endpoint = &monitor["podMetricsEndpoints"][0];
@@ -102,7 +102,7 @@ fn the_exporter_is_scraped_with_its_token_under_the_job_of_the_alerts() {
 }
 
 #[test]
-fn the_alerts_of_the_collection_can_be_set() {
+fn the_alerts_on_the_collection_are_configurable() {
     let off = "web.monitoring.alerts.LeaseholdLockHeldLong.enabled=false";
     let limit = "web.monitoring.lockWaitMaxSeconds=7";
     let rules = rules(&[off, limit, r#"leasehold.rules.alertLabels={"team":"jobs"}"#]);
@@ -136,7 +136,7 @@ fn the_alerts_of_the_collection_can_be_set() {
 }
 
 #[test]
-fn an_exporter_without_the_page_has_only_the_chosen_names() {
+fn an_exporter_without_the_web_page_shows_only_the_chosen_names() {
     let changes = [
         "web.metricsOnly=true",
         "web.allowActions=false",
@@ -152,9 +152,9 @@ fn an_exporter_without_the_page_has_only_the_chosen_names() {
     assert!(plain.iter().all(|object| object["kind"] != "PodMonitor"));
 }
 
-/// The dashboard of the collection opens with the exporter of the release.
+/// The collection's dashboard opens with the release's exporter selected.
 #[test]
-fn the_dashboard_of_the_collection_opens_with_its_exporter() {
+fn the_dashboard_for_the_collection_opens_with_its_exporter() {
     let objects = installed(&["dashboard.enabled=true"]);
     let map = objects.named("ConfigMap", "orders-dashboard");
     let held = |file: &str| -> Value {

@@ -1,7 +1,6 @@
 //! Goal: the chart never renders a flag that the daemon refuses, and never refuses a key that the
-//! daemon accepts. Method: passes the rendered flags to `leasehold config`, compares which
-//! durations the chart and the daemon accept, and compares the chart's schema with the table of
-//! keys.
+//! daemon accepts. Method: passes the rendered flags to `leasehold config`, checks durations with
+//! the chart and with the daemon, and compares the chart's schema with the daemon's table of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use crate::documented::block;
 use crate::helm::{Objects, render, root};
 
-/// Keys that the chart itself sets, from its own values, the pod's fields, or its mount paths.
+/// Keys that the chart sets by itself, from its own values, the pod's fields or its mount paths.
 const SET_BY_THE_CHART: [&str; 14] = [
     "lease.name",
     "mongodb.uri",
@@ -50,7 +49,7 @@ fn configured(config: &Value, section: &str, into: &mut BTreeMap<String, Value>)
 }
 
 #[test]
-fn the_flags_are_a_configuration() {
+fn the_daemon_accepts_the_rendered_flags() {
     let mut checked = 0;
     for installation in [
         "minimal",
@@ -102,10 +101,10 @@ fn the_flags_are_a_configuration() {
     assert!(checked > 15, "{checked}");
 }
 
-/// The container's arguments must set these keys. Otherwise a variable from an `envFrom` could
-/// override them, and no template can read the ConfigMaps and Secrets that it names.
+/// The container's arguments must set these keys, because a variable from an `envFrom` could
+/// override them otherwise. Templates cannot read the ConfigMaps and Secrets of an `envFrom`.
 #[test]
-fn no_variable_changes_the_lease_the_database_or_the_collection() {
+fn variables_cannot_change_the_lease_the_database_or_the_collection() {
     for (installation, lease, collection) in [
         ("minimal", "shop.orders", "leasehold.leases"),
         ("everything", "orders.main", "elections.orders"),
@@ -162,7 +161,7 @@ fn keys(section: &str, schema: &Value, into: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_schema_knows_every_key() {
+fn the_schema_has_every_key() {
     let path = root().join("charts/leasehold-sidecar/values.schema.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let mut known = BTreeSet::new();
@@ -172,7 +171,7 @@ fn the_schema_knows_every_key() {
 }
 
 #[test]
-fn the_keys_that_the_chart_sets_are_refused_with_what_to_set_instead() {
+fn keys_that_the_chart_sets_are_refused_and_the_error_names_the_value_to_set() {
     for key in SET_BY_THE_CHART {
         let change = format!("leasehold.config.{key}=\"hunter2\"");
         let complaint = render("minimal", &[&change]).unwrap_err();
@@ -183,7 +182,7 @@ fn the_keys_that_the_chart_sets_are_refused_with_what_to_set_instead() {
 }
 
 #[test]
-fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
+fn an_identity_contains_the_pod_name_and_optional_other_text() {
     let identity = |name: &str| format!("leasehold.config.identity.name=\"{name}\"");
     for (installation, runs) in [
         ("minimal", "run"),
@@ -219,7 +218,7 @@ fn an_identity_contains_the_name_of_the_pod_and_perhaps_more() {
 }
 
 #[test]
-fn a_priority_may_come_from_a_variable_of_the_pod() {
+fn a_priority_may_come_from_an_environment_variable() {
     let documented = block("docs/operations.md", "priority.yaml");
     let documented: Value = serde_saphyr::from_str(&documented).unwrap();
     let index = format!("leasehold.extraEnv={}", documented["leasehold"]["extraEnv"]);
@@ -239,7 +238,7 @@ fn a_priority_may_come_from_a_variable_of_the_pod() {
 }
 
 #[test]
-fn the_chart_refuses_the_relations_of_durations_that_the_daemon_refuses() {
+fn the_chart_and_the_daemon_refuse_the_same_combinations_of_durations() {
     let config = |settings: &[(&str, &str)]| {
         let given = flags(&Objects::of("minimal", &[]));
         let flag = |(path, value): &(&str, &str)| {
@@ -265,8 +264,8 @@ fn the_chart_refuses_the_relations_of_durations_that_the_daemon_refuses() {
         render("minimal", &changes).is_ok()
     };
     let (duration, deadline) = ("lease.lease_duration", "lease.renew_deadline");
-    // With defaults for the other keys, the minimum of the deadline is 1.2 × (3 s + 1 s) + 2 × 3 s,
-    // and the minimum of the duration is (18 s + 3 s) × 1.1 + 500 ms.
+    // With the other keys at their defaults, the minimum `renew_deadline` is 1.2 × (3 s + 1 s) + 2
+    // × 3 s, and the minimum `lease_duration` is (18 s + 3 s) × 1.1 + 500 ms.
     for (accepted, settings) in [
         (true, &[][..]),
         (false, &[(deadline, "90s")]),

@@ -1,6 +1,6 @@
-//! Goal: the dashboards and the rules never query a metric that is not exposed, and each panel shows
-//! correct values in each documented topology. Method: looks up every metric and label of an
-//! expression in docs/metrics.md and docs/collection-metrics.md, which match a scrape. promtool
+//! Goal: the dashboards and the rules query only metrics that exist, and each panel shows correct
+//! values in each documented topology. Method: looks up every metric and label of an expression in
+//! docs/metrics.md and docs/collection-metrics.md, whose contents match a scrape. promtool
 //! evaluates the panels on the series of dashboard.test.yaml and collection.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use crate::helm::{Objects, root, succeed, tool};
 /// Labels that a scrape adds to each series. Only series of injected pods get the last label.
 const TARGET_LABELS: [&str; 5] = ["namespace", "pod", "instance", "job", "injected_by"];
 
-/// Each dashboard, and the unit tests of its panels.
+/// Each dashboard with the unit tests of its panels.
 const DASHBOARDS: [(&str, &str); 2] = [
     ("leasehold.json", "dashboard.test.yaml"),
     ("collection.json", "collection.test.yaml"),
 ];
 
-/// Returns the labels of each metric, by name, from the pages of the metrics. tests/metrics_page.rs
-/// asserts that the pages match a scrape.
+/// Returns each metric's labels, by metric name, from the documentation. tests/metrics_page.rs
+/// asserts that the documentation matches a scrape.
 fn exposed() -> BTreeMap<String, BTreeSet<String>> {
     let page = |name| fs::read_to_string(root().join(name)).unwrap();
     let page = page("docs/metrics.md") + &page("docs/collection-metrics.md");
@@ -97,7 +97,7 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// Returns the identifiers in an expression, outside of quoted texts.
+/// Returns the identifiers in an expression, except in quoted strings.
 fn words(expression: &str) -> BTreeSet<String> {
     let unquoted: String = expression
         .split('"')
@@ -129,7 +129,7 @@ fn labels(expression: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_metric_and_label_is_one_that_the_daemon_exposes() {
+fn the_daemon_exposes_every_metric_and_label_of_the_expressions() {
     let exposed = exposed();
     for (place, expression) in expressions() {
         let metrics: Vec<_> = words(&expression)
@@ -154,7 +154,7 @@ fn every_metric_and_label_is_one_that_the_daemon_exposes() {
 }
 
 #[test]
-fn promtool_understands_every_expression_of_the_dashboard() {
+fn promtool_accepts_every_expression_of_the_dashboard() {
     let rules: Vec<_> = expressions()
         .into_iter()
         .enumerate()
@@ -170,8 +170,8 @@ fn promtool_understands_every_expression_of_the_dashboard() {
     succeed(tool("promtool").args(["check", "rules"]).arg(&path));
 }
 
-/// Returns the queries of a dashboard as recording rules: of the daemons' dashboard for all
-/// namespaces and for one namespace.
+/// Returns a dashboard's queries as recording rules. The queries of the daemons' dashboard are
+/// evaluated for all namespaces and for one namespace.
 fn recorded(file: &str) -> BTreeMap<String, String> {
     let dashboard = dashboard(file);
     let mut queries = Vec::new();
@@ -202,8 +202,8 @@ fn recorded(file: &str) -> BTreeMap<String, String> {
     rules
 }
 
-/// Returns the regular expression to which Grafana expands `$namespace` if no namespace is
-/// selected; `None` without this variable.
+/// Returns Grafana's regular expression for `$namespace` if no namespace is selected, or `None` if
+/// the dashboard does not have this variable.
 fn all_namespaces(dashboard: &Value) -> Option<String> {
     let mut variables = dashboard["templating"]["list"].as_array().unwrap().iter();
     let namespace = variables.find(|variable| variable["name"] == "namespace");
@@ -211,7 +211,7 @@ fn all_namespaces(dashboard: &Value) -> Option<String> {
 }
 
 #[test]
-fn each_panel_is_right_in_each_topology() {
+fn each_panel_is_correct_in_each_topology() {
     for (file, tests) in DASHBOARDS {
         panels_pass(file, tests);
     }
@@ -252,7 +252,7 @@ fn panels_pass(dashboard: &str, file: &str) {
 /// Series of hosts have no label `pod`, so a legend or grouping by `pod` alone would merge all
 /// hosts.
 #[test]
-fn legends_name_labels_that_the_query_keeps_and_hosts_have() {
+fn legends_use_only_labels_that_the_query_keeps_and_that_hosts_have() {
     for (panel, target) in dashboards().iter().flat_map(targets) {
         let (title, expression) = (&panel["title"], target["expr"].as_str().unwrap());
         let kept = labels(expression);
@@ -272,7 +272,7 @@ fn legends_name_labels_that_the_query_keeps_and_hosts_have() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
+fn every_panel_has_a_description_and_panels_do_not_overlap() {
     dashboards().iter().for_each(panels_are_placed);
 }
 
@@ -290,7 +290,7 @@ fn panels_are_placed(dashboard: &Value) {
         assert!(at("x") + at("w") <= 24, "{title}");
         for x in at("x")..at("x") + at("w") {
             for y in at("y")..at("y") + at("h") {
-                assert!(taken.insert((x, y)), "{title} lies over another panel");
+                assert!(taken.insert((x, y)), "{title} overlaps another panel");
             }
         }
         for target in panel["targets"].as_array().unwrap() {
@@ -299,10 +299,10 @@ fn panels_are_placed(dashboard: &Value) {
     }
 }
 
-/// Grafana refuses a second dashboard with an equal uid or title, and all ConfigMaps are mounted
-/// into one directory.
+/// Grafana refuses a second dashboard with an equal uid or title. All ConfigMaps are mounted into
+/// one directory, so their file names must differ too.
 #[test]
-fn the_config_map_holds_the_dashboard_under_names_of_the_release() {
+fn the_names_in_the_dashboards_config_map_contain_the_release() {
     let held = |release: &str| {
         let change = format!("fullnameOverride=\"{release}\"");
         let objects = Objects::of("everything", &[&change]);
@@ -333,10 +333,10 @@ fn variable<'a>(dashboard: &'a mut Value, name: &str) -> &'a mut Map<String, Val
     found.unwrap().as_object_mut().unwrap()
 }
 
-/// Without a selected lease, Grafana would select the first lease in alphabetical order, perhaps a
-/// lease of another release.
+/// If no lease were selected, Grafana would select the first lease in alphabetical order, which may
+/// belong to another release.
 #[test]
-fn the_dashboard_of_a_release_opens_with_its_lease() {
+fn the_dashboard_of_a_release_opens_with_its_lease_selected() {
     let chosen = |installation: &str, changes: &[&str]| {
         let changes = [&["dashboard.enabled=true"], changes].concat();
         let objects = Objects::of(installation, &changes);

@@ -1,5 +1,5 @@
-//! Goal: the commands and files in the documentation work when copied. Method: extracts them from
-//! the pages and runs them.
+//! Goal: the commands and files in the documentation work when a reader copies them. Method:
+//! extracts them from the pages and runs them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +34,7 @@ fn helm_commands(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_documented_installations_can_be_copied() {
+fn the_documented_installations_work_when_copied() {
     let place = tempfile::tempdir().unwrap();
     symlink(root().join("charts"), place.path().join("charts")).unwrap();
     for file in ["orders.yaml", "tenant.yaml"] {
@@ -61,7 +61,7 @@ fn the_documented_installations_can_be_copied() {
 }
 
 #[test]
-fn a_chart_of_ones_own_gets_the_same_sidecar() {
+fn a_users_own_chart_gets_the_same_sidecar() {
     let around = tempfile::tempdir().unwrap();
     let own = around.path().join("billing");
     fs::create_dir_all(own.join("templates")).unwrap();
@@ -103,7 +103,7 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
 }
 
 #[test]
-fn the_documented_values_of_supervisor_mode_are_an_installation() {
+fn the_documented_values_of_supervisor_mode_render() {
     let values = block("docs/kubernetes.md", "supervisor.yaml");
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(file.path(), values).unwrap();
@@ -111,27 +111,27 @@ fn the_documented_values_of_supervisor_mode_are_an_installation() {
     let objects = Objects::parse(&rendered.unwrap());
     let arguments = objects.daemon()["args"].as_array().unwrap();
     assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
-    // The documented values result in this period.
+    // The documented values result in this termination grace period.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }
 
-/// Only the tutorial's files are tested, because its commands need a cluster that runs pods.
+/// Tests only the tutorial's files, because its commands need a cluster that runs pods.
 const TUTORIAL: &str = "docs/tutorial-kubernetes.md";
 
 #[test]
-fn the_values_of_the_tutorial_are_an_installation() {
+fn the_values_of_the_tutorial_render() {
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(file.path(), block(TUTORIAL, "orders.yaml")).unwrap();
     let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
     let objects = Objects::parse(&rendered.unwrap());
     assert_eq!(objects.one("Deployment")["spec"]["replicas"], 3);
-    // Without this field, the pod would not start, because the image's default user is root.
+    // Without this field, the pod would not start, because the image runs as root by default.
     assert_eq!(objects.workload()["securityContext"]["runAsUser"], 65532);
     assert_eq!(objects.one("Service")["metadata"]["name"], "orders");
 }
 
 #[test]
-fn the_mongodb_of_the_tutorial_is_accepted_by_an_api_server() {
+fn an_api_server_accepts_the_mongodb_of_the_tutorial() {
     run(async {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
@@ -154,7 +154,7 @@ fn by_hand() -> Value {
 }
 
 #[test]
-fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
+fn the_pod_without_the_chart_is_admitted_under_the_restricted_level() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let mut pod = by_hand();
@@ -168,10 +168,10 @@ fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
     });
 }
 
-/// The pod does not need a token. If the pod had a token, the daemon would warn that its pod's
-/// identity is unknown.
+/// The pod does not need a token. With a token, the daemon would warn that the pod's identity is
+/// unknown.
 #[test]
-fn the_pod_by_hand_has_no_token() {
+fn the_pod_without_the_chart_has_no_token() {
     assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);
 }
 
@@ -189,7 +189,7 @@ fn the_readme_and_the_example_have_the_same_sidecar() {
 }
 
 #[test]
-fn the_example_manifests_are_accepted_by_an_api_server() {
+fn an_api_server_accepts_the_example_manifests() {
     run(async {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
@@ -210,13 +210,12 @@ fn the_command_of_the_example_job_has_flags_that_exist() {
         .args(words)
         .output()
         .unwrap();
-    // All flags are valid; only the secret's file does not exist.
+    // All flags are valid, but the secret's file does not exist.
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("/secret/uri"), "{stderr}");
 }
 
-/// Renders a block of values from docs/kubernetes.md. `base` is an installation that completes the
-/// values.
+/// Renders a block of values from docs/kubernetes.md on top of the installation `base`.
 fn documented(file: &str, base: Option<&str>) -> Objects {
     let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(values.path(), block("docs/kubernetes.md", file)).unwrap();
@@ -227,7 +226,7 @@ fn documented(file: &str, base: Option<&str>) -> Objects {
 }
 
 #[test]
-fn the_documented_kinds_leases_and_alerts_are_installations() {
+fn the_documented_kinds_leases_and_alerts_render() {
     let nightly = documented("nightly.yaml", None);
     assert_eq!(nightly.one("CronJob")["spec"]["timeZone"], "Europe/Berlin");
     let args = nightly.workload()["args"].to_string();
@@ -246,9 +245,9 @@ fn the_documented_kinds_leases_and_alerts_are_installations() {
     assert!(!rules.to_string().contains("LeaseholdLeadershipFlaps"));
 }
 
-/// Checks only the annotations on the pods and their ports, because no mesh runs here.
+/// Checks only the pods' annotations and ports, because no service mesh runs here.
 #[test]
-fn the_documented_annotations_of_meshes_are_on_the_pods_with_the_ports_of_the_chart() {
+fn pods_get_the_documented_annotations_of_meshes_with_the_ports_of_the_chart() {
     for (file, inbound, outbound) in [
         (
             "istio.yaml",

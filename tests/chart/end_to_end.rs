@@ -1,7 +1,7 @@
-//! Goal: the chart's Role grants exactly the rights that the daemon uses. Labels, Service and
+//! Goal: the chart's Role grants exactly the rights that the daemon uses, and labels, Service and
 //! Events stay correct throughout a handoff. Method: installs the chart on a real API server and
 //! creates its pods. For each pod, runs a real daemon with the pod's bound token and the chart's
-//! flags, on a real replica set.
+//! flags against a real replica set.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -42,7 +42,7 @@ fn downward(pod: &Pod, path: &str) -> String {
     }
 }
 
-/// Returns the container that runs the daemon: the sidecar, or in supervisor mode the workload's.
+/// Returns the daemon's container: the sidecar, or the workload's container in supervisor mode.
 fn container(pod: &Pod) -> &Container {
     let spec = pod.spec.as_ref().unwrap();
     let containers = spec.init_containers.iter().flatten();
@@ -72,7 +72,7 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .uri(uri)
         .timings(DaemonTimings::SHORT)
         .workload(command.iter().skip(1));
-    // Mounts and ports differ here, so the test sets these flags itself. It passes the chart's
+    // The test sets these flags itself, because mounts and ports differ here. It passes the chart's
     // other flags unchanged.
     let places = [
         "--lease-name=",
@@ -127,18 +127,21 @@ async fn events(installed: &Installed, reason: &str) -> Vec<Event> {
 }
 
 async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: &str) {
-    found(&format!("{leader} is labelled and routed to"), async || {
-        let right = labelled(installed, "leader").await == [leader]
-            && labelled(installed, "follower").await == follower
-            && routed(installed).await == [address];
-        right.then_some(())
-    })
+    found(
+        &format!("{leader} is labelled and gets the Service's traffic"),
+        async || {
+            let right = labelled(installed, "leader").await == [leader]
+                && labelled(installed, "follower").await == follower
+                && routed(installed).await == [address];
+            right.then_some(())
+        },
+    )
     .await;
 }
 
 const SERVICE: &str = "service.enabled=true";
 
-/// Makes the leader step down. Waits until the other pod leads, has the label, and gets the
+/// Makes the leader step down. Waits until the other pod leads, has the label and gets the
 /// Service's traffic.
 async fn hand_over(changes: &[&str]) -> (Running, Running) {
     let set = SET.get().await;
@@ -162,7 +165,7 @@ fn labels_service_and_events_follow_the_leader() {
 }
 
 #[test]
-fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
+fn a_supervisor_runs_the_workload_on_the_labelled_pod() {
     run(async {
         let journal = tempfile::tempdir().unwrap();
         let script = format!(
@@ -187,7 +190,7 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
             }
         }
         let runs = std::fs::read_dir(journal.path()).unwrap().count();
-        assert_eq!(runs, 2, "once for each leader");
+        assert_eq!(runs, 2, "one start for each leader");
     });
 }
 
@@ -212,7 +215,7 @@ pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str)
     patched.await.unwrap();
 }
 
-/// Returns how many failures the daemon's metrics count for a surface, such as labels or Events.
+/// Returns the failures that the daemon's metrics report for one output, such as labels or Events.
 async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Option<f64> {
     let lease = format!("{}.orders", installed.namespace);
     let series =
@@ -234,8 +237,8 @@ async fn elected(installed: &Installed, pod: &Pod) {
     .await;
 }
 
-/// Kills the leader and starts a successor. If `missing` names a right, first removes it from the
-/// Role, and waits until the successor has counted failures.
+/// Kills the leader and starts a successor. If `missing` names a right, first removes this right
+/// from the Role, and then waits until the successor's metrics report failures.
 async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let set = SET.get().await;
     let demoting = "leasehold.kubernetes.demoteOthers=true";
@@ -276,12 +279,12 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
 }
 
 #[test]
-fn the_rights_of_the_role_are_enough() {
+fn the_rights_of_the_role_are_sufficient() {
     run(takeover_without(None));
 }
 
 #[test]
-fn each_right_of_the_role_is_missed_where_it_is_taken_away() {
+fn each_right_of_the_role_is_necessary() {
     run(async {
         for missing in [
             ("pods/status", "patch", "label"),

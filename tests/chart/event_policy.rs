@@ -1,5 +1,5 @@
 //! Goal: with the token that the chart mounts, a sidecar can create Events only about its own pod
-//! and only as leasehold, and can change only the count of an existing Event. Method: installs the
+//! and only as leasehold, and can update only the count of an existing Event. Method: installs the
 //! chart on a real API server and sends each request with a pod's bound token.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::end_to_end::take_away;
 
-/// Returns an Event as the daemon creates it, with `changes` merged into it.
+/// Returns an Event with the daemon's fields, after merging `changes` into it.
 fn event(pod: &Pod, name: &str, changes: &Value) -> Event {
     let mut event = json!({
         "apiVersion": "events.k8s.io/v1",
@@ -73,7 +73,8 @@ fn again(count: i32) -> Value {
     json!({"series": {"count": count, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}})
 }
 
-/// Waits until the policy and the Role take effect. Returns the Events API with a pod's own token.
+/// Waits until the policy and the Role take effect. Returns the Events API, authenticated with a
+/// pod's own token.
 async fn reporter(installed: &Installed, pod: &Pod) -> Api<Event> {
     let events = events(installed, installed.client_of(pod).await);
     let forbidden = json!({"reportingController": "kubelet"});
@@ -91,7 +92,7 @@ const OWN_NAME: &str = "only as leasehold.dev/leasehold";
 const SERIES: &str = "only the series";
 
 #[test]
-fn a_sidecar_reports_on_its_own_pod_in_its_own_name() {
+fn a_sidecar_creates_events_about_its_own_pod_as_leasehold() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let own = installed.pod("own").await;
@@ -130,7 +131,7 @@ fn a_sidecar_reports_on_its_own_pod_in_its_own_name() {
 }
 
 #[test]
-fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
+fn a_sidecar_updates_only_the_count_of_its_own_events() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let own = installed.pod("own").await;
@@ -184,10 +185,10 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
     });
 }
 
-/// A workload may be an operator that creates Events about its own objects, mostly in the core
-/// group. The workload then uses the pod's service account, with permissions from a separate Role.
+/// A workload may be an operator that creates Events about its own objects, usually in the core
+/// group. Its permissions come from a separate Role for the pod's service account.
 #[test]
-fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
+fn the_policy_does_not_restrict_events_of_the_core_group() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let own = installed.pod("own").await;
@@ -230,7 +231,7 @@ fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
             .kubernetes
             .apply(&installed.namespace, &granted)
             .await;
-        let created = found("the operator reports", async || {
+        let created = found("the operator creates an Event", async || {
             match events.create(&parameters, &report("second")).await {
                 Ok(event) => Some(Ok(event)),
                 Err(error) if error.to_string().contains("cannot create resource") => None,
@@ -241,10 +242,10 @@ fn events_of_the_core_group_are_left_to_the_rights_of_the_workload() {
     });
 }
 
-/// The API server's controller type-checks the expressions against the kinds that they match. There
-/// must be no warnings, because a user of the chart could not fix them.
+/// A controller of the API server type-checks the policies' expressions against the kinds that they
+/// match. Any warning would fail the test, because a user of the chart could not fix it.
 #[test]
-fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
+fn the_expressions_of_the_policies_type_check() {
     run(async {
         let installed = [
             Installed::new("minimal", &[]).await,
@@ -273,7 +274,7 @@ fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
 }
 
 #[test]
-fn the_right_to_patch_events_is_what_counting_takes() {
+fn without_the_right_to_patch_events_counts_are_not_updated() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let own = installed.pod("own").await;

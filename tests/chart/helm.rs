@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// Kubernetes version that helm assumes when it renders. Injection needs at least this version.
+/// Kubernetes version that helm assumes for rendering. Injection needs at least this version.
 pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
@@ -39,7 +39,7 @@ pub(crate) fn values(installation: &str) -> PathBuf {
     root().join(format!("tests/chart/values/{installation}.yaml"))
 }
 
-/// Returns the command of a tool, which the testbed's script finds or builds.
+/// Returns a command for a tool that the testbed's script finds or builds.
 pub(crate) fn tool(name: &str) -> Command {
     static TOOLS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     let tools = TOOLS.get_or_init(|| {
@@ -52,7 +52,7 @@ pub(crate) fn tool(name: &str) -> Command {
             .collect()
     });
     let mut command = Command::new(&tools[name]);
-    // Helm caches the capabilities of API servers in the home directory.
+    // Helm caches the capabilities of API servers in its home directory.
     command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
@@ -100,8 +100,8 @@ pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, Str
     render_chart(&chart(), &arguments)
 }
 
-/// Asserts that helm refuses each of these mistakes. A mistake is a paragraph. Its first line names
-/// an installation and a change of its values; the other lines are texts that the error must
+/// Asserts that helm refuses each mistake. The paragraphs of the text are the mistakes: the first
+/// line names an installation and a changed value; the other lines are texts that the error must
 /// contain.
 #[track_caller]
 pub(crate) fn refused(mistakes: &str) {
@@ -154,13 +154,13 @@ impl Objects {
         self.0.iter().find(|object| object["kind"] == kind)
     }
 
-    /// Panics if there is no object of this kind.
+    /// Panics if the manifests do not contain an object of this kind.
     pub(crate) fn one(&self, kind: &str) -> &Value {
         self.find(kind)
             .unwrap_or_else(|| panic!("no {kind} among {:?}", self.kinds()))
     }
 
-    /// Panics if there is no object of this kind and name.
+    /// Panics if the manifests do not contain an object of this kind and name.
     pub(crate) fn named(&self, kind: &str, name: &str) -> &Value {
         let mut found = self.0.iter();
         let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
@@ -205,8 +205,7 @@ impl Objects {
         &self.pod()["containers"][0]
     }
 
-    /// Returns the container that runs the daemon: the sidecar, or in supervisor mode the
-    /// workload's.
+    /// Returns the daemon's container: the sidecar, or the workload's container in supervisor mode.
     pub(crate) fn daemon(&self) -> &Value {
         let runs = |container: &&Value| container["args"][0] == "run";
         [self.sidecar(), self.workload()]

@@ -1,7 +1,7 @@
-//! Goal: `helm test` asks every replica, and passes if exactly one leads and all contend in one
-//! MongoDB collection. Method: checks the rendered test, runs its command line against real daemons
-//! on a real replica set, and runs `helm test` on a real API server. There is no kubelet, so this
-//! test itself reports the pod as finished.
+//! Goal: `helm test` queries every replica, and passes if exactly one replica leads and all
+//! replicas use one MongoDB collection. Method: checks the rendered test, runs its command against
+//! real daemons on a real replica set, and runs `helm test` on a real API server. This test itself
+//! marks the pod as finished, because there is no kubelet.
 
 use std::process::{Command, Output, Stdio};
 
@@ -24,7 +24,7 @@ pub(crate) const TEST: &str = "test-orders-1c168adb00d208e42f93314529f1fa9c0427e
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 #[test]
-fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
+fn the_test_queries_all_replicas_through_its_own_headless_service() {
     let objects = Objects::of("minimal", &[]);
     let service = objects.named("Service", TEST);
     assert_eq!(service["spec"]["clusterIP"], "None");
@@ -39,7 +39,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
         assert!(policy.contains("hook-succeeded"), "{policy}");
         assert!(policy.contains("before-hook-creation"), "{policy}");
     }
-    // Helm creates the Service before the pod, because of its lower weight.
+    // Helm creates the Service before the pod, because the Service has a lower weight.
     assert_eq!(
         service["metadata"]["annotations"]["helm.sh/hook-weight"],
         "-1"
@@ -89,7 +89,7 @@ fn the_test_asks_all_replicas_behind_a_headless_service_of_its_own() {
 }
 
 #[test]
-fn there_is_no_test_where_nothing_could_lead() {
+fn a_release_without_replicas_has_no_test() {
     for (installation, change) in [
         ("minimal", "test.enabled=false"),
         ("minimal", "deployment.replicas=0"),
@@ -107,7 +107,7 @@ fn there_is_no_test_where_nothing_could_lead() {
 }
 
 #[test]
-fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
+fn a_name_that_is_invalid_for_a_service_is_replaced_for_the_test() {
     for (name, service) in [("2orders", "test-2orders"), ("orders.v2", "test-")] {
         let rendered = tool("helm")
             .args(["template", name, "--values"])
@@ -126,10 +126,10 @@ fn a_name_that_is_not_a_services_name_has_another_one_for_the_test() {
 }
 
 /// Helm deletes the test's objects before each test, so their name must differ from the names of
-/// all other objects of any release. The names differ, because release names have at most 53
-/// characters, and the suffixes of other objects are not hashes.
+/// all other objects of any release. The names do differ: release names have at most 53 characters,
+/// and the suffixes of other objects are not hashes.
 #[test]
-fn the_test_has_no_name_of_another_release() {
+fn the_name_of_the_test_differs_from_the_names_of_other_releases() {
     let objects = Objects::of("everything", &[]);
     let names = |kind: &str| {
         let of_kind = objects.iter().filter(|object| object["kind"] == kind);
@@ -162,7 +162,7 @@ fn test(daemons: &[&Daemon]) -> Output {
 }
 
 #[test]
-fn its_command_finds_the_leader_among_real_daemons() {
+fn the_command_of_the_test_finds_the_leader_among_real_daemons() {
     run(async {
         let set = SET.get().await;
         let daemon = |identity: &str| {
@@ -184,7 +184,7 @@ fn its_command_finds_the_leader_among_real_daemons() {
 }
 
 #[test]
-fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passed() {
+fn helm_deletes_the_service_and_the_pod_after_the_test() {
     run(async {
         let place = Place::new().await;
         place.chart("install", "orders", &[]).unwrap();
@@ -199,7 +199,7 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         let service = services.get(TEST).await.unwrap();
         let selector = service.spec.unwrap().selector.unwrap();
         assert_eq!(selector["app.kubernetes.io/instance"], "orders");
-        // The Service must route to all replicas, although they are not ready.
+        // The Service must route to replicas that are not ready, too.
         let parameters = PatchParams::default();
         let replicas = ListParams::default().labels("app.kubernetes.io/name=leasehold");
         let replicas = found("both replicas exist", async || {
@@ -233,9 +233,9 @@ fn helm_creates_the_service_and_the_pod_and_deletes_them_when_the_test_has_passe
         let ended = test.wait_with_output().await.unwrap();
         assert!(ended.status.success(), "{}", text(&ended));
         assert!(text(&ended).contains("Succeeded"), "{}", text(&ended));
-        found("helm has deleted the objects of the test", async || {
+        found("helm has deleted the test's objects", async || {
             let gone = services.get(TEST).await.is_err();
-            // Without a kubelet, the pod is never removed completely, only marked for deletion.
+            // Without a kubelet, the pod is only marked for deletion, and never removed.
             let pod = pods.get(TEST).await;
             let ending = pod.map_or(true, |pod| pod.metadata.deletion_timestamp.is_some());
             (gone && ending).then_some(())

@@ -1,6 +1,6 @@
-//! Goal: no pod with the annotation runs without the chart's sidecar, and the sidecar is admitted
-//! under the Pod Security level "restricted". Method: installs the policy on a real API server,
-//! and creates various pods.
+//! Goal: every pod with the annotation gets the chart's sidecar, and the sidecar is admitted under
+//! the Pod Security level "restricted". Method: installs the policy on a real API server, and
+//! creates various pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
@@ -74,7 +74,7 @@ async fn wait_for_injection(installed: &Installed, plain: &Value) {
 }
 
 #[test]
-fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
+fn annotated_pods_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
@@ -88,7 +88,7 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let mut expected = of_the_chart.sidecar().clone();
         expected["args"][1] = json!(format!("--lease-name={}.orders", installed.namespace));
         // An injected sidecar does not have this flag, because its lease name contains the pod's
-        // own namespace.
+        // namespace.
         let arguments = expected["args"].as_array_mut().unwrap();
         arguments.retain(|argument| !argument.as_str().unwrap().contains("rendered-for"));
         assert_eq!(fields_of(sidecar, &expected), expected);
@@ -108,7 +108,7 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
 }
 
 #[test]
-fn pods_of_every_shape_stay_complete() {
+fn injection_changes_no_other_field_of_a_pod() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let mut with_mount = container("second");
@@ -131,8 +131,8 @@ fn pods_of_every_shape_stay_complete() {
             (containers == 2).then_some(tried)
         })
         .await;
-        // The sidecar starts after the pod's own init containers, so that a replica never leads
-        // during initialization.
+        // The sidecar starts after the pod's own init containers, so a replica never leads during
+        // initialization.
         assert_eq!(pod["spec"]["initContainers"][0]["name"], "prepare");
         assert_eq!(pod["spec"]["initContainers"][1]["name"], "leasehold");
         assert_eq!(pod["spec"]["volumes"][0]["name"], "work");
@@ -187,7 +187,7 @@ fn pods_of_every_shape_stay_complete() {
 }
 
 #[test]
-fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
+fn an_annotation_that_is_an_invalid_lease_name_is_refused_with_the_reason() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let spec = json!({"containers": [container("app")]});
@@ -208,7 +208,7 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
             let refused = create(&installed, &with(&wrong), true).await.unwrap_err();
             assert!(refused.contains(rule), "{wrong}: {refused}");
         }
-        found("the longest name is injected", async || {
+        found("a pod with the longest name is injected", async || {
             let longest = with(&"a".repeat(room));
             create(&installed, &longest, true).await.ok()
         })
@@ -216,10 +216,10 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
     });
 }
 
-/// Each of these pods would run without the requested sidecar, or with a sidecar that cannot
-/// listen.
+/// Without the policy, each of these pods would run without the requested sidecar, or with a
+/// sidecar that cannot listen.
 #[test]
-fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
+fn a_pod_that_would_run_without_its_sidecar_is_refused_with_the_reason() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
@@ -264,8 +264,8 @@ fn a_pod_that_would_run_without_its_sidecar_is_refused_in_words() {
             let refused = refused.expect_err(&spec.to_string());
             assert!(refused.contains(reason), "{spec}: {refused}");
         }
-        // These ports do not conflict: one is UDP, and the other belongs to an init container that
-        // exits before the sidecar starts.
+        // These ports do not conflict. One is a UDP port, and the other belongs to an init
+        // container that exits before the sidecar starts.
         let datagrams = json!({"containerPort": 9402, "protocol": "UDP"});
         for spec in [
             json!({"containers": [with_port(container("app"), datagrams)]}),
@@ -302,8 +302,8 @@ fn pods_of_jobs_and_of_stateful_sets_are_injected_too() {
             })
             .await;
             let sidecar = &pod["spec"]["initContainers"][0];
-            // The sidecar has its own restart policy, so a Job completes when its other containers
-            // have exited.
+            // The sidecar has its own restart policy, so a Job completes as soon as its other
+            // containers have exited.
             assert_eq!(sidecar["restartPolicy"], "Always", "{kind}");
             for (field, value) in own.as_object().unwrap() {
                 assert_eq!(pod["spec"][field], *value, "{kind}");

@@ -1,6 +1,6 @@
-//! Goal: after a change of a dependency's alias, new pods never lead at the same time as the old
-//! pods, and two releases never share a lease by accident. Method: installs and upgrades our chart,
-//! and charts that depend on it, with helm on a real API server.
+//! Goal: after a dependency's alias changes, new pods never lead at the same time as old pods, and
+//! two releases never share a lease by accident. Method: installs and upgrades our chart, and
+//! charts that depend on it, with helm on a real API server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,15 +12,16 @@ use tempfile::TempDir;
 use crate::helm::{chart, values};
 use crate::release::{Place, path};
 
-/// Creates a chart that depends on ours under these aliases, with the minimal values for each.
+/// Creates a chart that depends on our chart under these aliases, with the minimal values for each
+/// alias.
 fn umbrella(aliases: &[&str]) -> TempDir {
     let around = tempfile::tempdir().unwrap();
     depend(around.path(), "shop", aliases, None);
     around
 }
 
-/// Writes a chart that depends on ours under these aliases, and on the chart `inner` if the value
-/// `inner.enabled` is true.
+/// Writes a chart that depends on our chart under these aliases. If the value `inner.enabled` is
+/// true, the chart also depends on the chart `inner`.
 fn depend(directory: &Path, name: &str, aliases: &[&str], inner: Option<&str>) {
     fs::create_dir_all(directory.join("charts")).unwrap();
     symlink(chart(), directory.join("charts/leasehold")).unwrap();
@@ -46,7 +47,7 @@ fn depend(directory: &Path, name: &str, aliases: &[&str], inner: Option<&str>) {
 }
 
 #[test]
-fn a_dependency_under_another_alias_is_refused_while_the_old_pods_would_go_on() {
+fn a_change_of_a_dependencys_alias_is_refused_while_old_pods_run() {
     run(async {
         for version in ["helm", "helm3"] {
             let place = Place::new().await;
@@ -88,7 +89,7 @@ fn a_dependency_under_another_alias_is_refused_while_the_old_pods_would_go_on() 
 }
 
 #[test]
-fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
+fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_run() {
     run(async {
         let place = Place::new().await;
         place.chart("install", "one", &[]).unwrap();
@@ -105,9 +106,9 @@ fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_would_go_on() {
     });
 }
 
-/// helm renders the deepest chart first, possibly before the other instances.
+/// helm renders the deepest chart first, so it may render before the other instances.
 #[test]
-fn an_instance_in_a_nested_chart_is_added_and_removed_without_counting_as_a_rename() {
+fn adding_and_removing_an_instance_in_a_nested_chart_is_not_a_rename() {
     run(async {
         let around = tempfile::tempdir().unwrap();
         let mut directory = around.path().to_owned();
@@ -181,10 +182,10 @@ fn two_releases_share_a_lease_only_if_one_of_them_names_it() {
     });
 }
 
-/// The default name of a further lease consists of the first lease's name and the further lease's
+/// The default name of an additional lease is the first lease's name plus the additional lease's
 /// key.
 #[test]
-fn a_further_lease_is_shared_only_together_with_the_first_one() {
+fn an_additional_lease_is_shared_only_together_with_the_first_lease() {
     run(async {
         for version in ["helm", "helm3"] {
             let place = Place::new().await;

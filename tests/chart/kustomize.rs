@@ -1,6 +1,6 @@
-//! Goal: no kustomization silently makes two releases share a lease or lock. Either a kustomization
-//! does not change names, or the program refuses to contend. Method: transforms helm's output with
-//! kustomize, and starts the program with the flags and the environment of the transformed pod.
+//! Goal: no kustomization makes two releases share a lease or lock by accident. The names stay as
+//! rendered, or the program refuses to contend. Method: transforms helm's output with kustomize,
+//! and starts the program with the flags and the environment of the transformed pod.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::helm::{NAMESPACE, Objects, RELEASE, chart, render, succeed, tool, values};
 
-/// Transformations that move or rename the objects of a release, each with the resulting namespace
-/// and service account.
+/// Kustomizations that move or rename a release's objects, with the resulting namespace and service
+/// account.
 const MOVING: [(&str, &str); 3] = [
     ("namespace: prod", "prod/orders-leasehold"),
     ("namePrefix: a-", "shop/a-orders-leasehold"),
@@ -74,8 +74,7 @@ fn container(objects: &Objects) -> &Value {
         .expect("a container that contends")
 }
 
-/// Returns the pods' service account, and the service account that helm assumed when it rendered
-/// the manifests.
+/// Returns the pods' service account, and the service account that helm assumed for rendering.
 fn placement(objects: &Objects) -> (String, String) {
     let container = container(objects);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -91,8 +90,8 @@ fn placement(objects: &Objects) -> (String, String) {
     (format!("{namespace}/{account}"), rendered)
 }
 
-/// Returns the program's command as the kubelet would start it, with paths and addresses of this
-/// machine.
+/// Returns the program's command as the kubelet would start it, with this machine's paths and
+/// addresses.
 fn program(objects: &Objects, place: &Path) -> Command {
     let uri = place.join("uri");
     fs::write(&uri, "mongodb://127.0.0.1:1/").unwrap();
@@ -127,7 +126,7 @@ fn program(objects: &Objects, place: &Path) -> Command {
         };
         program.env(variable["name"].as_str().unwrap(), value.as_str().unwrap());
     }
-    // The container's command does not exist on this machine, and must not start anyway.
+    // The container's command does not exist on this machine, and must never start anyway.
     if words.iter().any(|word| word == "--") {
         program.args(["--", "/bin/false"]);
     }
@@ -135,7 +134,7 @@ fn program(objects: &Objects, place: &Path) -> Command {
 }
 
 #[test]
-fn a_release_that_was_moved_or_renamed_does_not_contend_for_the_name_that_others_have() {
+fn a_moved_or_renamed_release_does_not_contend_for_the_name_of_another_release() {
     for installation in CONTENDING {
         for (transformation, account) in MOVING {
             let case = format!("{installation}, {transformation}");
@@ -155,7 +154,7 @@ fn a_release_that_was_moved_or_renamed_does_not_contend_for_the_name_that_others
 }
 
 #[test]
-fn a_kustomization_that_moves_nothing_leaves_the_account_as_rendered() {
+fn a_kustomization_that_moves_no_object_keeps_the_rendered_account() {
     let patch = "patches:\n- target: {kind: Deployment}\n  patch: |-\n    - {op: replace, path: /spec/replicas, value: 3}";
     for transformation in [
         "labels: [{pairs: {team: orders}, includeTemplates: true}]",
@@ -172,9 +171,9 @@ fn a_kustomization_that_moves_nothing_leaves_the_account_as_rendered() {
     }
 }
 
-/// Tests the documented usage, in which kustomize passes the overlay's namespace to helm.
+/// The documented usage, in which kustomize passes the overlay's namespace to helm.
 #[test]
-fn each_overlay_whose_namespace_helm_knows_has_a_lease_of_its_own() {
+fn each_overlay_that_passes_its_namespace_to_helm_has_its_own_lease() {
     for helm in ["helm", "helm3"] {
         for (fields, kustomization) in [(", namespace: prod", ""), ("", "namespace: prod")] {
             let yaml = inflated(helm, fields, kustomization);
@@ -200,10 +199,10 @@ fn each_overlay_whose_namespace_helm_knows_has_a_lease_of_its_own() {
 }
 
 /// kustomize does not rename the policy in a MutatingAdmissionPolicyBinding, so the sidecar is no
-/// longer injected. The ValidatingAdmissionPolicy stays bound and refuses pods without their
+/// longer injected. The ValidatingAdmissionPolicy stays bound, and refuses pods that lack their
 /// requested sidecar.
 #[test]
-fn a_renamed_injector_refuses_pods_instead_of_leaving_them_alone() {
+fn a_renamed_injector_refuses_pods_that_lack_their_sidecar() {
     let objects = transformed("injector", "namePrefix: a-");
     let names = |kind: &str| {
         let binding = objects.one(&format!("{kind}Binding"));
@@ -212,5 +211,5 @@ fn a_renamed_injector_refuses_pods_instead_of_leaving_them_alone() {
     };
     assert!(names("ValidatingAdmissionPolicy").0);
     let (bound, policy) = names("MutatingAdmissionPolicy");
-    assert!(!bound, "{policy}: correct docs/kubernetes.md");
+    assert!(!bound, "{policy}: update docs/kubernetes.md");
 }

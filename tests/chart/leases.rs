@@ -1,5 +1,5 @@
 //! Goal: one pod can have several leases, each with its own sidecar, port, status directory, label
-//! and alerts. The chart refuses colliding names, ports and directories. The policy covers the
+//! and alerts. The chart refuses conflicting names, ports and directories. The policy covers the
 //! labels of all leases. Method: parses helm's output, and tests the policy on a real API server.
 
 use k8s_openapi::api::core::v1::Pod;
@@ -80,7 +80,7 @@ fn each_lease_has_a_sidecar_a_port_and_a_directory() {
 }
 
 #[test]
-fn scrapes_alerts_and_the_network_policy_know_all_leases() {
+fn scrapes_alerts_and_the_network_policy_cover_all_leases() {
     let objects = Objects::of("leases", &[]);
     let endpoints = objects.one("PodMonitor")["spec"]["podMetricsEndpoints"]
         .as_array()
@@ -108,8 +108,8 @@ fn scrapes_alerts_and_the_network_policy_know_all_leases() {
         }
     }
     assert_eq!(groups.len(), 3);
-    // The limits are two thirds of `renew_deadline` - `renew_interval`, which is 18 s - 3 s and 10
-    // s - 2 s.
+    // The limits are two thirds of `renew_deadline` - `renew_interval`: 18 s - 3 s for one lease,
+    // and 10 s - 2 s for the other.
     let nearly = |group: &Value| {
         let mut rules = group["rules"].as_array().unwrap().iter();
         let rule = rules

@@ -1,5 +1,5 @@
-//! Goal: a chart that depends on the library may have its own values. If the library cannot use one
-//! of them, the error names the value. Method: renders the documented chart with various values,
+//! Goal: a chart that depends on the library may have its own values. If the library cannot use a
+//! value, the error names this value. Method: renders the documented chart with various values,
 //! with helm 3 and 4.
 
 use std::fs;
@@ -98,9 +98,9 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
 }
 
 /// If a chart depends on another chart twice, Helm 3 passes the values of the second use under the
-/// dependency's name, not under its alias.
+/// dependency's name instead of its alias.
 #[test]
-fn a_chart_that_uses_the_library_is_used_twice() {
+fn a_chart_that_uses_the_library_can_be_a_dependency_twice() {
     let own = own();
     let around = tempfile::tempdir().unwrap();
     let path = around.path();

@@ -1,5 +1,4 @@
-//! Tests the Helm charts with the tools of their users: helm, kubeconform, promtool, and the API
-//! server.
+//! Tests the Helm charts with helm, kubeconform, promtool and a real API server.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

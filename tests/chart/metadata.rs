@@ -1,4 +1,4 @@
-//! Goal: the charts' metadata for registries is complete, well-formed and true.
+//! Goal: the charts' metadata for registries is complete, valid and true.
 
 use std::fs;
 
@@ -24,13 +24,13 @@ const CATEGORIES: [&str; 9] = [
 ];
 
 #[test]
-fn the_annotations_are_of_the_form_that_artifact_hub_reads() {
+fn the_annotations_have_the_format_of_artifact_hub() {
     for chart in ["leasehold", "leasehold-sidecar"] {
         let chart = metadata(chart);
         let annotations = chart["annotations"].as_object().unwrap();
         for (key, value) in annotations {
             assert!(key.starts_with("artifacthub.io/"), "{key}");
-            // The value must be a string, even if it contains a YAML list.
+            // The value must be a string, even if the string contains a YAML list.
             assert!(value.is_string(), "{key}: {value}");
         }
         let category = annotations["artifacthub.io/category"].as_str().unwrap();
@@ -62,7 +62,7 @@ fn the_annotations_are_of_the_form_that_artifact_hub_reads() {
 
 /// Cargo.toml forbids publication, so the charts must not name a registry yet.
 #[test]
-fn nothing_claims_to_be_published_before_it_is() {
+fn no_metadata_names_a_registry_before_publication() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     assert!(
         manifest.contains("\npublish = false\n"),

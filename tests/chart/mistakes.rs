@@ -1,6 +1,6 @@
-//! Goal: no mistake in the values gets as far as the API server. helm refuses it with a message
-//! that names the key, the value and the remedy. Method: renders each mistake, and compares the
-//! application chart's schema with the library's schema, which it repeats.
+//! Goal: helm refuses every mistake in the values, with a message that names the key, the value and
+//! the remedy, before an object reaches the API server. Method: renders each mistake, and compares
+//! the application chart's schema with its original, the library's schema.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ fn a_tag_in_the_repository_is_refused() {
 }
 
 #[test]
-fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
+fn the_workload_cannot_use_names_and_ports_of_leasehold() {
     refused(
         r#"
         minimal: workload.ports=[{"containerPort":9402}]
@@ -84,9 +84,9 @@ fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
     render("minimal", &[both]).unwrap();
 }
 
-/// An upgrade compares the old and the new values, and cannot see what environment variables set.
+/// An upgrade compares the old and the new values, which do not include environment variables.
 #[test]
-fn the_configuration_is_not_set_by_variables() {
+fn environment_variables_that_set_the_configuration_are_refused() {
     refused(
         r#"
         minimal: leasehold.extraEnv=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]
@@ -131,14 +131,14 @@ fn the_configuration_is_not_set_by_variables() {
             write the name itself
         "#,
     );
-    // In sidecar mode, the workload's variables do not affect the daemon; the workload may use them
+    // In sidecar mode, the workload's variables do not affect the daemon. The workload may use them
     // for a lock of its own.
     let own = r#"workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]"#;
     render("minimal", &[own]).unwrap();
 }
 
 #[test]
-fn a_pod_is_not_born_with_a_label_of_leaseholds() {
+fn a_label_that_leasehold_writes_is_refused_in_the_pod_template() {
     refused(
         r#"
         minimal: deployment.podLabels={"leasehold.dev/shop.orders":"leader"}
@@ -163,7 +163,7 @@ fn a_pod_is_not_born_with_a_label_of_leaseholds() {
 }
 
 #[test]
-fn a_budget_lets_drains_end() {
+fn a_disruption_budget_that_blocks_drains_is_refused() {
     for blocking in ["0", "\"0%\"", "\"0\"", "-1"] {
         let change = format!("podDisruptionBudget.maxUnavailable={blocking}");
         let complaint = render("minimal", &[&change]).unwrap_err();
@@ -181,7 +181,7 @@ fn a_budget_lets_drains_end() {
 }
 
 #[test]
-fn a_release_does_something_and_ignores_nothing() {
+fn a_release_without_effect_and_ignored_values_are_refused() {
     refused(
         r#"
         minimal: deployment.enabled=false
@@ -196,7 +196,7 @@ fn a_release_does_something_and_ignores_nothing() {
 }
 
 #[test]
-fn alerts_and_scrapes_fit_together() {
+fn alerts_and_scrapes_that_conflict_are_refused() {
     refused(
         r#"
         everything: podMonitor.interval="1m"
@@ -218,7 +218,7 @@ fn alerts_and_scrapes_fit_together() {
 }
 
 #[test]
-fn a_request_is_within_its_limit() {
+fn a_request_above_its_limit_is_refused() {
     refused(
         r#"
         minimal: leasehold.resources.requests.memory="64Mi"
@@ -248,10 +248,10 @@ fn a_request_is_within_its_limit() {
     }
 }
 
-/// The API server would refuse each of these values after helm has created a part of the release,
-/// or the pods could not run.
+/// helm cannot install these values: the API server would refuse them after helm has created a part
+/// of the release, or the pods could not run.
 #[test]
-fn fields_that_do_not_fit_together_are_refused() {
+fn conflicting_fields_are_refused() {
     refused(
         r#"
         minimal: deployment.dnsPolicy="None"
@@ -331,7 +331,7 @@ fn fields_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn an_error_of_a_further_lease_names_the_value_of_that_lease() {
+fn an_error_in_an_additional_lease_names_the_value_of_that_lease() {
     let long = "a".repeat(64);
     refused(&format!(
         r#"
@@ -366,9 +366,10 @@ fn schema(chart: &str) -> Value {
 }
 
 /// Helm also checks the values against the library's schema, but reports paths relative to the
-/// subchart. The application's schema repeats the library's, so that errors contain the full path.
+/// subchart. The application's schema repeats the library's schema, so errors contain the full
+/// path.
 #[test]
-fn the_schema_repeats_that_of_the_library_so_that_its_answers_have_the_whole_path() {
+fn the_schema_repeats_the_schema_of_the_library() {
     let (application, library) = (schema("leasehold"), schema("leasehold-sidecar"));
     let repeated = &application["properties"]["leasehold"];
     for part in ["type", "additionalProperties", "properties"] {

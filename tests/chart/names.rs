@@ -1,5 +1,5 @@
-//! Goal: if a chart depends on ours twice, the two uses never share an object or a lease. Method:
-//! renders a chart with two uses.
+//! Goal: if a chart depends on our chart twice, the two uses never share an object or a lease.
+//! Method: renders a chart with two uses.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,8 +11,8 @@ use leasehold_testbed::assert_contains;
 
 use crate::helm::{KUBERNETES, Objects, chart, render, render_by, tool};
 
-/// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values.
-/// Asserts that helm 3 and 4 agree.
+/// Renders a chart that depends on our chart twice, as `orders` and as `billing`, with these
+/// values. Asserts that helm 3 and 4 agree.
 fn umbrella(values: &str) -> Result<Objects, String> {
     let around = tempfile::tempdir().unwrap();
     let path = around.path();
@@ -63,7 +63,7 @@ fn of_kind<'a>(objects: &'a Objects, kind: &str) -> Vec<&'a Value> {
 const TWICE: &str = "orders: {service: {enabled: true}, test: {enabled: false}}\nbilling: {service: {enabled: true}, test: {enabled: false}}";
 
 #[test]
-fn the_chart_twice_in_one_release_makes_two_of_everything() {
+fn two_uses_in_one_release_create_two_of_each_object() {
     let objects = umbrella(TWICE).unwrap();
     let all = names(&objects);
     let different: BTreeSet<_> = all.iter().collect();
@@ -78,12 +78,12 @@ fn the_chart_twice_in_one_release_makes_two_of_everything() {
         leases.insert(rest.split('"').next().unwrap().to_owned());
     }
     let expected = ["shop.orders", "shop.orders-billing"].map(str::to_owned);
-    // The first name has no suffix, because the alias equals the name of the release.
+    // The first name has no suffix, because the alias equals the release's name.
     assert_eq!(leases, BTreeSet::from(expected));
 }
 
 #[test]
-fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
+fn conditions_of_dependencies_and_globals_of_other_charts_are_accepted() {
     let of_others = "global: {storageClass: fast, leasehold: {a: b}}\n";
     let values = TWICE.replace(": {service", ": {enabled: true, service");
     assert!(umbrella(&format!("{of_others}{values}")).is_ok());
@@ -110,7 +110,7 @@ fn the_condition_of_a_dependency_and_the_globals_of_others_are_accepted() {
     }
 }
 
-/// Helm 3 passes the library's values to the second use under this key by itself.
+/// Helm 3 itself passes the library's values to the second use under this key.
 #[test]
 fn values_under_the_name_of_the_library_are_refused() {
     let remedy = "leave out leasehold-sidecar: its values belong under leasehold";
@@ -122,10 +122,10 @@ fn values_under_the_name_of_the_library_are_refused() {
     assert_contains(&complaint, remedy);
 }
 
-/// Different values can result in the same lease name. With equal lease names, only one pod of both
-/// uses would lead.
+/// Different values can produce equal lease names. If both uses had the same lease name, only one
+/// pod of both uses would lead.
 #[test]
-fn two_uses_in_one_release_share_no_lease_by_default() {
+fn two_uses_in_one_release_have_different_leases_by_default() {
     let further = |key: &str, more: &str| {
         format!("orders: {{leasehold: {{extraLeases: {{{key}: {{port: 9403{more}}}}}}}}}")
     };
@@ -151,13 +151,13 @@ fn contended(objects: &Objects) -> Vec<String> {
     let names = leases
         .chain(locks)
         .filter_map(|rest| rest.split('"').next());
-    // Ignores matches in expressions of policies, whose quotes are escaped here.
+    // Ignores matches in the policies' expressions, whose quotes are escaped here.
     let names = names.filter(|name| !name.ends_with('\\'));
     names.map(str::to_owned).collect()
 }
 
 #[test]
-fn two_uses_two_releases_and_two_namespaces_share_no_name() {
+fn names_differ_between_uses_releases_and_namespaces() {
     let lock = "workload: {kind: CronJob, command: [/report]}, mode: supervisor, cronJob: {schedule: '@daily'}";
     let locks = format!("orders: {{{lock}}}\nbilling: {{{lock}}}");
     let twice = umbrella(&locks).unwrap();
@@ -165,7 +165,7 @@ fn two_uses_two_releases_and_two_namespaces_share_no_name() {
     assert_eq!(found, ["shop.orders-billing", "shop.orders"], "{found:?}");
     let all: BTreeSet<_> = names(&twice).into_iter().collect();
     assert_eq!(all.len(), names(&twice).len(), "{all:?}");
-    // An upgrade recognizes each use of the chart by a ConfigMap, whose name stays when the other
+    // An upgrade recognizes each use of the chart by a ConfigMap whose name stays when the other
     // objects are renamed.
     let renamed =
         umbrella(&locks.replacen("workload:", "nameOverride: web, workload:", 1)).unwrap();
@@ -272,7 +272,7 @@ fn names_can_be_overridden_and_the_lease_follows_them() {
 }
 
 #[test]
-fn a_name_that_is_too_long_is_refused_and_not_cut() {
+fn a_name_that_is_too_long_is_refused_and_not_truncated() {
     let long = "x".repeat(50);
     let complaint = render("minimal", &[&format!("nameOverride=\"{long}\"")]).unwrap_err();
     assert_contains(&complaint, "longer than 53 characters");
@@ -284,7 +284,7 @@ fn a_name_that_is_too_long_is_refused_and_not_cut() {
 /// Unquoted, `123`, `1.5`, `1e3` and `true` are not strings in YAML, and the API server would
 /// refuse them.
 #[test]
-fn names_that_look_like_numbers_are_texts() {
+fn names_that_look_like_numbers_are_strings() {
     for name in ["123", "1e3", "true", "null"] {
         let own = [
             format!("fullnameOverride=\"{name}\""),

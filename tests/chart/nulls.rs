@@ -1,7 +1,7 @@
-//! Goal: a null value either has the documented effect of an empty value, or is refused with the
-//! name of its key. It never silently disables a feature or empties a field. Method: sets the
-//! values of values.yaml to null, and compares helm's output with the output for the defaults. The
-//! schema's errors must name every missing value.
+//! Goal: a null value has the documented effect of an empty value, or is refused with the name of
+//! its key. A null never silently disables a feature or empties a field. Method: sets the values of
+//! values.yaml to null, and compares helm's output with the output for the defaults. The schema's
+//! errors must name every missing value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,8 +28,8 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Values whose default is removed by null: the replicas, which an autoscaler may set, and maps of
-/// Kubernetes.
+/// Values without a default once they are null: the replicas, which an autoscaler may set, and maps
+/// of Kubernetes.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",
@@ -118,14 +118,14 @@ fn render_nulls_in(installation: &str, paths: &[&str]) -> Result<String, String>
 }
 
 #[test]
-fn a_value_that_is_null_is_as_if_empty_or_is_refused_by_name() {
+fn a_null_counts_as_empty_or_is_refused_with_its_key() {
     let defaults = defaults();
     let is_section = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
     let leaves = defaults.iter().filter(|(path, value)| {
         let own = REPLACED.contains(&path.as_str()) || ASKED_FOR.contains(&path.as_str());
         !own && (!is_section(value) || OF_KUBERNETES.contains(&path.as_str()))
     });
-    // The field `for` of an alert is required, even if its default is an empty text.
+    // The field `for` of an alert is required, even if its default is an empty string.
     let (empty, required): (Vec<_>, Vec<_>) =
         leaves.partition(|(path, value)| is_empty(value) && !path.ends_with(".for"));
     let paths = |leaves: &[(&String, &Value)]| -> Vec<String> {
@@ -193,9 +193,9 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
 }
 
 #[test]
-fn replicas_that_are_null_are_those_of_an_autoscaler() {
-    // An empty string must work too, because helm 4 ignores null in the values.yaml of a chart that
-    // depends on this chart.
+fn null_replicas_are_left_to_an_autoscaler() {
+    // An empty string must work too, because helm 4 ignores null in the values.yaml of a parent
+    // chart.
     let none = ["deployment.replicas=null", "deployment.replicas=\"\""];
     for (kind, none) in ["Deployment", "StatefulSet"].into_iter().zip(none) {
         let kind = format!("workload.kind=\"{kind}\"");

@@ -1,6 +1,6 @@
 //! Goal: platform settings (labels, registries, pull secrets, pod fields, options of the Service
 //! and of scrapes) reach every object, image and pod of the chart. Method: parses helm's output
-//! with the settings off, at their defaults, and at other values.
+//! with the settings off, at their defaults, and with other values.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ const TEAM: &str = r#"commonLabels={"team":"orders","example.com/cost":"7"}"#;
 #[test]
 fn common_labels_are_on_every_object_and_pod_and_in_no_selector() {
     for installation in INSTALLATIONS {
-        // Leaves out extra objects, whose labels belong to the user.
+        // Ignores extra objects, because their labels belong to the user.
         let objects = Objects::of(
             installation,
             &[TEAM, "extraObjects=[]", "deployment.podLabels={}"],
@@ -184,7 +184,7 @@ fn one_registry_serves_every_image() {
 }
 
 #[test]
-fn a_registry_that_is_given_twice_is_refused() {
+fn a_registry_in_both_values_is_refused() {
     refused(
         r#"
         minimal: global.imageRegistry="mirror.example"
@@ -204,7 +204,7 @@ fn a_registry_that_is_given_twice_is_refused() {
 }
 
 #[test]
-fn pull_secrets_are_on_every_pod_once() {
+fn every_pod_has_each_pull_secret_once() {
     let secrets = [
         r#"global.imagePullSecrets=["mirror",{"name":"both"}]"#,
         r#"imagePullSecrets=[{"name":"local"},"both"]"#,
@@ -240,7 +240,7 @@ fn fields_of_the_pod_follow_the_values_and_are_absent_by_default() {
         5
     );
     assert_eq!(pod["containers"][1]["name"], "logs");
-    // The sidecar comes last, so that a replica does not lead while its other init containers run.
+    // The sidecar is last, so a replica does not lead while its other init containers run.
     assert_eq!(pod["initContainers"][0]["name"], "prepare");
     assert_eq!(pod["initContainers"][1]["name"], "leasehold");
     let annotations = &objects.maker()["metadata"]["annotations"];
@@ -358,7 +358,7 @@ fn scrapes_have_the_options_of_a_pod_monitor() {
 }
 
 #[test]
-fn further_objects_are_templates() {
+fn extra_objects_are_templates() {
     let object = r#"extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-a"}},"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ include \"leasehold.fullname\" . }}-b\n"]"#;
     let objects = Objects::of("minimal", &[object]);
     objects.named("ConfigMap", "orders-a");

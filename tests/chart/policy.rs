@@ -1,6 +1,5 @@
-//! Goal: with the token that the chart mounts, a sidecar can write the label of its own pod and
-//! cannot change anything else. Method: installs the chart on a real API server and sends each
-//! patch with a pod's bound token.
+//! Goal: with the token that the chart mounts, a sidecar can write only the label of its own pod.
+//! Method: installs the chart on a real API server and sends each patch with a pod's bound token.
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
@@ -30,7 +29,7 @@ fn labelled(key: &str, value: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
+fn a_sidecar_changes_only_the_label_of_its_own_pod() {
     run(async {
         let alone = "leasehold.kubernetes.demoteOthers=false";
         let installed = Installed::new("minimal", &[alone]).await;
@@ -72,7 +71,7 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
         let refused = refused.unwrap_err();
         assert_contains(&refused, "only the pod that its token is bound to");
 
-        // The API server itself does not let the status subresource change owners.
+        // The API server itself refuses changes of owners through the status subresource.
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": other.uid()});
         let patch = json!({"metadata": {"ownerReferences": [owner]}});
         let owned = patch_status(&pods, "own", patch, false).await;
@@ -83,7 +82,7 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
         let image = Patch::Strategic(image);
         let refused = pods.patch("own", &parameters, &image).await;
         assert!(refused.unwrap_err().to_string().contains("forbidden"));
-        // The API server refuses or ignores a change of the spec through the status subresource.
+        // The API server refuses or ignores changes of the spec through the status subresource.
         let patched = pods.patch_status("own", &parameters, &image).await;
         let images = |pod: Pod| pod.spec.unwrap().containers[0].image.clone().unwrap();
         assert!(patched.map_or(true, |pod| images(pod) != "evil"));
@@ -109,7 +108,7 @@ fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
 
 /// A policy restricts all pods that use its service account.
 #[test]
-fn the_sidecar_of_another_release_with_the_same_account_is_refused_with_the_name_of_the_release() {
+fn if_two_releases_share_an_account_the_error_names_the_other_release() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let own = installed.pod("own").await;
@@ -135,7 +134,7 @@ fn the_sidecar_of_another_release_with_the_same_account_is_refused_with_the_name
 }
 
 #[test]
-fn a_token_that_is_bound_to_no_pod_changes_nothing() {
+fn a_token_that_is_not_bound_to_a_pod_changes_nothing() {
     run(async {
         let alone = "leasehold.kubernetes.demoteOthers=false";
         let installed = Installed::new("minimal", &[alone]).await;
@@ -165,7 +164,7 @@ fn a_token_that_is_bound_to_no_pod_changes_nothing() {
 }
 
 #[test]
-fn with_demote_others_a_leader_takes_the_label_from_others_and_gives_it_to_none() {
+fn with_demote_others_a_leader_may_only_remove_the_label_of_others() {
     run(async {
         let demoting = "leasehold.kubernetes.demoteOthers=true";
         let installed = Installed::new("minimal", &[demoting]).await;
@@ -196,7 +195,7 @@ fn with_demote_others_a_leader_takes_the_label_from_others_and_gives_it_to_none(
     });
 }
 
-/// Returns the token's rights in the namespace, except rights that every user has.
+/// Returns the token's rights in the namespace, except the rights of every user.
 pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
     let review = SelfSubjectRulesReview {
@@ -222,7 +221,7 @@ pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_token_has_the_rights_of_the_role_and_no_others() {
+fn the_token_has_only_the_rights_of_the_role() {
     run(async {
         let quiet = "leasehold.kubernetes.events=false";
         let alone = "leasehold.kubernetes.demoteOthers=false";

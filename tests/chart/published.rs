@@ -1,6 +1,7 @@
-//! Goal: the chart never renders an object or a field that Kubernetes refuses. Method: kubeconform
-//! in strict mode, with the schemas of the real API server (including the Prometheus operator's
-//! definitions); and a dry run on that server, where server-side apply refuses unknown fields.
+//! Goal: the chart never renders an object or a field that Kubernetes refuses. Method: runs
+//! kubeconform in strict mode with the real API server's schemas (including the Prometheus
+//! operator's definitions), and a dry run on this server, whose server-side apply refuses unknown
+//! fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::render;
 use crate::helm::{INSTALLATIONS, Objects, root, text, tool};
 
-/// Returns the path at which the API server publishes the schemas of a group and version.
+/// Returns the path of the API server's schemas for a group and version.
 fn openapi_path(api_version: &str) -> String {
     match api_version.contains('/') {
         true => format!("/openapi/v3/apis/{api_version}"),
@@ -22,7 +23,7 @@ fn openapi_path(api_version: &str) -> String {
     }
 }
 
-/// Returns the file name that kubeconform expects for the schema of a kind.
+/// Returns kubeconform's file name for the schema of a kind.
 fn file_name(kind: &str, api_version: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let group = group.split('.').next().unwrap_or_default();
@@ -52,7 +53,7 @@ fn tighten(schema: &mut Value) {
     }
 }
 
-/// Writes the schemas of all kinds of a group and version. Returns their number.
+/// Writes the schemas of all kinds of a group and version. Returns the number of schemas.
 fn write_schemas(document: &Value, api_version: &str, directory: &Path) -> usize {
     let mut definitions = document["components"]["schemas"].clone();
     tighten(&mut definitions);
@@ -119,7 +120,7 @@ fn kubeconform(schemas: &Path, manifests: &str) -> Result<String, String> {
 }
 
 #[test]
-fn kubeconform_finds_no_field_that_is_not_in_the_servers_schemas() {
+fn kubeconform_finds_no_unknown_field() {
     run(async {
         let kubernetes = Kubernetes::shared().await;
         define(&kubernetes).await;

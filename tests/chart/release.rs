@@ -1,4 +1,4 @@
-//! Goal: helm installs and upgrades the chart as documented, with only the documented rights.
+//! Goal: helm installs and upgrades the chart as documented, and needs only the documented rights.
 //! Method: runs helm on a real API server as a cluster administrator and as the administrator of a
 //! namespace.
 
@@ -111,7 +111,7 @@ pub(crate) fn path(path: &Path) -> &str {
 const UPGRADE: [&str; 2] = ["upgrade", "orders"];
 
 #[test]
-fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
+fn a_change_of_the_lease_is_refused_while_the_old_deployment_exists() {
     run(async {
         let place = Place::new().await;
         let [upgrade, release] = UPGRADE;
@@ -148,7 +148,7 @@ fn an_update_to_another_lease_is_refused_while_the_old_deployment_exists() {
 }
 
 #[test]
-fn a_new_label_prefix_needs_an_update_that_recreates_the_pods() {
+fn a_new_label_prefix_needs_the_strategy_recreate() {
     run(async {
         let place = Place::new().await;
         let [upgrade, release] = UPGRADE;
@@ -168,10 +168,10 @@ fn a_new_label_prefix_needs_an_update_that_recreates_the_pods() {
     });
 }
 
-/// helm renders no template in a rollback, so the chart cannot check a rollback. The API server
-/// refuses the rollback, because the lease is part of the immutable selector.
+/// A rollback renders no templates, so the chart cannot check it. The API server refuses the
+/// rollback, because the lease is part of the immutable selector.
 #[test]
-fn a_rollback_to_another_lease_is_refused_and_one_to_the_same_lease_is_not() {
+fn a_rollback_is_refused_only_if_it_changes_the_lease() {
     run(async {
         for (version, undo) in [("helm", "--rollback-on-failure"), ("helm3", "--atomic")] {
             let place = Place::new().await;
@@ -205,7 +205,7 @@ fn a_rollback_to_another_lease_is_refused_and_one_to_the_same_lease_is_not() {
 }
 
 #[test]
-fn an_update_under_another_name_is_refused_while_the_old_pods_would_go_on() {
+fn a_rename_is_refused_while_the_old_pods_run() {
     run(async {
         let place = Place::new().await;
         place.chart("install", "orders", &[]).unwrap();
@@ -227,9 +227,9 @@ fn an_update_under_another_name_is_refused_while_the_old_pods_would_go_on() {
     });
 }
 
-/// helm needs rights only on the kinds of the release's own objects.
+/// helm needs rights only for the kinds of the release's own objects.
 #[test]
-fn an_update_needs_no_right_on_kinds_that_the_release_does_not_have() {
+fn an_upgrade_needs_rights_only_for_kinds_of_the_release() {
     run(async {
         let place = Place::new().await;
         let rules = json!([
@@ -265,7 +265,7 @@ fn an_update_needs_no_right_on_kinds_that_the_release_does_not_have() {
 }
 
 #[test]
-fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_name() {
+fn a_stateful_set_keeps_its_claims_and_an_extra_lease_its_name() {
     run(async {
         let place = Place::new().await;
         let set = ["--set", "workload.kind=StatefulSet"];
@@ -284,7 +284,7 @@ fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_nam
         let refused = place.helm(&["rollback", "orders", "1"]).unwrap_err();
         assert_contains(&refused, "updates to statefulset spec");
 
-        // An upgrade may change the kind or the lease, but not both.
+        // An upgrade may change either the kind or the lease, but not both.
         let refused = place.chart("upgrade", "orders", &[]).unwrap_err();
         let remedy = "set deployment.replicas to 0 in an update of the StatefulSet orders before";
         assert_contains(&refused, remedy);
@@ -313,7 +313,7 @@ fn a_stateful_set_is_deleted_without_its_claims_and_an_extra_lease_keeps_its_nam
 }
 
 #[test]
-fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
+fn a_deployment_can_become_a_job_once_it_has_no_replicas() {
     run(async {
         let place = Place::new().await;
         let upgrade = |more: &[&str]| place.chart("upgrade", "orders", more);
@@ -338,7 +338,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
         let named = ["--set", "leasehold.leaseName=report"];
         upgrade(&[&job[..], &named[..]].concat()).unwrap();
 
-        // The API server considers the Job running, because no kubelet reports its end.
+        // The API server considers the Job running, because there is no kubelet to report that its
+        // pod has exited.
         let refused = upgrade(&[]).unwrap_err();
         let remedy = "wait until the Job orders has no run, or delete it";
         assert_contains(&refused, remedy);
@@ -348,8 +349,8 @@ fn a_deployment_becomes_a_job_under_a_lock_when_it_has_no_replicas() {
 }
 
 /// Returns RoleBindings that grant a user the rights of the ClusterRole `admin` in a namespace.
-/// They bind the ClusterRoles that `admin` aggregates, because the aggregating controller does not
-/// run here.
+/// Binds the ClusterRoles that `admin` aggregates, because the aggregating controller does not run
+/// here.
 fn administrator_of(namespace: &str, user: &str) -> String {
     let binding = |part: &str| {
         json!({
@@ -369,7 +370,7 @@ fn administrator_of(namespace: &str, user: &str) -> String {
 }
 
 #[test]
-fn the_administrator_of_a_namespace_installs_as_documented() {
+fn a_namespace_administrator_can_install_as_documented() {
     run(async {
         let place = Place::new().await;
         let tenant = ["--kube-as-user", "tenant"];

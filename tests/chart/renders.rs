@@ -1,14 +1,14 @@
-//! Goal: the chart renders for every kind of installation, names each missing or wrong value in
-//! its error, and never changes a manifest without a reviewer seeing it. Method: runs helm's
-//! linter, schemas and templates, and compares the manifests with the files in tests/chart/golden,
-//! which `BLESS=1 cargo test --test chart golden` writes.
+//! Goal: the chart renders for every kind of installation, its errors name each missing or invalid
+//! value, and every change of a manifest shows up in review. Method: runs helm's linter, schemas
+//! and templates, and compares the manifests with the files in tests/chart/golden, which `BLESS=1
+//! cargo test --test chart golden` writes.
 
 use std::fs;
 
 use crate::helm::{self, INSTALLATIONS, Objects, refused, render, root, text, tool};
 
 #[test]
-fn the_linter_reports_nothing() {
+fn the_linter_reports_no_problem() {
     for installation in INSTALLATIONS {
         let mut lint = tool("helm");
         lint.args(["lint", "--strict", "--kube-version", helm::KUBERNETES])
@@ -21,7 +21,7 @@ fn the_linter_reports_nothing() {
 }
 
 #[test]
-fn helm_3_renders_what_helm_4_does() {
+fn helm_3_and_helm_4_render_the_same_manifests() {
     for installation in INSTALLATIONS {
         let mut helm = tool("helm3");
         helm.args(["template", helm::RELEASE]).arg(helm::chart());
@@ -97,7 +97,7 @@ fn missing_keys_are_named() {
 }
 
 #[test]
-fn mistakes_are_refused_by_the_schema_with_their_place() {
+fn the_schema_refuses_mistakes_and_names_their_keys() {
     refused(
         r#"
         minimal: replica=1
@@ -140,7 +140,7 @@ fn mistakes_are_refused_by_the_schema_with_their_place() {
 }
 
 #[test]
-fn mistakes_are_answered_with_the_remedy() {
+fn errors_about_mistakes_contain_the_remedy() {
     refused(
         r#"
         minimal: leasehold.leaseName="-orders"
@@ -247,7 +247,7 @@ fn the_notes_show_how_to_query_the_leader() {
 }
 
 #[test]
-fn a_packaged_chart_holds_the_library() {
+fn a_packaged_chart_contains_the_library() {
     let directory = tempfile::tempdir().unwrap();
     let places = [directory.path(), &helm::chart()];
     helm::succeed(tool("helm").args(["package", "--destination"]).args(places));
@@ -259,7 +259,7 @@ fn a_packaged_chart_holds_the_library() {
 }
 
 #[test]
-fn a_forgotten_alias_is_named() {
+fn the_error_about_a_missing_alias_names_it() {
     let own = tempfile::tempdir().unwrap();
     fs::create_dir_all(own.path().join("templates")).unwrap();
     fs::create_dir(own.path().join("charts")).unwrap();
@@ -274,7 +274,7 @@ fn a_forgotten_alias_is_named() {
 }
 
 #[test]
-fn the_versions_are_those_of_the_daemon() {
+fn the_charts_have_the_version_of_the_daemon() {
     let version = env!("CARGO_PKG_VERSION");
     for chart in ["leasehold", "leasehold-sidecar"] {
         let path = root().join("charts").join(chart).join("Chart.yaml");
@@ -293,8 +293,8 @@ fn every_value_has_a_comment() {
         let text = fs::read_to_string(path).unwrap();
         let lines: Vec<_> = text.lines().collect();
         let mut values = 0;
-        // A map without a comment only groups values. A map with a comment counts as one value,
-        // whose comment covers its contents.
+        // A map without a comment only groups values. A map with a comment counts as one value, and
+        // its comment describes its contents.
         let mut passed_on = None;
         for (index, line) in lines.iter().enumerate() {
             let indent = line.len() - line.trim_start().len();

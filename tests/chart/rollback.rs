@@ -1,6 +1,6 @@
-//! Goal: `helm rollback`, which renders no template, behaves as the table of docs/kubernetes.md
+//! Goal: `helm rollback`, which renders no templates, behaves as the table in docs/kubernetes.md
 //! states for each change that an upgrade checks. The collection of an injector must not change
-//! while pods may contend in it. Method: helm 3 and 4 on a real API server.
+//! while pods may use it. Method: runs helm 3 and 4 on a real API server.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
@@ -11,8 +11,8 @@ use crate::release::Place;
 /// Values that an upgrade changes and a rollback restores.
 struct Change {
     values: &'static str,
-    /// Values of an upgrade that must come first. With `None`, the test deletes the Deployment
-    /// instead.
+    /// Values of an upgrade that must precede the change. If `None`, the test deletes the
+    /// Deployment instead.
     before: Option<&'static str>,
     refused: bool,
 }
@@ -90,10 +90,10 @@ fn a_rollback_past_each_change_is_refused_or_accepted_as_documented() {
     });
 }
 
-/// If a key could get a second lease, pods with the first and the second lease would run at once
-/// after a rollback.
+/// If the lease of a key could change, pods with the old lease and pods with the new lease would
+/// run at once after a rollback.
 #[test]
-fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
+fn a_key_of_additional_leases_keeps_its_lease_after_its_removal() {
     run(async {
         for version in ["helm", "helm3"] {
             let place = Place::new().await;
@@ -122,10 +122,10 @@ fn a_key_of_further_leases_keeps_its_lease_although_it_was_removed_meanwhile() {
     });
 }
 
-/// Injected pods belong to other users' workloads. After a change of the database, each rollout of
-/// such workloads would have pods on both databases for a while.
+/// Injected pods belong to other users' workloads. If the database could change, each rollout of
+/// these workloads would temporarily have pods on both databases.
 #[test]
-fn an_injector_keeps_its_collection_while_pods_may_have_it() {
+fn an_injector_keeps_its_collection_while_pods_may_use_it() {
     run(async {
         for version in ["helm", "helm3"] {
             let place = Place::new().await;

@@ -1,7 +1,7 @@
-//! Goal: in supervisor mode, leasehold runs the workload in the workload's container without
-//! losing any of its settings. The chart refuses settings that cannot be kept. Method: parses
-//! helm's output, runs the daemon with the rendered arguments, and creates pods on a real API
-//! server.
+//! Goal: in supervisor mode, leasehold runs the workload in the workload's container and keeps all
+//! of the container's settings. The chart refuses settings that leasehold cannot keep. Method:
+//! parses helm's output, runs the daemon with the rendered arguments, and creates pods on a real
+//! API server.
 
 use std::path::Path;
 use std::process::Command;
@@ -43,7 +43,7 @@ fn the_container_runs_the_installed_program() {
     assert_eq!(read["mountPath"], place);
     assert_eq!(read["readOnly"], true);
     assert!(named(&pod["volumes"], "leasehold-program").is_object());
-    // Runs the installer's command line with a directory of this machine.
+    // Runs the installer's command with a directory of this machine.
     let directory = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .arg(installer["args"][0].as_str().unwrap())
@@ -61,7 +61,7 @@ fn the_container_runs_the_installed_program() {
 }
 
 #[test]
-fn the_workload_is_whole_after_two_dashes() {
+fn the_complete_workload_command_follows_two_dashes() {
     let objects = Objects::of("supervisor", &[]);
     let workload = objects.workload();
     let arguments = workload["args"].as_array().unwrap();
@@ -78,7 +78,7 @@ fn the_workload_is_whole_after_two_dashes() {
 }
 
 #[test]
-fn leasehold_has_what_a_sidecar_would_have() {
+fn leasehold_gets_the_settings_of_a_sidecar() {
     let objects = Objects::of("supervisor", &[]);
     let workload = objects.workload();
     for (probe, path) in [
@@ -98,7 +98,7 @@ fn leasehold_has_what_a_sidecar_would_have() {
     let mounted = json!({"name": "leasehold-status", "mountPath": "/status"});
     assert_eq!(*status, mounted);
     assert!(objects.has_flag("--status-directory=/status"));
-    // `ends-first` is only for a native sidecar, whose workload has exited before the sidecar gets
+    // `ends-first` is only for a native sidecar: the workload has exited before the sidecar gets
     // SIGTERM.
     assert!(!workload["args"].to_string().contains("ends-first"));
     for (list, name) in [("env", "SSL_CERT_DIR"), ("volumeMounts", "ca")] {
@@ -108,7 +108,7 @@ fn leasehold_has_what_a_sidecar_would_have() {
 }
 
 #[test]
-fn variables_of_leasehold_are_none_that_a_workload_has() {
+fn variables_of_leasehold_do_not_collide_with_variables_of_the_workload() {
     let objects = Objects::parse(&minimal(&[]).unwrap());
     let variables = objects.workload()["env"].as_array().unwrap();
     assert_eq!(variables.len(), 5);
@@ -122,7 +122,7 @@ fn variables_of_leasehold_are_none_that_a_workload_has() {
 }
 
 #[test]
-fn the_token_is_not_where_client_libraries_look_and_can_be_left_out() {
+fn client_libraries_do_not_find_the_token_and_it_can_be_omitted() {
     let objects = Objects::parse(&minimal(&[]).unwrap());
     let mounts = &objects.workload()["volumeMounts"];
     let token = named(mounts, "leasehold-token");
@@ -188,13 +188,13 @@ fn a_sidecar_gets_no_settings_for_running_the_workload() {
 }
 
 #[test]
-fn the_termination_grace_exceeds_the_workloads() {
+fn the_termination_grace_exceeds_the_stop_grace_of_the_workload() {
     let period = "deployment.terminationGracePeriodSeconds=";
     let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
     let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();
     let timeout = "leasehold.config.hooks.timeout=\"4s\"".to_owned();
-    // Each case expects the rendered period, or an error with this stop grace and this required
-    // minimum.
+    // Each case expects the rendered grace period, or an error with this stop grace and this
+    // required minimum.
     for (given, changes, expected) in [
         (0, vec![], Ok(35)),
         (0, vec![grace("2m")], Ok(125)),
@@ -237,7 +237,7 @@ fn the_termination_grace_exceeds_the_workloads() {
 }
 
 #[test]
-fn the_restricted_level_admits_its_pods() {
+fn the_restricted_level_admits_the_pods_of_a_supervisor() {
     run(async {
         // This cluster may not have the Prometheus operator's kinds.
         let plain = ["podMonitor.enabled=false", "prometheusRule.enabled=false"];

@@ -1,5 +1,5 @@
-//! Goal: each value changes its template: off, at its default, and with another value. Method:
-//! parses helm's output.
+//! Goal: each value has its effect on the templates when it is off, at its default and set to
+//! another value. Method: parses helm's output.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const POLICY: &str = "leasehold.policy.create";
 const LABEL: &str = "leasehold.dev/shop.orders";
 
 #[test]
-fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator() {
+fn the_default_objects_suffice_for_a_singleton_and_need_no_operator() {
     let objects = Objects::of("minimal", &[]);
     let mut kinds = objects.kinds();
     kinds.sort_unstable();
@@ -34,7 +34,7 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
 }
 
 #[test]
-fn a_network_policy_names_the_destinations_that_it_is_given() {
+fn a_network_policy_names_the_configured_destinations() {
     let to = r#"[{"ipBlock":{"cidr":"192.0.2.0/24"}}]"#;
     let all = ["dnsTo", "mongodbTo", "apiServerTo"];
     let named = all.map(|key| format!("networkPolicy.{key}={to}"));
@@ -59,7 +59,7 @@ fn a_network_policy_names_the_destinations_that_it_is_given() {
 }
 
 #[test]
-fn each_object_can_be_turned_on_and_off() {
+fn each_object_can_be_enabled_and_disabled() {
     for (kind, value) in [
         ("PodDisruptionBudget", "podDisruptionBudget.enabled"),
         ("Service", "service.enabled"),
@@ -74,7 +74,7 @@ fn each_object_can_be_turned_on_and_off() {
         ("ValidatingAdmissionPolicy", POLICY),
         ("ValidatingAdmissionPolicyBinding", POLICY),
     ] {
-        // The chart requires the name of a service account that it does not create.
+        // The chart needs the name of a service account that it does not create.
         let account = "leasehold.serviceAccount.name=\"orders\"";
         for on in [true, false] {
             let change = format!("{value}={on}");
@@ -91,7 +91,7 @@ fn each_object_can_be_turned_on_and_off() {
 }
 
 #[test]
-fn objects_for_the_deployments_pods_are_refused_without_it() {
+fn objects_for_the_pods_are_refused_without_a_deployment() {
     let page = ["deployment.enabled=false", "inject.enabled=false"];
     for value in ["service", "podMonitor", "prometheusRule", "networkPolicy"] {
         let change = format!("{value}.enabled=true");
@@ -106,7 +106,7 @@ fn objects_for_the_deployments_pods_are_refused_without_it() {
 }
 
 #[test]
-fn the_policy_of_events_is_there_while_they_are() {
+fn the_policy_for_events_exists_if_events_are_enabled() {
     let policies = |change: &str| {
         let objects = Objects::of("minimal", &[change]);
         let names = objects.iter().filter_map(|object| {
@@ -125,7 +125,7 @@ fn the_policy_of_events_is_there_while_they_are() {
 }
 
 #[test]
-fn everything_in_a_namespace_says_which() {
+fn every_namespaced_object_names_its_namespace() {
     for installation in INSTALLATIONS {
         for object in Objects::of(installation, &[]).iter() {
             let kind = object["kind"].as_str().unwrap();
@@ -205,7 +205,7 @@ fn only_the_sidecar_gets_the_token_and_the_connection_string() {
 }
 
 #[test]
-fn no_container_may_more_than_the_restricted_level() {
+fn every_container_complies_with_the_restricted_level() {
     for installation in ["minimal", "unlabelled"] {
         let objects = Objects::of(installation, &[]);
         for container in [objects.sidecar(), objects.workload()] {
@@ -230,7 +230,7 @@ fn the_sidecar_has_requests_and_no_cpu_limit() {
 }
 
 #[test]
-fn the_workload_is_what_the_values_say() {
+fn the_workload_follows_the_values() {
     let objects = Objects::of("everything", &[]);
     let workload = objects.workload();
     assert_eq!(workload["command"], json!(["/orders"]));
@@ -276,35 +276,34 @@ fn charts_that_route_to_the_leader_remove_stale_labels() {
 }
 
 #[test]
-fn everything_says_which_chart_and_version_made_it() {
+fn every_object_names_its_chart_and_version() {
     let version = env!("CARGO_PKG_VERSION");
     for object in Objects::of("everything", &[]).iter() {
         let labels = &object["metadata"]["labels"];
         assert_eq!(labels["helm.sh/chart"], format!("leasehold-{version}"));
         assert_eq!(labels["app.kubernetes.io/version"], version);
     }
-    // The pods do not have this label, because each new version of the chart would then recreate
-    // them.
+    // The pods do not have this label, because each new version of the chart would recreate them.
     let everything = Objects::of("everything", &[]);
     let template = &everything.one("Deployment")["spec"]["template"];
     assert!(template["metadata"]["labels"]["helm.sh/chart"].is_null());
 }
 
 #[test]
-fn a_liveness_probe_gives_a_leader_that_hangs_the_time_to_lose_its_authority() {
+fn a_liveness_probe_fails_only_after_a_hanging_leader_has_lost_its_authority() {
     let objects = Objects::of("minimal", &[]);
     let probe = &objects.sidecar()["livenessProbe"];
     let number = |field: &str| probe[field].as_u64().unwrap();
-    // Time from the first failed probe to the last one, after which the kubelet restarts the
-    // container.
+    // Time from the first failed probe to the last failed probe, after which the kubelet restarts
+    // the container.
     let patience = (number("failureThreshold") - 1) * number("periodSeconds");
-    // Twice the default renew_deadline and loss_grace, for a busy machine.
+    // Twice the sum of the default renew_deadline and loss_grace, for a busy machine.
     assert!(patience >= 2 * (18 + 3), "{probe}");
 }
 
 #[test]
-fn the_policy_of_events_asks_nothing_that_an_old_server_has_no_type_for() {
-    // `namespace` is a reserved word of CEL, and the types of Kubernetes 1.30 spell it differently.
+fn the_policy_for_events_uses_only_types_of_old_servers() {
+    // `namespace` is a reserved word of CEL, so the types of Kubernetes 1.30 spell it differently.
     let objects = Objects::of("everything", &[]);
     let policies = objects
         .iter()
@@ -353,7 +352,7 @@ fn the_service_selects_the_leader_by_its_label_and_a_numeric_port() {
 }
 
 #[test]
-fn without_a_policy_labels_and_permissions_must_be_accepted_explicitly() {
+fn without_a_policy_labels_and_permissions_need_explicit_consent() {
     let none = "leasehold.policy.create=false";
     let existing = "leasehold.policy.existing=true";
     let unrestricted = "leasehold.kubernetes.allowUnrestrictedStatusPatch=true";
@@ -373,7 +372,7 @@ fn without_a_policy_labels_and_permissions_must_be_accepted_explicitly() {
 }
 
 #[test]
-fn the_role_has_exactly_the_verbs_of_what_is_on() {
+fn the_role_has_exactly_the_verbs_of_the_enabled_features() {
     let rules = |changes: &[&str]| {
         let objects = Objects::of("minimal", changes);
         let rules = objects.one("Role")["rules"].as_array().unwrap().clone();
@@ -392,7 +391,7 @@ fn the_role_has_exactly_the_verbs_of_what_is_on() {
 }
 
 #[test]
-fn the_network_policy_lets_through_what_leasehold_needs() {
+fn the_network_policy_allows_the_traffic_of_leasehold() {
     let ports = |installation: &str| {
         let objects = Objects::of(installation, &["networkPolicy.enabled=true"]);
         let spec = objects.one("NetworkPolicy")["spec"].clone();

@@ -1,7 +1,8 @@
 //! Goal: `helm show values` and each chart's README show every key with its default and a
 //! description, and the schema has exactly these keys. Method: reads values.yaml as data and as
 //! text, and compares it with the application chart's copy of the library's values and with the
-//! tables in the READMEs. `BLESS=1 cargo test --test chart values_documented` writes both.
+//! tables in the READMEs. `BLESS=1 cargo test --test chart values_documented` writes the copy and
+//! the tables.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,9 +18,9 @@ const CHARTS: [&str; 2] = ["leasehold", "leasehold-sidecar"];
 
 /// Maps that are empty by default. Their keys are documented elsewhere.
 const OPEN: [&str; 4] = [
-    // Kubernetes documents this field.
+    // Documented by Kubernetes.
     "workload.lifecycle",
-    // docs/configuration.md documents these keys.
+    // Documented in docs/configuration.md.
     "config",
     "leasehold.config",
     // The map's comment describes both keys.
@@ -66,8 +67,8 @@ struct Row {
     default: Option<String>,
 }
 
-/// Returns the keys with a description. In the comment above a key, `# --` begins the description,
-/// and `# @default --` replaces the default in the table.
+/// Returns the keys with a description. In the comment above a key, `# --` starts the description,
+/// and `# @default --` overrides the default in the table.
 fn rows(text: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut above: Vec<(usize, String)> = Vec::new();
@@ -159,11 +160,11 @@ const DIFFERENT: (&str, &str) = (
 ",
 );
 
-/// Checks that the application chart repeats the library chart's values; with `BLESS`, copies
-/// them. Returns the library chart's values.
+/// Checks that the application chart repeats the library chart's values. With `BLESS`, copies the
+/// values. Returns the library chart's values.
 fn repeat_the_library() -> String {
     let library = read("leasehold-sidecar", "values.yaml");
-    // Skips the head comment, which describes the library.
+    // Skips the file's first comment, which describes the library.
     let (_, library) = library.split_once("\n\n").unwrap();
     assert!(library.contains(DIFFERENT.0));
     let library = library.replace(DIFFERENT.0, DIFFERENT.1);
@@ -179,7 +180,7 @@ fn repeat_the_library() -> String {
 }
 
 #[test]
-fn helm_shows_the_values_of_the_library_with_those_of_the_application() {
+fn the_values_of_the_application_include_the_values_of_the_library() {
     let library = repeat_the_library();
     let shown = succeed(
         tool("helm")
@@ -254,7 +255,7 @@ fn the_schema_has_exactly_the_keys_of_the_values() {
             "",
             &mut differences,
         );
-        // These keys are only for parent charts, which use them in the condition of the dependency.
+        // These keys are only for parent charts, which use them in a dependency's condition.
         differences.retain(|it| {
             !["enabled", "leasehold.enabled", "leasehold-sidecar"]
                 .iter()

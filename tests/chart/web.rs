@@ -1,5 +1,5 @@
-//! Goal: the chart deploys the web page only on request, with its own database user and token, and
-//! never applies objects for the workload's pods to the page's pod.
+//! Goal: the chart deploys the web page only on request, with its own database user and token.
+//! Objects for the workload's pods never apply to the page's pod. Method: parses helm's output.
 
 use std::fs;
 
@@ -64,7 +64,7 @@ fn the_page_has_a_user_and_a_token_of_its_own() {
 }
 
 #[test]
-fn the_pages_pod_has_a_place_of_its_own() {
+fn the_pod_of_the_page_has_its_own_scheduling_fields() {
     let deployment = [
         r#"deployment.nodeSelector.pool="workers""#,
         r#"deployment.priorityClassName="high""#,
@@ -122,7 +122,7 @@ fn the_page_is_read_only_by_default() {
 }
 
 #[test]
-fn selectors_of_the_workloads_pods_do_not_select_the_pages() {
+fn selectors_for_the_workload_do_not_match_the_pod_of_the_page() {
     let objects = Objects::of("web", &[]);
     let labels =
         &of(&objects, "Deployment", "orders-web")["spec"]["template"]["metadata"]["labels"];
@@ -167,7 +167,7 @@ fn a_page_without_its_secrets_is_refused() {
 }
 
 #[test]
-fn a_place_of_a_wrong_form_is_refused() {
+fn invalid_scheduling_fields_are_refused() {
     refused(
         r#"
         web: web.nodeSelector.pool=1
@@ -183,9 +183,9 @@ fn a_place_of_a_wrong_form_is_refused() {
 }
 
 /// The page's pod keeps running while the workload has no replicas, so the selector must not match
-/// it.
+/// the page's pod.
 #[test]
-fn the_documented_wait_before_a_rollback_is_for_the_pods_of_the_workload() {
+fn the_documented_wait_before_a_rollback_matches_only_pods_of_the_workload() {
     let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
     let (_, rest) = page
         .split_once("wait --for=delete pod --selector ")

@@ -1,7 +1,7 @@
 //! Goal: the workload may be a Deployment, a StatefulSet, a Job or a CronJob, and gets the fields
 //! of its kind. A job in supervisor mode runs under a lock. The chart refuses values that have no
-//! effect on the kind. Method: parses helm's output, runs the rendered lock on a real replica set,
-//! and creates pods of each kind on a real API server that enforces the policies.
+//! effect on the kind. Method: parses helm's output, runs the rendered `leasehold lock` on a real
+//! replica set, and creates pods of each kind on a real API server that enforces the policies.
 
 use std::process::Command;
 
@@ -88,7 +88,8 @@ fn the_pods_of_each_kind_have_the_same_sidecar() {
             objects.template()["metadata"],
             deployment.template()["metadata"]
         );
-        // Rights and policies do not depend on the kind, because they apply to the service account.
+        // Rights and policies do not depend on the workload's kind, because they apply to the
+        // service account.
         for kind in ["ServiceAccount", "Role", "ValidatingAdmissionPolicy"] {
             assert_eq!(objects.one(kind), deployment.one(kind), "{kind}");
         }
@@ -150,7 +151,7 @@ fn a_cron_job_follows_its_values() {
         assert_eq!(cron[field], value, "{field}");
     }
     assert_eq!(objects.pod()["restartPolicy"], "OnFailure");
-    // The period is the job's `stop_grace` and some time for the release.
+    // The grace period is the job's `stop_grace` plus time to release the lock.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
     let plain = [r#"workload.kind="CronJob""#, r#"cronJob.schedule="@daily""#];
     let plain = Objects::of("minimal", &plain);
@@ -251,8 +252,8 @@ fn if_the_lock_is_held_a_job_waits_and_a_run_is_skipped() {
     }
 }
 
-/// Returns the rendered command line with the connection string of a real set, this lock name and
-/// this command.
+/// Returns the rendered command line with a real set's connection string, this lock name and this
+/// command.
 fn lock(uri: &std::path::Path, lease: &str, command: &str) -> Command {
     let objects = Objects::of(
         "cron-job",
@@ -288,7 +289,7 @@ fn lock(uri: &std::path::Path, lease: &str, command: &str) -> Command {
 }
 
 #[test]
-fn of_two_runs_at_the_same_time_one_is_skipped_and_both_succeed() {
+fn of_two_concurrent_runs_one_is_skipped_and_both_succeed() {
     run(async {
         let set = SET.get().await;
         let place = tempfile::tempdir().unwrap();
@@ -397,7 +398,7 @@ fn labelled(key: &str, value: &str) -> Value {
     json!({"metadata": {"labels": {key: value}}})
 }
 
-/// Changes that omit features which do not work on this API server: a runtime class, a cluster-wide
+/// Values without features that this API server does not support: a runtime class, a cluster-wide
 /// node port, the Prometheus operator's kind, and the volume claims that the StatefulSet controller
 /// creates.
 const PLAIN: [&str; 6] = [
@@ -410,7 +411,7 @@ const PLAIN: [&str; 6] = [
 ];
 
 #[test]
-fn the_policies_hold_for_the_pods_of_a_stateful_set_and_of_a_job() {
+fn the_policies_apply_to_the_pods_of_a_stateful_set_and_of_a_job() {
     run(async {
         for installation in ["stateful-set", "job"] {
             let alone = "leasehold.kubernetes.demoteOthers=false";
