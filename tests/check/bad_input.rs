@@ -1,10 +1,10 @@
-//! Goal: `leasehold check` reports errors in flags and configuration with the same text as
-//! `leasehold run`.
+//! Goal: `leasehold check` and `leasehold run` report errors in flags and configuration with equal
+//! text.
 
 use crate::scene::Scene;
 
 #[tokio::test]
-async fn a_wrong_command_line_exits_64_and_nothing_is_checked() {
+async fn an_invalid_command_line_exits_64_before_any_check() {
     let scene = Scene::new().await;
     for (flag, named) in [
         (
@@ -28,7 +28,7 @@ async fn a_wrong_command_line_exits_64_and_nothing_is_checked() {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_exits_78_with_all_that_is_wrong() {
+async fn an_invalid_configuration_exits_78_with_all_mistakes() {
     let scene = Scene::new().await;
     let check = scene.check("mongodb://me:wr0ng/x@h/").flag("--lease=");
     let answer = check.flag("--lease-retry-interval=0").run().await;
@@ -46,7 +46,7 @@ async fn a_wrong_configuration_exits_78_with_all_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_given_in_the_wrong_place_is_not_shown() {
+async fn a_secret_in_the_wrong_place_is_not_shown() {
     let scene = Scene::new().await;
     let answer = scene
         .check("mongodb://h/")

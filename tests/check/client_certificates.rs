@@ -1,5 +1,5 @@
 //! Goal: if the driver cannot use a client certificate, a key or a CA file, the error names only
-//! that file, and the cause. Method: adds one mistake each to certificates that other clients
+//! that file and the cause. Method: makes one mistake at a time in certificates that other clients
 //! accept.
 
 use std::fs;
@@ -8,7 +8,7 @@ use leasehold_testbed::Certificates;
 
 use crate::scene::Scene;
 
-/// A SEC 1 private key, and two certificates for it.
+/// A SEC 1 private key with two certificates.
 const SEC1_KEY: &str = include_str!("pem/sec1-key.pem");
 const VERSION_1: &str = include_str!("pem/version-1.pem");
 const VERSION_3: &str = include_str!("pem/version-3.pem");
@@ -30,7 +30,7 @@ fn parts(file: &std::path::Path) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_file_that_the_driver_cannot_use_is_named_with_the_cause() {
+async fn the_error_about_an_unusable_file_names_the_cause() {
     let scene = Scene::new().await;
     let certificates = scene.set.certificates().unwrap();
     let (certificate, key) = parts(&certificates.client());
@@ -83,7 +83,7 @@ async fn a_file_that_the_driver_cannot_use_is_named_with_the_cause() {
         let named = format!("{} ({option}) {cause}", file.display());
         answer.says("tls", "failed", "TLS configuration refused");
         answer.says("tls", "failed", &named);
-        // The driver accepts a CA file without certificates; it then trusts no server.
+        // The driver accepts a CA file without certificates, and then trusts no server.
         if option == "tlsCertificateKeyFile" {
             answer.says("deployment", "failed", "TLS configuration refused");
             answer.says("deployment", "failed", &named);

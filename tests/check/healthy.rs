@@ -1,5 +1,5 @@
-//! Goal: the command reports no failure for a correct installation with only the documented role,
-//! and never writes to MongoDB.
+//! Goal: for a correct installation, the command reports no failure, needs only the documented
+//! role, and never writes to MongoDB.
 
 use futures_util::TryStreamExt;
 use leasehold_testbed::Daemon;
@@ -8,13 +8,13 @@ use mongodb::bson::{DateTime, Document, Uuid, doc};
 
 use crate::scene::{COLLECTION, LEASE, PROGRAM, ROLE, Scene};
 
-/// Returns the documents of the collection and the oplog entries of its database.
+/// Returns the collection's documents and the oplog entries of its database.
 async fn stored(scene: &Scene) -> (Vec<Document>, Vec<Document>) {
     let client = scene.set.client();
     let leases = client.database(&scene.database).collection(COLLECTION);
     let documents = leases.find(doc! {}).await.unwrap().try_collect();
     let log = client.database("local").collection("oplog.rs");
-    // Matches the whole database, because the creation of a collection is an entry of
+    // Matches the whole database, because creating a collection adds an oplog entry for
     // `DATABASE.$cmd`.
     let ours = doc! { "ns": { "$regex": format!("^{}\\.", scene.database) } };
     let writes = log.find(ours).await.unwrap().try_collect();
@@ -22,7 +22,7 @@ async fn stored(scene: &Scene) -> (Vec<Document>, Vec<Document>) {
 }
 
 #[tokio::test]
-async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_created() {
+async fn a_new_installation_with_the_documented_role_passes_without_a_write() {
     let scene = Scene::new().await;
     let user = scene.user(&ROLE).await;
     let before = stored(&scene).await;
@@ -57,7 +57,7 @@ async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_creat
 }
 
 #[tokio::test]
-async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_it_is() {
+async fn next_to_a_running_leader_all_checks_pass_and_the_lease_does_not_change() {
     let scene = Scene::new().await;
     let user = scene.user(&ROLE).await;
     let uri = scene.set.uri_for(&user);
@@ -111,7 +111,7 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
 }
 
 #[tokio::test]
-async fn a_document_that_is_not_a_lease_and_a_lease_that_is_paused_are_named() {
+async fn foreign_documents_and_paused_leases_are_reported() {
     let scene = Scene::new().await;
     let uri = scene.set.uri();
     let client = scene.set.client();
@@ -130,7 +130,7 @@ async fn a_document_that_is_not_a_lease_and_a_lease_that_is_paused_are_named() {
 }
 
 #[tokio::test]
-async fn a_holder_with_an_old_last_write_is_a_warning() {
+async fn a_holder_whose_last_write_is_old_causes_a_warning() {
     let scene = Scene::new().await;
     let user = scene.user(&ROLE).await;
     let uri = scene.set.uri_for(&user);
@@ -165,7 +165,7 @@ async fn a_holder_with_an_old_last_write_is_a_warning() {
 }
 
 #[tokio::test]
-async fn text_has_one_line_for_each_check_in_groups_and_a_summary() {
+async fn the_text_output_has_one_line_for_each_check_and_a_summary() {
     let scene = Scene::new().await;
     let user = scene.user(&ROLE).await;
     let check = scene.check(&scene.set.uri_for(&user));

@@ -12,7 +12,7 @@ fn alone(scene: &Scene) -> Check {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_written_is_named_and_left_as_it_is() {
+async fn a_directory_without_write_permission_is_named_and_not_changed() {
     let scene = Scene::new().await;
     let closed = scene.path("closed");
     fs::create_dir(&closed).unwrap();
@@ -43,7 +43,7 @@ async fn a_directory_that_cannot_be_written_is_named_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_directory_in_which_others_may_write_is_warned_of() {
+async fn a_directory_that_others_can_write_to_causes_a_warning() {
     let scene = Scene::new().await;
     let open = scene.path("open");
     fs::create_dir(&open).unwrap();
@@ -54,7 +54,7 @@ async fn a_directory_in_which_others_may_write_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_port_that_another_program_has_is_named_with_that_program() {
+async fn the_error_about_a_taken_port_names_the_listening_program() {
     let scene = Scene::new().await;
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
@@ -78,7 +78,7 @@ async fn a_port_that_another_program_has_is_named_with_that_program() {
 }
 
 #[tokio::test]
-async fn variables_that_are_ignored_are_named() {
+async fn ignored_variables_are_named() {
     let scene = Scene::new().await;
     let answer = alone(&scene).env("LEASEHOLD_LEASE_NAME", "x").run().await;
     answer.says("configuration", "warning", "write LEASEHOLD_LEASE__NAME");

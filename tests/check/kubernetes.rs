@@ -1,5 +1,5 @@
-//! Goal: the command finds a missing right or policy of a pod's token on a real API server, and
-//! never changes an object there.
+//! Goal: the command reports a right that a pod's token lacks, and a missing policy, and never
+//! changes an object. Method: queries a real API server.
 
 use kube::ResourceExt;
 use leasehold_testbed::kubernetes::Place;
@@ -8,7 +8,7 @@ use leasehold_testbed::{Kubernetes, run};
 
 use crate::scene::{Answer, Check, Scene};
 
-/// The part of the chart's policy that permits a sidecar only labels.
+/// The part of the chart's policy that lets a sidecar change only labels.
 const POLICY: &str = "
 kind: ValidatingAdmissionPolicy
 apiVersion: admissionregistration.k8s.io/v1
@@ -35,8 +35,8 @@ spec:
     )
 }
 
-/// Sets the environment of a pod, with an unreachable MongoDB, which does not affect the checks of
-/// the API server.
+/// Sets the environment of a pod. MongoDB is unreachable, which does not affect the checks of the
+/// API server.
 fn in_pod(scene: &Scene, kubernetes: &Kubernetes, place: &Place) -> Check {
     let directory = place.credentials.directory().display();
     let check = scene
@@ -85,7 +85,7 @@ fn the_rights_of_the_chart_suffice_and_its_policy_is_recognized() {
 
         kubernetes.grant(&namespace).await;
         let before = pods.get("a").await.unwrap();
-        // A new Role takes effect after a moment.
+        // A new Role takes effect only after a moment.
         eventually("the rights are granted", async || {
             rules(&check().run().await, "ok") == all[..3]
         })
@@ -116,7 +116,7 @@ fn the_rights_of_the_chart_suffice_and_its_policy_is_recognized() {
 }
 
 #[test]
-fn a_token_that_is_refused_and_a_server_that_is_away_are_named() {
+fn rejected_tokens_and_unreachable_servers_are_reported() {
     run(async {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;

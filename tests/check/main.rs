@@ -1,5 +1,5 @@
-//! `leasehold check` on real components: replica sets with users and TLS, unreachable servers, a
-//! Kubernetes API server, and this host.
+//! Tests `leasehold check` with real components: replica sets with users and TLS, unreachable
+//! servers, a Kubernetes API server, and this host.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 // Test code may read the clock directly.

@@ -1,4 +1,4 @@
-//! Goal: the command names each missing right with the remedy, and still runs the other checks.
+//! Goal: the command names each missing right and its remedy, and still runs the other checks.
 
 use leasehold_testbed::{ReplicaSet, User};
 use mongodb::bson::{Document, doc};
@@ -24,7 +24,7 @@ fn names(scene: &Scene, answer: &Answer, check: &str, result: &str, action: &str
 }
 
 #[tokio::test]
-async fn without_find_nothing_can_be_read_and_what_needs_it_is_skipped() {
+async fn without_find_the_checks_that_need_a_read_are_skipped() {
     let (scene, answer) = without("find").await;
     names(&scene, &answer, "find", "failed", "find");
     assert_eq!(answer.troubles(), ["find failed"], "{}", answer.stdout);
@@ -55,7 +55,7 @@ async fn without_update_the_lease_cannot_be_acquired() {
 }
 
 #[tokio::test]
-async fn without_change_stream_followers_poll_which_is_a_warning() {
+async fn a_missing_right_to_change_streams_is_a_warning() {
     let (scene, answer) = without("changeStream").await;
     names(&scene, &answer, "change-stream", "warning", "changeStream");
     answer.says("change-stream", "warning", "followers poll instead");
@@ -66,7 +66,7 @@ async fn without_change_stream_followers_poll_which_is_a_warning() {
 }
 
 #[tokio::test]
-async fn the_rights_to_create_the_collection_of_hints_are_tried_without_creating_it() {
+async fn the_rights_to_create_the_hints_collection_are_checked_without_creating_it() {
     let scene = Scene::new().await;
     let user = scene.user(&ROLE).await;
     let uri = scene.set.uri_for(&user);
@@ -90,7 +90,7 @@ async fn the_rights_to_create_the_collection_of_hints_are_tried_without_creating
 }
 
 #[tokio::test]
-async fn more_rights_than_the_role_has_show_the_settings_of_the_set() {
+async fn with_more_rights_the_command_shows_the_settings_of_the_set() {
     let scene = Scene::new().await;
     let answer = scene.check(&scene.set.uri()).run().await;
     answer.says("journal", "ok", "storage engine wiredTiger");
@@ -138,7 +138,7 @@ async fn a_missing_or_wrong_login_is_distinguished_from_missing_rights() {
 }
 
 #[tokio::test]
-async fn a_collection_that_refuses_leases_is_named_and_nothing_is_stored() {
+async fn a_collection_that_cannot_store_leases_is_reported_without_a_write() {
     let scene = Scene::new().await;
     let set = ReplicaSet::builder().members(1).start().await;
     let uri = set.uri();

@@ -1,4 +1,4 @@
-//! Fixture: a replica set with TLS and users, and one run of `leasehold check` against it.
+//! Fixture: a replica set with TLS and users, and one run of `leasehold check` against this set.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ pub(crate) const ROLE: [&str; 4] = ["find", "insert", "update", "changeStream"];
 pub(crate) const COLLECTION: &str = "leases";
 pub(crate) const LEASE: &str = "orders";
 
-/// Three members with TLS and users. The set exists while a test uses it.
+/// Three members with TLS and users, started on demand and stopped after the last test that uses
+/// them.
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
 
 pub(crate) struct Scene {
@@ -166,7 +167,7 @@ impl Answer {
         all.remove(0)
     }
 
-    /// Asserts the result of the only check of this name, and that its detail or remedy contains a
+    /// Asserts the state of the only check with this name, and that its detail or remedy contains a
     /// text.
     #[track_caller]
     pub(crate) fn says(&self, name: &str, result: &str, text: &str) {
@@ -176,8 +177,8 @@ impl Answer {
         assert!(said.contains(text), "{text}: {check:#}");
     }
 
-    /// Lists the checks that neither passed nor were skipped, except warnings that depend only on
-    /// the machine and its load.
+    /// Lists the checks that failed or warned, except warnings that depend only on the machine and
+    /// its load.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let checks = self.checks().into_iter();
         let troubled = checks.filter(|check| {
@@ -209,7 +210,7 @@ impl Answer {
     }
 }
 
-/// Returns true for checks whose result depends on the machine: its clock and measured delays.
+/// Returns true for checks whose results depend on the machine: its clock and measured delays.
 pub(crate) fn depends_on_the_machine(check: &Value) -> bool {
     let names = [
         "clock-source",

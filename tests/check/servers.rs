@@ -1,5 +1,6 @@
-//! Goal: an unreachable server does not stop the other checks or exceed the time limit, and the
-//! command names the server with the cause. A deployment with weaker guarantees causes a warning.
+//! Goal: an unreachable server neither stops the other checks nor makes the command exceed its time
+//! limit. The command names the server with the cause. A deployment with weaker guarantees causes a
+//! warning.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,12 @@ use mongodb::bson::doc;
 use crate::scene::Scene;
 
 const TIMEOUT: &str = "--timeout=3s";
-/// Much longer than the time limits of the checks that run one after the other: name resolution,
-/// finding a primary, the members' states, the HTTP port.
+/// Much longer than the sum of the time limits of the sequential checks: name resolution, primary
+/// discovery, member states and HTTP port.
 const BOUND: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_host_that_does_not_resolve_is_named_and_the_local_checks_are_carried_out() {
+async fn a_host_that_does_not_resolve_is_named_and_the_local_checks_still_run() {
     let scene = Scene::new().await;
     let began = Instant::now();
     let uri = "mongodb://no-such-host.invalid/?replicaSet=rs0";
@@ -38,7 +39,7 @@ async fn a_host_that_does_not_resolve_is_named_and_the_local_checks_are_carried_
 }
 
 #[tokio::test]
-async fn a_port_with_no_server_behind_it_is_named() {
+async fn a_port_without_a_server_is_named() {
     let scene = Scene::new().await;
     let closed = ReservedPort::new();
     let uri = format!("mongodb://127.0.0.1:{}/?replicaSet=rs0", closed.number());
@@ -52,7 +53,7 @@ async fn a_port_with_no_server_behind_it_is_named() {
 }
 
 #[tokio::test]
-async fn a_member_that_is_down_is_named_and_without_a_majority_there_is_no_primary() {
+async fn members_that_are_down_are_named_and_without_a_majority_there_is_no_primary() {
     let scene = Scene::new().await;
     let set = ReplicaSet::start().await;
     let primary = set.primary().await;
@@ -71,8 +72,8 @@ async fn a_member_that_is_down_is_named_and_without_a_majority_there_is_no_prima
 
     set.stop(frozen);
     let began = Instant::now();
-    // The primary steps down when it notices that it lost the majority. Until then, its writes time
-    // out.
+    // The primary steps down as soon as it notices the loss of the majority. Until then, its writes
+    // time out.
     let answer = scene.check(&uri).flag(TIMEOUT).run().await;
     set.cont(frozen);
     assert!(began.elapsed() < 2 * BOUND, "{:?}", began.elapsed());
@@ -104,7 +105,7 @@ async fn a_set_without_a_primary_fails_although_its_servers_answer() {
 }
 
 #[tokio::test]
-async fn a_standalone_server_works_with_a_warning_and_not_as_a_set() {
+async fn a_standalone_server_causes_a_warning() {
     let scene = Scene::new().await;
     let set = ReplicaSet::builder().standalone().start().await;
     let answer = scene.check(&set.uri()).run().await;
@@ -134,7 +135,7 @@ async fn a_standalone_server_works_with_a_warning_and_not_as_a_set() {
 }
 
 #[tokio::test]
-async fn a_set_that_is_not_the_one_of_the_status_directory_is_refused() {
+async fn a_set_other_than_the_set_of_the_status_directory_is_refused() {
     let scene = Scene::new().await;
     let directory = scene.path("status");
     std::fs::create_dir(&directory).unwrap();
@@ -155,7 +156,7 @@ async fn a_set_that_is_not_the_one_of_the_status_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_set_fails_and_several_servers_without_the_name_are_a_warning() {
+async fn servers_of_other_sets_fail_and_a_missing_set_name_is_a_warning() {
     let scene = Scene::new().await;
     let [set, other] = [
         ReplicaSet::builder().members(1).start().await,
@@ -200,8 +201,8 @@ async fn a_member_on_ipv6_is_recognized_by_its_address() {
     let began = Instant::now();
     let uri = format!("mongodb://{address}/?replicaSet=testbed");
     let answer = scene.check(&uri).run().await;
-    // The check would use up its time limit if it could not match the member's state to its
-    // address.
+    // If the check could not match the member's state to its address, it would use up its time
+    // limit.
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     answer.says("name-resolution", "ok", "::1");
     answer.says("server", "ok", "accepts writes");

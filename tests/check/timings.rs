@@ -1,12 +1,12 @@
-//! Goal: the command warns if an election of the replica set may outlast the configured durations,
-//! and uses the set's settings if the user may read them.
+//! Goal: the command warns if an election of the replica set may take longer than the configured
+//! durations allow. It uses the set's settings if the user may read them.
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::doc;
 
 use crate::scene::{Check, ROLE, Scene};
 
-/// The usual durations in Kubernetes, which are shorter than a MongoDB election with the default
+/// The recommended durations for Kubernetes. They are shorter than a MongoDB election with default
 /// settings.
 fn short(check: Check) -> Check {
     check
@@ -24,7 +24,7 @@ fn default(check: Check) -> Check {
 }
 
 #[tokio::test]
-async fn durations_that_a_default_election_outlasts_are_warned_of_with_the_arithmetic() {
+async fn durations_shorter_than_a_default_election_cause_a_warning_with_the_arithmetic() {
     let scene = Scene::new().await;
     let user = scene.user(&ROLE).await;
     let unseen = short(scene.check(&scene.set.uri_for(&user))).run().await;
@@ -32,13 +32,13 @@ async fn durations_that_a_default_election_outlasts_are_warned_of_with_the_arith
     unseen.says("election-timeout", "warning", "= 16.8s; renew_deadline 10s");
     unseen.says("election-timeout", "warning", "rs.conf().settings");
     assert_eq!(unseen.code, 1);
-    // An administrator may read the set's settings, which shorten its elections.
+    // An administrator may read the set's settings, which make its elections shorter.
     let seen = short(scene.check(&scene.set.uri())).run().await;
     seen.says("election-timeout", "ok", "= 7.6s; renew_deadline 10s");
 }
 
 #[tokio::test]
-async fn the_settings_of_the_set_decide() {
+async fn the_warning_depends_on_the_settings_of_the_set() {
     let scene = Scene::new().await;
     let set = ReplicaSet::builder()
         .members(1)

@@ -1,6 +1,6 @@
-//! Goal: the command names certificates that expire soon, have expired or are signed by another
-//! authority, with the remaining days. Method: real certificates, which expire in the year 2050,
-//! and a command with a faked wall clock.
+//! Goal: the command names certificates that expire soon (with the remaining days), have expired,
+//! or are signed by another authority. Method: runs the command under a faked wall clock, with real
+//! certificates that expire in 2050.
 
 use leasehold_testbed::{Certificates, FakeClock, ReplicaSet};
 
@@ -15,7 +15,7 @@ async fn at(scene: &Scene, date: &str, timeout: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_certificate_is_warned_of_before_it_expires() {
+async fn a_certificate_that_expires_soon_causes_a_warning() {
     let scene = Scene::new().await;
     let answer = at(&scene, "@2049-12-25 12:00:00", "--timeout=30s").await;
     let chains = answer.all("tls");
@@ -33,7 +33,7 @@ async fn a_certificate_is_warned_of_before_it_expires() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_has_expired_is_the_cause() {
+async fn an_expired_certificate_is_named_as_the_cause() {
     let scene = Scene::new().await;
     let answer = at(&scene, "@2050-02-01 12:00:00", "--timeout=3s").await;
     for check in answer.all("tls") {
@@ -63,7 +63,7 @@ async fn with(scene: &Scene, from: &str, to: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn an_authority_that_is_not_trusted_and_a_missing_file_are_named() {
+async fn untrusted_authorities_and_missing_files_are_named() {
     let scene = Scene::new().await;
     let certificates = scene.set.certificates().unwrap();
     let ours = certificates.authority().display().to_string();
@@ -89,7 +89,7 @@ async fn an_authority_that_is_not_trusted_and_a_missing_file_are_named() {
 }
 
 #[tokio::test]
-async fn tls_asked_of_a_server_without_it_is_named() {
+async fn a_server_without_tls_is_named_if_the_uri_requires_tls() {
     let scene = Scene::new().await;
     let set = ReplicaSet::builder().members(1).start().await;
     let certificates = scene.set.certificates().unwrap();

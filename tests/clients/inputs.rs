@@ -1,5 +1,6 @@
-//! Status files and event lines for the packages' tests: the corpus and further cases, filled in
-//! with this machine's boot id, time namespace and a deadline.
+//! Generates status files and event lines for the packages' tests. The inputs come from the corpus
+//! and from further cases, filled in with this machine's boot id and time namespace, and a
+//! deadline.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,11 +9,11 @@ use std::path::Path;
 use leasehold_testbed::corpus;
 use leasehold_testbed::daemon::boottime_ns;
 
-/// The status of a leader, valid for an hour. `@UNTIL`, `@BOOT` and `@TIME` are replaced by the
-/// deadline, the boot id and the time namespace.
+/// The status of a leader, valid for an hour. Placeholders: `@UNTIL` is the deadline, `@BOOT` the
+/// boot id and `@TIME` the time namespace.
 const GOOD: &str = r#"{"schema":1,"lease":"orders","identity":"{a}\" b","session":"s","role":"leader","leader":true,"token":7,"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","time_namespace":@TIME,"holder":{"identity":"a","token":7},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null}"#;
 
-/// Replacements in `GOOD`. After any one of them, a reader must not lead.
+/// Replacements in `GOOD`. With any of these, a reader must not lead.
 const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),
@@ -51,7 +52,7 @@ const CHANGES: &[(&str, &str)] = &[
 const OF_EVENTS: &[(&str, &str)] = &[(r#""boot_id":"@BOOT""#, r#""boot_id":null"#)];
 
 /// Writes the file `good`, and the directories `files` and `lines` with inputs that must not make a
-/// reader lead. Lines that do not begin with `data:` change nothing.
+/// reader lead. Readers ignore lines that do not begin with `data:`.
 pub(crate) fn write(directory: &Path) {
     fs::write(directory.join("good"), this_machine(GOOD.as_bytes())).unwrap();
     let changed = |changes: &[(&str, &str)]| -> Vec<Vec<u8>> {
@@ -80,8 +81,8 @@ fn write_all(directory: &Path, inputs: &[Vec<u8>]) {
     }
 }
 
-/// Adds the schema to an event of the corpus, so that a reader rejects the event for its own fault,
-/// not for the missing schema.
+/// Adds the schema to an event of the corpus. Without this, a reader would reject the event for its
+/// missing schema instead of its own fault.
 fn of_this_schema(line: Vec<u8>) -> Vec<u8> {
     match line.windows(2).position(|pair| pair == b"{\"") {
         Some(at) => [&line[..=at], br#""schema":1,"#, &line[at + 1..]].concat(),

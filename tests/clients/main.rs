@@ -1,6 +1,6 @@
-//! Goal: a program that uses a package in `clients/` never leads after its status file or event
-//! has expired (I4), and never misses the loss of a lock. Method: runs each package's own tests as
-//! a child process, with daemons on a real replica set.
+//! Goal: a program that uses a package in `clients/` never leads after its status file or event has
+//! expired (I4), and always notices the loss of a lock. Method: runs each package's own tests as a
+//! child process, with daemons on a real replica set.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{DaemonTimings, Launch, ReplicaSet, Scratch, SharedSet, skip};
 
-/// Timeout of one language's tests, which take half a minute on an idle machine.
+/// Timeout for one language's tests, which take half a minute on an idle machine.
 const LONG: Duration = Duration::from_secs(400);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -24,7 +24,7 @@ fn package(language: &str) -> PathBuf {
     clients.join(language)
 }
 
-/// Environment variables that locate the caches and settings of Python, Go and Node.
+/// Variables that locate the caches and settings of Python, Go and Node.
 const CACHES: [&str; 6] = [
     "HOME",
     "XDG_CACHE_HOME",
@@ -34,9 +34,9 @@ const CACHES: [&str; 6] = [
     "PYENV_ROOT",
 ];
 
-/// Runs a script in the directory of a package, with the environment that its tests need. Returns
-/// the output. The script must `exec` the tests, so that they are killed if this process dies. The
-/// tests' daemons end with the tests.
+/// Runs a script in a package's directory, with the environment that the package's tests need.
+/// Returns the output. The script must `exec` the tests, so that the tests and their daemons end if
+/// this process is killed.
 async fn run(language: &str, script: &str) -> String {
     let set = SET.get().await;
     let scratch = Scratch::new();
@@ -49,7 +49,7 @@ async fn run(language: &str, script: &str) -> String {
     let process = Launch::new("/bin/sh")
         .arguments(["-c", &format!("cd \"$0\" && exec >&2 && {script}")])
         .argument(package(language))
-        // These variables let Go reuse its build cache.
+        // Lets Go reuse its build cache.
         .envs(
             CACHES
                 .iter()
@@ -82,7 +82,7 @@ fn installed(program: &str, version: &str) -> bool {
     found
 }
 
-/// Only root can run a program as another user, which some tests need.
+/// Some tests run a program as another user, which needs root.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -95,7 +95,7 @@ fn ran(output: &str, summary: &str) {
 #[tokio::test]
 async fn i4_the_python_package() {
     if installed("python3", "--version") {
-        // -B: Python writes no byte code into the source tree.
+        // -B: Python writes no bytecode into the source tree.
         let tests = "PYTHONPATH=src exec python3 -B -W error -m unittest discover --start-directory tests --verbose";
         let output = run("python", tests).await;
         if is_root() {

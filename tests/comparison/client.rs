@@ -1,5 +1,5 @@
-//! A client process that holds a hand-made lock while a command runs. The process is this test
-//! binary (or the benchmark's), started with an [`Order`] in an environment variable.
+//! A client process that holds a hand-made lock while a command runs. The process runs this test
+//! binary (or the benchmark's) and gets its [`Order`] in an environment variable.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,11 +16,11 @@ use crate::designs::{
 const VARIABLE: &str = "HANDMADE_LOCK";
 /// The test whose first call is [`act_as_client`].
 const ENTRANCE: &str = "in_calm_weather::each_design_excludes";
-/// Interval between attempts, because hand-made locks poll.
+/// Interval between attempts. Hand-made locks poll.
 const POLL: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The exit code if the lock no longer belonged to the client when the client released it.
+/// Exit code if the client no longer owned the lock at its release.
 pub(crate) const NOT_OURS: u8 = 76;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,21 +39,22 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn launch(&self) -> Launch {
-        let this: PathBuf = std::env::current_exe().expect("the path of this program can be read");
+        let this: PathBuf = std::env::current_exe().expect("the path of this program");
         let (name, value) = self.variable();
         Launch::new(this)
             .arguments(["--exact", ENTRANCE, "--nocapture"])
             .env(name, value)
     }
 
-    /// Returns the environment variable, name and value, that passes this order to a process.
+    /// Returns the name and the value of the environment variable that passes this order to a
+    /// process.
     pub(crate) fn variable(&self) -> (String, String) {
         let text = serde_json::to_string(self).expect("an order is JSON");
         (VARIABLE.to_owned(), text)
     }
 }
 
-/// If this process was started with an order, carries out the order and exits.
+/// Carries out the order and exits, if the environment contains an order.
 pub(crate) fn act_as_client() {
     let Ok(text) = std::env::var(VARIABLE) else {
         return;
@@ -62,7 +63,7 @@ pub(crate) fn act_as_client() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("an event loop can be made");
+        .expect("a Tokio runtime starts");
     let code = runtime.block_on(carry_out(&order));
     std::process::exit(i32::from(code));
 }
@@ -99,11 +100,7 @@ async fn hold(mut lock: impl HandMade, order: &Order) -> u8 {
     command.env_remove(VARIABLE);
     let mut child = command.spawn().expect("the command can be started");
     let mut extended = Instant::now();
-    while child
-        .try_wait()
-        .expect("a child can be waited for")
-        .is_none()
-    {
+    while child.try_wait().expect("the child exits").is_none() {
         if order.extend && extended.elapsed() > order.life / 3 {
             lock.extend().await.expect("the set answers");
             extended = Instant::now();

@@ -1,10 +1,10 @@
-//! Goal: the table of docs/locks.md never names a test that does not exist, and never omits a test
-//! that breaks a hand-made lock or shows that leasehold's lock holds. Method: reads the page and
-//! the sources of this suite.
+//! Goal: the table in docs/locks.md names only tests that exist, and names every test that breaks a
+//! hand-made lock or shows that leasehold's lock holds. Method: reads the page and the sources of
+//! this suite.
 
 use std::path::Path;
 
-/// Tests that repeat a failure with another design. The page already names a test of this failure.
+/// Tests that repeat, with another design, a failure whose test is already on the page.
 const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_document_with_a_ttl_index_is_deleted_under_its_owner",
     "a_locked_at_time_out_passes_under_its_owner",
@@ -12,7 +12,7 @@ const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_counter_of_one_is_deleted_under_its_owner",
     "of_a_counter_of_one_leaves_two_owners",
 ];
-/// Files without a test that breaks a lock or runs leasehold.
+/// Files without tests that break a lock or run leasehold.
 const NOT_ON_THE_PAGE: [&str; 3] = ["documented.rs", "in_calm_weather.rs", "journal.rs"];
 
 #[test]
@@ -30,10 +30,16 @@ fn the_table_names_the_tests_of_this_suite() {
         if path.is_dir() || name.is_some_and(|name| NOT_ON_THE_PAGE.contains(&name)) {
             continue;
         }
-        let source = std::fs::read_to_string(&path).expect("a source is text");
+        let source = std::fs::read_to_string(&path).expect("the source is UTF-8");
         for test in source.split("test]\n").skip(1) {
-            let test = test.split('(').next().expect("a function has arguments");
-            let test = test.rsplit(' ').next().expect("a function has a name");
+            let test = test
+                .split('(')
+                .next()
+                .expect("a parenthesis follows the name");
+            let test = test
+                .rsplit(' ')
+                .next()
+                .expect("a name precedes the parenthesis");
             if page.contains(&format!("`{test}`")) {
                 named += 1;
             } else if !SHOWN_BY_ANOTHER.contains(&test) {
@@ -42,7 +48,7 @@ fn the_table_names_the_tests_of_this_suite() {
         }
     }
     assert!(missing.is_empty(), "not on the page: {missing:?}");
-    // In this section, only names of tests contain more than two underscores.
+    // In this section, only test names contain more than two underscores.
     let words = page.split('`').skip(1).step_by(2);
     let tests = words.filter(|word| word.matches('_').count() > 2).count();
     assert_eq!(named, tests, "the page names a test that does not exist");

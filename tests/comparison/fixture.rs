@@ -14,21 +14,22 @@ use crate::designs::Design;
 use crate::journal::Journal;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Time until a hand-made lock expires: short, but several times as long as an extension may be
-/// delayed on a busy machine.
+/// Time until a hand-made lock expires. Short, but several times the delay of an extension on a
+/// busy machine.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
-/// A contender counts as excluded if it has not started its work after this time.
+/// A contender counts as excluded if it does not start its work within this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// About half a second of work. A holder that merely ends late performs fewer acts than this.
+/// About half a second of work. A holder that only stops a little late performs fewer acts.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// Writes acts to the journal until file $2 is removed or some minutes have passed. $0 is the
-/// journal and $1 the owner.
+/// Appends acts to the journal until file $2 is removed or some minutes have passed. $0 is the
+/// journal and $1 is the owner.
 ///
-/// A faked clock (libfaketime, preloaded) applies to the client only. A process that starts when its
-/// client was just killed would create shared memory of its own, and leave it when it is killed too.
+/// Only the client gets a faked clock (libfaketime, preloaded). If the command were preloaded too,
+/// a command that starts just after its client was killed would create its own shared memory, and
+/// leak it when it is killed.
 const WORK: &str = r#"
 unset LD_PRELOAD
 i=0
@@ -179,13 +180,13 @@ impl<M: Means> Fixture<M> {
     }
 
     pub(crate) fn finish(&self, actor: &str) {
-        std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
+        std::fs::remove_file(self.scratch.path().join(actor)).expect("the actor was working");
     }
 
     pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
         let count = self.journal.count(actor) + more;
         let reached = self.journal.reaches(actor, count, LONG).await;
-        assert!(reached, "{actor} does not act: {}", self.describe());
+        assert!(reached, "{actor} stopped acting: {}", self.describe());
     }
 
     pub(crate) async fn at_work(&self, owner: &str) -> Process {
@@ -201,10 +202,15 @@ impl<M: Means> Fixture<M> {
 
     pub(crate) async fn end(&self, process: &Process, actor: &str) -> i32 {
         self.finish(actor);
-        exit_code(process.wait(LONG).await.expect("its work is over"))
+        exit_code(
+            process
+                .wait(LONG)
+                .await
+                .expect("the process exits after its work"),
+        )
     }
 
-    /// Returns true if the contender starts its work within `time`, while `other` works.
+    /// Returns true if the contender starts its work within `time`, while `other` still works.
     async fn acts_alongside(&self, contender: &str, other: &str, time: Duration) -> bool {
         let came = self.journal.reaches(contender, AT_WORK, time).await;
         if came {
@@ -215,7 +221,7 @@ impl<M: Means> Fixture<M> {
 
     pub(crate) async fn assert_kept_out(&self, contender: &str) {
         let came = self.journal.reaches(contender, 1, KEPT_OUT).await;
-        assert!(!came, "{contender} came to work: {}", self.describe());
+        assert!(!came, "{contender} started its work: {}", self.describe());
     }
 
     #[track_caller]
@@ -224,7 +230,7 @@ impl<M: Means> Fixture<M> {
         assert!(beside >= AT_WORK, "it held: {}", self.describe());
     }
 
-    /// Asserts that the first contender did not act after the second had begun.
+    /// Asserts that the first contender never acted after the second had begun.
     #[track_caller]
     pub(crate) fn assert_in_turn(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);
@@ -259,14 +265,14 @@ pub(crate) async fn pause<M: Means>(fixture: &Fixture<M>) -> (Process, Process) 
     (a, b)
 }
 
-/// `a` works for several times the expiry of the lock, while `b` contends. Returns true if `b`
-/// starts its work within `time`, concurrently with `a`.
+/// `a` works for several times the lock's expiry while `b` contends. Returns true if `b` starts its
+/// work within `time`, while `a` is working.
 pub(crate) async fn outlast<M: Means>(fixture: &Fixture<M>, time: Duration) -> bool {
     skew(fixture, None, None, time).await
 }
 
-/// `a` holds the lock and `b` contends, with these offsets of their wall clocks. Returns true if
-/// `b` starts its work within `time`, while `a` is at work.
+/// `a` holds the lock and `b` contends, each with the given offset of its wall clock. Returns true
+/// if `b` starts its work within `time`, while `a` is working.
 pub(crate) async fn skew<M: Means>(
     fixture: &Fixture<M>,
     clock_of_a: Option<&str>,
@@ -281,8 +287,8 @@ pub(crate) async fn skew<M: Means>(
     fixture.acts_alongside("b", "a", time).await
 }
 
-/// For a lock with two slots: `a` and `b` hold, `a` is killed, `b` continues, and `c` contends.
-/// Returns true if `c` starts its work within `time`, concurrently with `b`.
+/// The lock has two slots, which `a` and `b` hold. `a` is killed, `b` continues, and `c` contends.
+/// Returns true if `c` starts its work within `time`, while `b` is working.
 pub(crate) async fn kill_one_while_another_holds<M: Means>(
     fixture: &Fixture<M>,
     time: Duration,

@@ -1,8 +1,8 @@
-//! Goal: the comparison is fair: each hand-made design excludes other owners as long as no fault
-//! occurs, and the scenario that breaks a hand-made lock does not break a correct one. Method:
-//! three contenders for each design work briefly, one after the other. No contender may act again
-//! after another contender has acted. In a second test, work takes longer than the expiry of a
-//! lock, and the owner extends the lock.
+//! Goal: the comparison is fair. Each hand-made design excludes other owners as long as no fault
+//! occurs, and the scenario that breaks a hand-made lock does not break a correct lock. Method:
+//! three contenders for each design work briefly, one after another. No contender may act again
+//! after another contender has acted. In a second test, the work takes longer than the lock's
+//! expiry, and the owner extends the lock.
 
 use futures_util::future::join_all;
 use leasehold_testbed::run;
@@ -24,7 +24,7 @@ fn each_design_excludes() {
             Design::Pessimistic,
         ];
         for design in designs {
-            // The long expiry rules out that a busy machine delays an extension too long.
+            // The expiry is long, so a delayed extension on a busy machine does not break the lock.
             let by_hand = ByHand {
                 life: LONG,
                 ..ByHand::extended(design)
@@ -34,7 +34,7 @@ fn each_design_excludes() {
                 .map(|name| (name, fixture.start(name)))
                 .into_iter()
                 .collect::<Vec<_>>();
-            // Each holder works for a while and ends, and then the next holder acquires the lock.
+            // Each holder works for a while and exits. Then the next holder acquires the lock.
             while !contenders.is_empty() {
                 let at_work = fixture.first_at_work(&contenders).await;
                 let (name, client) = contenders.remove(at_work);
@@ -49,7 +49,7 @@ fn each_design_excludes() {
 }
 
 #[tokio::test]
-async fn an_extended_lock_keeps_others_out_of_the_scene() {
+async fn an_extended_lock_excludes_others() {
     let designs = [
         Design::TtlIndex,
         Design::LockedAt,

@@ -1,4 +1,4 @@
-//! A file of the holders' acts. Each act appends one line, so the order of the lines is the order
+//! A file that records the holders' acts. Each act appends one line, so the lines are in the order
 //! of the acts.
 
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ pub(crate) struct Journal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Act {
-    /// CLOCK_BOOTTIME with a resolution of 10 ms, for humans. The order of acts is the order of
-    /// the lines.
+    /// CLOCK_BOOTTIME with a resolution of 10 ms, for humans. The lines determine the order of
+    /// acts.
     pub(crate) at: f64,
     pub(crate) owner: String,
 }
 
 impl Journal {
     pub(crate) fn new(path: PathBuf) -> Self {
-        std::fs::write(&path, "").expect("a journal can be made");
+        std::fs::write(&path, "").expect("the journal can be created");
         Self { path }
     }
 
@@ -72,8 +72,8 @@ fn acts_after(acts: &[Act], owner: &str, next: &str) -> usize {
     after.iter().filter(|act| act.owner == owner).count()
 }
 
-/// Returns how often an owner acted again after another owner had acted, which is 0 if each owner's
-/// acts are contiguous.
+/// Counts how often an owner acted again after another owner had acted. The result is 0 if each
+/// owner's acts are contiguous.
 pub(crate) fn returns(acts: &[Act]) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     let mut returns = 0;
@@ -87,7 +87,7 @@ pub(crate) fn returns(acts: &[Act]) -> usize {
 }
 
 #[test]
-fn acts_of_two_at_once_are_counted_and_acts_in_turn_are_not() {
+fn only_concurrent_acts_are_counted() {
     let acts = |owners: &str| -> Vec<Act> {
         let act = |owner: char| Act {
             at: 0.0,

@@ -1,5 +1,5 @@
-//! Goal: a killed holder blocks a counter's slot while another holder runs, and blocks a lock
-//! without expiry indefinitely. Method: SIGKILL of one client, whose work ends too.
+//! Goal: a killed holder keeps a counter's slot while another holder runs, and keeps a lock without
+//! expiry indefinitely. Method: kills one client and its work with SIGKILL.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::client::NOT_ACQUIRED;
 use crate::designs::Design;
 use crate::fixture::{ByHand, Fixture, KEPT_OUT, LONG, kill_one_while_another_holds};
 
-/// The counter records only how many holders there are, so all holders share one expiry. While one
+/// The counter records only the number of holders, so all holders share one expiry. As long as one
 /// holder extends the expiry, the slot of a killed holder stays taken.
 #[tokio::test]
-async fn a_counter_never_frees_the_place_of_a_killed_holder_while_another_runs() {
+async fn a_counter_never_frees_the_slot_of_a_killed_holder_while_another_runs() {
     let fixture = Fixture::new(ByHand::extended(Design::Counter { slots: 2 })).await;
     let came = kill_one_while_another_holds(&fixture, KEPT_OUT).await;
     assert!(!came, "the counter freed a slot: {}", fixture.describe());
@@ -30,7 +30,11 @@ async fn a_lock_without_expiry_stays_with_its_killed_holder() {
     let a = fixture.at_work("a").await;
     fixture.kill(&a, "a");
     for name in ["b", "c"] {
-        let status = fixture.start(name).wait(LONG).await.expect("it gives up");
+        let status = fixture
+            .start(name)
+            .wait(LONG)
+            .await
+            .expect("the contender gives up");
         assert_eq!(exit_code(status), i32::from(NOT_ACQUIRED));
         assert_eq!(fixture.journal.count(name), 0, "{}", fixture.describe());
     }

@@ -1,7 +1,7 @@
 //! Goal: in the scenarios that break hand-made locks, two commands under leasehold never act at
 //! once, and the lock of a killed holder becomes free again. Method: runs the scenarios with
-//! `leasehold run -- CMD` and `leasehold lock NAME -- CMD`. As with the hand-made locks, the
-//! command does not check its lock; only a signal stops it.
+//! `leasehold run -- CMD` and `leasehold lock NAME -- CMD`. As in the tests of hand-made locks, the
+//! command does not check its lock, and stops only on a signal.
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;
@@ -28,7 +28,7 @@ impl Means for Run {
     }
 }
 
-/// Runs a command under a lock that expires well within the duration of the scenarios.
+/// Runs a command under a lock that expires well within a scenario's duration.
 struct Lock(&'static [&'static str]);
 
 const EXCLUSIVE: Lock = Lock(&[]);
@@ -44,8 +44,7 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // A busy machine is slow, so this is the longest timeout that the lease duration
-            // allows.
+            // The longest timeout that this lease duration allows, for a busy machine.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)
@@ -65,16 +64,15 @@ async fn outlasts_its_life(means: impl Means) {
     assert!(at_work_to_the_end(&fixture), "{}", fixture.describe());
 }
 
-/// Returns true if the acts span more than 4 s, so that `a` must have renewed, because its lock
-/// expires after 3 s without a renewal. The scenario takes 6 s.
+/// Returns true if the acts span more than 4 s. `a` must then have renewed, because its lock
+/// expires 3 s after the last renewal. The scenario takes 6 s.
 fn at_work_to_the_end<M: Means>(fixture: &Fixture<M>) -> bool {
     let acts = fixture.journal.acts();
     let instants = acts.first().zip(acts.last());
     instants.is_some_and(|(first, last)| last.at - first.at > (2 * LIFE).as_secs_f64())
 }
 
-/// Asserts that the holders never act at once, although their wall clocks are off by these
-/// offsets.
+/// Asserts that the holders never act at once, with these offsets of their wall clocks.
 async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
     let fixture = Fixture::new(means).await;
     let came = skew(&fixture, clock_of_a, clock_of_b, KEPT_OUT).await;
@@ -113,7 +111,7 @@ async fn a_contender_whose_clock_is_ahead_waits_for_the_lock() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_clock_is_behind_keeps_what_it_has() {
+async fn a_holder_whose_clock_is_behind_keeps_the_lease() {
     holds(Run, Some("-1h"), None).await;
 }
 
@@ -135,7 +133,7 @@ async fn the_slot_of_a_killed_holder_becomes_free_while_another_runs() {
     assert!(beside("b") >= AT_WORK, "it lives: {}", fixture.describe());
 }
 
-/// The writer waits until the killed reader has expired, and then for the live reader.
+/// The writer waits until the killed reader has expired, and then waits for the live reader.
 #[tokio::test]
 async fn a_killed_reader_does_not_keep_a_writer_out() {
     let fixture = Fixture::new(SHARED).await;
@@ -161,13 +159,16 @@ async fn the_lock_of_a_killed_holder_becomes_free() {
     fixture.assert_in_turn("a", "b");
 }
 
-/// `a` has lost the lock while paused, and releases it after `b` has acquired it.
+/// `a` loses the lock while paused, and tries to release it after `b` has acquired it.
 #[tokio::test]
-async fn a_late_release_frees_no_other_ones_lock() {
+async fn a_late_release_does_not_free_the_lock_of_another_holder() {
     let fixture = Fixture::new(EXCLUSIVE).await;
     let (a, _b) = pause(&fixture).await;
     a.signal(Signal::CONT);
-    let status = a.wait(LONG).await.expect("its lock was lost");
+    let status = a
+        .wait(LONG)
+        .await
+        .expect("a exits because it lost the lock");
     assert_eq!(
         exit_code(status),
         i32::from(LOCK_LOST),

@@ -1,8 +1,8 @@
-//! Common hand-made locks, on a real replica set with real processes: each design works without
-//! faults, and each design breaks.
+//! Tests common designs of hand-made locks on a real replica set with real processes: each design
+//! works without faults, and each design breaks.
 //!
-//! Most tests here assert that a hand-made lock *does* break. The scenarios (`fixture.rs`) take the
-//! locking program as a parameter, so that `leasehold` is tested in the same scenarios.
+//! Most tests here assert that a hand-made lock *does* break. The scenarios in `fixture.rs` take
+//! the locking program as a parameter, so leasehold runs in the same scenarios.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

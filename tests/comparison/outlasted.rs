@@ -1,6 +1,6 @@
 //! Goal: if nothing extends the lock and the work takes longer than its author expected, two owners
 //! work at once. If the design does not compare owners, the first owner's release then frees the
-//! second owner's lock. Method: no fault is injected; the work outlasts the lease.
+//! second owner's lock. Method: injects no fault; the work takes longer than the lock's expiry.
 
 use crate::designs::Design;
 use crate::fixture::{AT_WORK, ByHand, Fixture, LONG, outlast};
@@ -32,10 +32,10 @@ async fn a_counter_of_one_is_deleted_under_its_owner() {
     both_act(Design::Counter { slots: 1 }).await;
 }
 
-/// `a` works longer than its lock lasts. The release of `a` frees the lock of `b`, although `b`
-/// extends the lock in time. `c` then enters.
+/// `a` works until after its lock has expired. The release of `a` frees the lock of `b`, although
+/// `b` extends its lock in time. `c` then enters.
 #[tokio::test]
-async fn a_late_release_frees_the_next_ones_lock() {
+async fn a_late_release_frees_the_lock_of_the_next_owner() {
     let fixture = Fixture::new(ByHand::extended(Design::LockedAt)).await;
     let a = fixture.start_by(&ByHand::not_extended(Design::LockedAt), "a", "a", None);
     fixture.acts_more("a", AT_WORK).await;

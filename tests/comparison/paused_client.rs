@@ -1,5 +1,6 @@
-//! Goal: if the client that extends a lock is paused, two owners work at once. Method: SIGSTOP of
-//! the client of `a`, whose command continues. `b` acquires the expired lock, and both act.
+//! Goal: if the client that extends a lock is paused, two owners work at once. Method: pauses the
+//! client of `a` with SIGSTOP while its command continues. `b` acquires the expired lock, and both
+//! act.
 
 use crate::designs::Design;
 use crate::fixture::{AT_WORK, ByHand, Fixture, pause};

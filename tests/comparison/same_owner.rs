@@ -1,6 +1,6 @@
-//! Goal: re-entrance by owner id admits two processes with equal ids. The ids can be equal because
-//! of a copied configuration, a cloned machine, or an id made of `hostname` and pid 1 in
-//! containers. Method: two clients with one id; no fault.
+//! Goal: a lock that is re-entrant by owner id admits two processes with equal ids. Ids are equal
+//! after copying a configuration, cloning a machine, or building the id from `hostname` and pid 1
+//! in containers. Method: starts two clients with one id, and injects no fault.
 
 use crate::designs::Design;
 use crate::fixture::{AT_WORK, ByHand, Fixture};

@@ -1,6 +1,6 @@
-//! Goal: one wrong wall clock is enough to take a lock away from a live owner that extends it.
-//! Method: libfaketime gives one real client a clock that is an hour off; the other client, mongod
-//! and the commands have the right time.
+//! Goal: one wrong wall clock suffices to take a lock away from a live owner that extends it.
+//! Method: libfaketime sets one real client's clock an hour off. The other client, mongod and the
+//! commands have the correct time.
 
 use crate::designs::Design;
 use crate::fixture::{ByHand, Fixture, LONG, skew};

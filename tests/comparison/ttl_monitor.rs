@@ -1,6 +1,6 @@
-//! Goal: a TTL index frees the lock of a killed holder only when the TTL monitor runs next, up to a
-//! minute after the expiry (here up to ten seconds). Method: the lock is taken right after a pass
-//! of the monitor, and its holder is killed.
+//! Goal: a TTL index frees the lock of a killed holder only in the TTL monitor's next pass, up to a
+//! minute after the expiry (here up to ten seconds). Method: a holder takes the lock right after a
+//! pass of the monitor, and is killed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ async fn passes(set: &ReplicaSet) -> i64 {
     let metrics = status.get_document("metrics");
     let ttl = metrics.and_then(|metrics| metrics.get_document("ttl"));
     let passes = ttl.and_then(|ttl| ttl.get_i64("passes"));
-    passes.expect("it counts its passes")
+    passes.expect("serverStatus counts the monitor's passes")
 }
 
 #[tokio::test]
@@ -41,8 +41,8 @@ async fn the_document_of_a_killed_holder_stays_until_the_ttl_monitor_runs() {
     assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
     let _b = fixture.start("b");
     fixture.acts_more("b", 1).await;
-    // The lock becomes free in the monitor's next pass, not at its expiry. The tolerance is needed
-    // because the test notices a pass slightly after its end.
+    // The lock becomes free in the monitor's next pass, not at its expiry. The tolerance covers the
+    // delay until the test notices a pass.
     let freed = passed.elapsed();
     assert!(
         freed > PAUSE - LIFE / 2,

@@ -1,5 +1,5 @@
-//! Goal: a version check at the end refuses the second *write*, but cannot undo the work that both
-//! clients have done by then. Method: two clients; no fault.
+//! Goal: a version check after the work refuses the second *write*, but cannot undo the work that
+//! both clients have already done. Method: starts two clients, and injects no fault.
 
 use crate::client::NOT_OURS;
 use crate::designs::Design;

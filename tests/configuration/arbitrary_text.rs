@@ -1,6 +1,6 @@
-//! Goal: no text in any layer causes a panic or reveals a connection string. Method: generate
-//! random files, variables and values, some with mistakes next to a connection string. A failure
-//! prints the smallest input found.
+//! Goal: no input in any layer causes a panic or reveals a connection string. Method: generates
+//! random files, variables and values, some with mistakes next to a connection string. On failure,
+//! prints the smallest failing input that it found.
 
 use leasehold::config::{KEYS, Sources};
 use leasehold::uri::ConnectionUri;
@@ -42,7 +42,7 @@ fn fragments() -> impl Strategy<Value = String> {
     proptest::collection::vec(fragment, 0..8).prop_map(|parts| parts.concat())
 }
 
-/// Asserts that a file with these bytes leaks no secret, as TOML and as YAML.
+/// Asserts that parsing these bytes as TOML and as YAML reveals no secret.
 fn assert_survived(files: &Files, content: &[u8]) {
     for name in ["a.toml", "a.yaml"] {
         let path = files.write(name, "");
@@ -53,7 +53,7 @@ fn assert_survived(files: &Files, content: &[u8]) {
 }
 
 #[test]
-fn files_of_the_corpus_neither_panic_nor_show_a_secret() {
+fn files_of_the_corpus_neither_panic_nor_reveal_a_secret() {
     let files = Files::new();
     for content in corpus::inputs("configuration") {
         assert_survived(&files, &content);
@@ -61,7 +61,7 @@ fn files_of_the_corpus_neither_panic_nor_show_a_secret() {
 }
 
 #[test]
-fn changes_of_the_shipped_configuration_neither_panic_nor_show_a_secret() {
+fn mutations_of_the_shipped_configuration_neither_panic_nor_reveal_a_secret() {
     const CHANGES: usize = 500;
     const TOKENS: &[&[u8]] = &[
         b"\0",
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_files_neither_panic_nor_show_a_secret(content in fragments()) {
+    fn arbitrary_files_neither_panic_nor_reveal_a_secret(content in fragments()) {
         let files = Files::new();
         for name in ["a.toml", "a.yaml"] {
             let shown = shown(&sources(&[files.write(name, &content)], &[], &[]));
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_values_neither_panic_nor_show_a_secret(
+    fn arbitrary_values_neither_panic_nor_reveal_a_secret(
         index in 0..KEYS.len(),
         before in ".{0,10}",
         scheme in "(mongodb|mongodb\\+srv|MongoDB|postgres|https)",
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_connection_strings_are_judged_without_a_panic(rest in ".{0,60}|[-a-z0-9.:@/?&=%,\\[\\]+]{0,60}") {
+    fn arbitrary_connection_strings_are_parsed_without_a_panic(rest in ".{0,60}|[-a-z0-9.:@/?&=%,\\[\\]+]{0,60}") {
         let _ = ConnectionUri::parse(&format!("mongodb://{rest}"));
         let _ = ConnectionUri::parse(&format!("mongodb+srv://{rest}"));
     }

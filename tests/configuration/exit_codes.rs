@@ -1,4 +1,4 @@
-//! Goal: scripts can tell the kinds of failure by exit code, and parse the output.
+//! Goal: scripts can distinguish kinds of failure by exit code, and can parse the output.
 
 use config::{File, FileFormat, Source};
 
@@ -7,7 +7,7 @@ use leasehold_testbed::assert_contains;
 use crate::setup::{Files, URI, leasehold};
 
 #[test]
-fn help_and_version_are_not_errors() {
+fn help_and_version_exit_0() {
     for arguments in [
         &["--help"][..],
         &["-h"],
@@ -47,7 +47,7 @@ fn a_wrong_command_line_exits_64() {
         assert_eq!(answer.stdout, "", "{arguments:?}");
         assert!(
             !answer.stderr.contains('\u{1b}'),
-            "no colour where there is no terminal"
+            "no color without a terminal"
         );
     }
 }
@@ -152,7 +152,7 @@ fn the_effective_configuration_is_valid_toml_with_origins() {
 }
 
 #[test]
-fn the_effective_configuration_can_be_a_configuration() {
+fn the_effective_configuration_is_a_valid_configuration_file() {
     let files = Files::new();
     let variables = [("LEASEHOLD_MONGODB__URI", URI)];
     let first = leasehold(
@@ -183,7 +183,7 @@ fn the_effective_configuration_can_be_a_configuration() {
 }
 
 #[test]
-fn one_value_is_printed_alone() {
+fn a_single_value_can_be_printed() {
     let ask = |key| {
         leasehold(
             &["config", "--lease", "orders", key],
@@ -229,7 +229,7 @@ fn a_low_limit_of_open_files_is_reported_before_anything_fails() {
 }
 
 #[test]
-fn the_effective_configuration_is_json_with_sources() {
+fn the_effective_configuration_can_be_printed_as_json_with_sources() {
     let answer = leasehold(
         &["config", "--output", "json", "--lease", "orders"],
         &[("LEASEHOLD_MONGODB__URI", URI)],

@@ -1,5 +1,5 @@
-//! Goal: the layer of highest precedence wins, and unrelated variables are not read as
-//! configuration.
+//! Goal: the layer with the highest precedence wins. Unrelated environment variables are not read
+//! as configuration.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn effective(sources: &Sources, path: &str) -> (String, Origin) {
 }
 
 #[test]
-fn later_layers_win_and_say_so() {
+fn the_output_names_the_layer_that_wins() {
     let files = Files::new();
     let weak = files.write(
         "weak.toml",
@@ -53,7 +53,7 @@ fn later_layers_win_and_say_so() {
 }
 
 #[test]
-fn of_keys_that_exclude_each_other_the_later_layer_counts() {
+fn of_two_exclusive_keys_the_key_in_the_later_layer_wins() {
     let files = Files::new();
     let path = files.write("uri", "mongodb://from-file\n");
     let path = path.to_str().expect("text");
@@ -105,7 +105,7 @@ fn a_pipe_is_not_read_again_by_a_reload() {
 }
 
 #[test]
-fn the_defaults_make_a_configuration() {
+fn the_defaults_are_a_valid_configuration() {
     let config = config(&sources(&[], &[], &REQUIRED));
     assert_eq!(config.lease.name.as_str(), "orders");
     assert_eq!(
@@ -128,7 +128,7 @@ fn the_defaults_make_a_configuration() {
 }
 
 #[test]
-fn every_value_of_a_file_arrives() {
+fn every_value_of_a_file_is_applied() {
     let files = Files::new();
     let uri = files.write("uri", "mongodb://localhost\n");
     let file = files.write(
@@ -168,7 +168,7 @@ fn every_value_of_a_file_arrives() {
 }
 
 #[test]
-fn yaml_is_read_by_its_name() {
+fn a_file_with_a_yaml_extension_is_read_as_yaml() {
     let files = Files::new();
     let content = "# comment\nlease:\n  name: orders\n  handoff_delay: 0s\nworkload:\n  ends_first: true\nlog:\n";
     for name in ["a.yaml", "a.yml", "A.YML"] {
@@ -225,7 +225,7 @@ fn other_variables_are_not_configuration() {
 }
 
 #[test]
-fn a_pod_is_the_default_identity_and_then_the_host() {
+fn the_default_identity_is_the_pod_name_or_else_the_host_name() {
     let without = [REQUIRED[0], REQUIRED[2]];
     let identity = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
         let config = config(&sources(&[], variables, flags));
@@ -249,7 +249,7 @@ fn a_pod_is_the_default_identity_and_then_the_host() {
 }
 
 #[test]
-fn an_empty_text_unsets_what_a_weaker_layer_set() {
+fn an_empty_string_unsets_the_value_of_a_weaker_layer() {
     let files = Files::new();
     let uri = files.write("uri", "mongodb://localhost");
     let file = files.write("a.toml", &format!("[mongodb]\nuri_file = {uri:?}\n"));

@@ -1,19 +1,19 @@
-//! Goal: humans read text and collectors read JSON, without configuration, and colors appear only
-//! where they are shown. Method: runs commands against a port without MongoDB, in a pipe and on a
-//! terminal.
+//! Goal: without configuration, log lines are text for humans and JSON for collectors, and colors
+//! appear only on terminals. Method: runs commands, with output to a pipe and to a terminal,
+//! against a port without MongoDB.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use crate::setup::Files;
 
-/// Connects to a port that refuses connections.
+/// The commands connect to a port that refuses connections.
 const NOWHERE: &str = "--mongodb-uri=mongodb://127.0.0.1:1/";
 
-/// Returns the first line about MongoDB on standard error. On a terminal, standard error and standard
-/// output are the terminal of `script`.
+/// Returns the first line about MongoDB on standard error. On a terminal, standard error and
+/// standard output both go to the terminal of `script`.
 fn first_line(terminal: bool, arguments: &[&str], environment: &[(&str, &str)]) -> String {
-    // Ends a daemon too, which would survive the hangup of its terminal.
+    // A daemon would survive the hangup of its terminal, so the script ends it explicitly.
     let mut words = vec![
         "timeout",
         "--foreground",
@@ -114,7 +114,7 @@ fn a_lock_writes_text_to_a_pipe_unless_json_is_configured() {
 }
 
 #[test]
-fn colors_obey_the_terminal_and_no_color() {
+fn colors_depend_on_the_terminal_and_no_color() {
     let line = first_line(true, &LOCK, &[("TERM", "xterm")]);
     assert!(
         line.contains("\u{1b}[33mWARN \u{1b}[0m MongoDB"),

@@ -1,4 +1,4 @@
-//! Goal: an operator sees all mistakes in one report, each with its key, value, origin and the
+//! Goal: one report shows an operator all mistakes, each with its key, value, origin and the
 //! accepted values.
 
 use leasehold_testbed::assert_contains;
@@ -54,7 +54,7 @@ fn missing_required_values_are_reported_together() {
 }
 
 #[test]
-fn broken_relations_name_the_keys_with_their_sections_and_origin() {
+fn errors_about_conflicting_values_name_the_keys_and_their_origins() {
     let flags = required_and(&[
         ("lease.renew_deadline", "9s"),
         ("lease.renew_interval", "8s"),
@@ -71,7 +71,7 @@ fn broken_relations_name_the_keys_with_their_sections_and_origin() {
 }
 
 #[test]
-fn a_value_that_a_stronger_layer_hides_is_checked_too() {
+fn a_value_that_a_stronger_layer_overrides_is_checked_too() {
     let variables = [("LEASEHOLD_LEASE__NAME", "not legal")];
     let refused = refusal(&sources(&[], &variables, &REQUIRED));
     assert!(refused.contains("LEASEHOLD_LEASE__NAME"), "{refused}");
@@ -103,8 +103,7 @@ fn a_syntax_error_names_file_and_line() {
         let refused = refusal(&sources(std::slice::from_ref(&file), &[], &[]));
         assert_contains(&refused, &format!("{}: ", file.display()));
         assert!(refused.contains(place), "{place}: {refused}");
-        // Required values are not reported as missing, because the unreadable file may contain
-        // them.
+        // Required values do not count as missing, because the unreadable file may contain them.
         assert!(!refused.contains("required"), "{refused}");
     }
 }
@@ -154,7 +153,7 @@ fn values_of_another_type_are_refused_and_not_converted() {
 }
 
 #[test]
-fn a_file_of_thousands_of_mistakes_is_answered_by_twenty() {
+fn a_report_about_thousands_of_mistakes_shows_twenty() {
     let files = Files::new();
     let lines: String = (0..3000).map(|n| format!("key{n} = 1\n")).collect();
     let file = files.write("a.toml", &format!("[lease]\n{lines}"));
@@ -164,7 +163,7 @@ fn a_file_of_thousands_of_mistakes_is_answered_by_twenty() {
     assert_eq!(refused.lines().count(), 22);
 }
 
-/// YAML with nine aliases on each level: a parser that expands them would make 9^levels copies.
+/// YAML with nine aliases on each level. A parser that expands them would make 9^levels copies.
 fn yaml_bomb(levels: u32) -> String {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..levels {
@@ -175,11 +174,12 @@ fn yaml_bomb(levels: u32) -> String {
 }
 
 #[test]
-fn a_small_file_that_becomes_gigabytes_is_refused() {
+fn a_small_file_that_would_expand_to_gigabytes_is_refused() {
     let files = Files::new();
     let file = files.write("bomb.yaml", &yaml_bomb(11));
     assert!(std::fs::metadata(&file).expect("written").len() < 700);
-    // Limit the address space to what a debug build needs. The bomb would need 2.5 GB more.
+    // Limits the address space to the needs of a debug build. Expanding the aliases would need 2.5
+    // GB more.
     let output = std::process::Command::new("prlimit")
         .args([
             "--as=700000000",
@@ -232,7 +232,7 @@ fn a_misspelt_variable_is_named_with_the_missing_key() {
 }
 
 #[test]
-fn both_ways_to_give_the_connection_string_are_refused() {
+fn a_connection_string_and_a_file_with_one_are_refused_together() {
     let flags = required_and(&[("mongodb.uri_file", "/etc/uri")]);
     refused(
         &sources(&[], &[], &flags),
@@ -246,7 +246,7 @@ fn both_ways_to_give_the_connection_string_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_variable_that_is_not_text_is_refused() {
+fn a_variable_that_is_not_utf_8_is_refused() {
     use std::os::unix::ffi::OsStringExt;
 
     let mut sources = sources(&[], &[], &REQUIRED);

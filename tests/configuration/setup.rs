@@ -1,5 +1,5 @@
-//! Sets up configuration files and sources, and runs the real binary, isolated from the
-//! environment's configuration.
+//! Sets up configuration files and environments, and runs the real binary without configuration
+//! from this process's environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,8 @@ pub(crate) fn sources(
     }
 }
 
-/// A minimal configuration. `identity.name` is optional, but its default is unpredictable.
+/// A minimal configuration. Sets `identity.name` although it is optional, because its default is
+/// unpredictable.
 pub(crate) const REQUIRED: [(&str, &str); 3] = [
     ("lease.name", "orders"),
     ("identity.name", "me"),

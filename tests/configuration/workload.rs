@@ -1,5 +1,5 @@
-//! Goal: the settings of the workload have their documented meaning in every layer. Method: set
-//! values of nested sections, and lists, in files, variables and flags.
+//! Goal: the workload's settings have their documented meaning in every layer. Method: sets lists,
+//! and values in nested sections, in files, variables and flags.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold::config::{Choice, HealthCheck, OnExit, SignalNumber};
 use crate::setup::{Files, REQUIRED, config, refused, required_and, sources};
 
 #[test]
-fn a_section_in_a_section_is_read_from_each_layer() {
+fn a_nested_section_is_read_from_each_layer() {
     let files = Files::new();
     let toml = files.write(
         "a.toml",
@@ -37,7 +37,7 @@ fn a_section_in_a_section_is_read_from_each_layer() {
 }
 
 #[test]
-fn without_a_check_there_is_no_health() {
+fn without_a_check_the_health_section_is_empty() {
     let config = config(&sources(&[], &[], &REQUIRED));
     assert_eq!(config.workload.health.check(), None);
     assert_eq!(config.workload.on_exit, OnExit::Exit);
@@ -72,7 +72,7 @@ fn mistakes_name_the_key_the_value_and_the_remedy() {
 }
 
 #[test]
-fn health_has_one_check() {
+fn two_health_checks_are_refused() {
     let flags = required_and(&[
         ("workload.health.url", "http://localhost/"),
         ("workload.health.command", "/bin/true"),

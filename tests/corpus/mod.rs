@@ -1,13 +1,13 @@
-//! Reads the corpus: inputs for the parsers, one file for each surface. `README.md` describes the
-//! format.
+//! Reads the corpus: inputs for the parsers, in one file for each format. `README.md` describes the
+//! corpus.
 //!
-//! Unit tests of the crates include this file by its path, so it uses only the standard library.
+//! The crates' unit tests include this file by its path, so it may use only the standard library.
 
 #![allow(unreachable_pub, reason = "public in the testbed, private elsewhere")]
 
 use std::path::Path;
 
-/// Returns the inputs of a surface.
+/// Returns the inputs in the file of this name.
 ///
 /// # Panics
 /// If there are no inputs, or an input is not in the format.
@@ -26,7 +26,7 @@ pub fn inputs(surface: &str) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Replaces the escapes of a line. Returns `None` if an escape is invalid.
+/// Replaces the escapes in a line. Returns `None` if an escape is invalid.
 fn unescape(line: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = line;

@@ -1,4 +1,4 @@
-//! Goal: the daemon sets a coarse timer slack only while idle, and processes that it starts get the
+//! Goal: the daemon sets a coarse timer slack only while idle. Processes that it starts get the
 //! normal slack.
 
 use std::io::ErrorKind;
@@ -22,12 +22,12 @@ fn try_slack(daemon: &Daemon) -> std::io::Result<String> {
 fn is_shown(daemon: &Daemon) -> bool {
     let refused = try_slack(daemon).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     if refused {
-        skip("the timer slack of another process is shown with CAP_SYS_NICE only");
+        skip("reading another process's timer slack needs CAP_SYS_NICE");
     }
     !refused
 }
 
-/// Returns the timer slack that a daemon inherits from this thread.
+/// Returns this thread's timer slack, which its daemons inherit.
 fn exact() -> String {
     let slack = rustix::thread::current_timer_slack().unwrap();
     slack.to_string()
@@ -38,7 +38,7 @@ async fn wait_slack(daemon: &Daemon, expected: &str, when: &str) {
 }
 
 #[tokio::test]
-async fn timers_are_coarse_at_rest_and_exact_when_the_store_does_not_answer() {
+async fn timers_are_coarse_while_idle_and_exact_while_mongodb_is_unresponsive() {
     let contest = Contest::new("at-rest").await;
     let (proxy, behind) = contest.behind_proxy(DaemonTimings::DEMO);
     let leader = behind.leading(LONG).await;
@@ -46,18 +46,18 @@ async fn timers_are_coarse_at_rest_and_exact_when_the_store_does_not_answer() {
         return;
     }
     assert_eq!(slack(&leader), exact(), "the daemon has just begun to lead");
-    wait_slack(&leader, COARSE, "the leader is at rest").await;
+    wait_slack(&leader, COARSE, "the leader is idle").await;
     proxy.stall();
-    wait_slack(&leader, &exact(), "a renewal is not answered").await;
+    wait_slack(&leader, &exact(), "a renewal is pending").await;
     leader.wait_not_leader(LONG).await;
-    assert_eq!(slack(&leader), exact(), "the store is not reached");
+    assert_eq!(slack(&leader), exact(), "MongoDB is unreachable");
     proxy.resume();
     leader.wait_leads_with(2, LONG).await;
-    wait_slack(&leader, COARSE, "the leader is at rest again").await;
+    wait_slack(&leader, COARSE, "the leader is idle again").await;
 }
 
 #[tokio::test]
-async fn a_hook_of_a_daemon_that_was_at_rest_has_exact_timers() {
+async fn a_hook_of_an_idle_daemon_has_exact_timers() {
     let contest = Contest::new("hook-at-rest").await;
     let scratch = Scratch::new();
     let file = scratch.path().join("slack");
@@ -72,7 +72,7 @@ async fn a_hook_of_a_daemon_that_was_at_rest_has_exact_timers() {
     if !is_shown(&follower) {
         return;
     }
-    wait_slack(&follower, COARSE, "the follower is at rest").await;
+    wait_slack(&follower, COARSE, "the follower is idle").await;
     leader.term();
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     eventually("the hook has run", async || !read().trim().is_empty()).await;
@@ -80,7 +80,7 @@ async fn a_hook_of_a_daemon_that_was_at_rest_has_exact_timers() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_looks_after_its_workload_has_exact_timers() {
+async fn a_daemon_with_a_health_check_has_exact_timers() {
     let contest = Contest::new("health-at-rest").await;
     let watched = contest
         .candidate("a")
@@ -92,11 +92,6 @@ async fn a_daemon_that_looks_after_its_workload_has_exact_timers() {
     if !is_shown(&plain) {
         return;
     }
-    wait_slack(
-        &plain,
-        COARSE,
-        "the daemon without a health check is at rest",
-    )
-    .await;
+    wait_slack(&plain, COARSE, "the daemon without a health check is idle").await;
     assert_eq!(slack(&watched), exact());
 }

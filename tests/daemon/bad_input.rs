@@ -1,5 +1,5 @@
-//! Goal: for invalid input, the daemon reports the mistake and where it is, exits with the right
-//! code, and never echoes a connection string.
+//! Goal: for invalid input, the daemon reports the mistake and its location, exits with the
+//! documented code, and never echoes a connection string.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;
@@ -17,7 +17,10 @@ async fn refused_naming(arguments: &[&str], environment: &[(&str, &str)], parts:
     let answer = refused(&arguments, environment).await;
     answer.refuses_naming(parts);
     assert!(!answer.stderr.contains(PASSWORD), "{}", answer.stderr);
-    assert!(!files.path("status").exists(), "nothing was begun");
+    assert!(
+        !files.path("status").exists(),
+        "the daemon created no status directory"
+    );
 }
 
 #[tokio::test]
@@ -31,7 +34,7 @@ async fn a_lease_name_that_is_not_a_label_value_is_refused() {
 }
 
 #[tokio::test]
-async fn timings_that_break_a_rule_are_refused_all_at_once() {
+async fn all_invalid_timings_are_reported_at_once() {
     let arguments = [
         "--lease=a",
         "--lease-duration=10s",
@@ -74,7 +77,7 @@ async fn i12_a_connection_string_with_unescaped_characters_is_never_echoed() {
 }
 
 #[tokio::test]
-async fn a_connection_string_that_is_absent_or_doubled_is_refused() {
+async fn a_missing_or_duplicate_connection_string_is_refused() {
     let files = Files::new();
     let absent = files.path("absent").display().to_string();
     let flag = format!("--mongodb-uri-file={absent}");
@@ -97,8 +100,8 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
     let parts = ["lease.nmae", "nonsense"];
     refused_naming(&["--lease=a", "--config", &file], &[URI], &parts).await;
 
-    // Kubernetes injects such variables for a Service named leasehold, so they must not count as
-    // mistakes.
+    // Kubernetes injects such variables into pods if a Service is named leasehold, so they must not
+    // count as mistakes.
     let contest = Contest::new("service-links").await;
     contest
         .candidate("a")
@@ -109,7 +112,7 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_runs_no_command() {
+async fn with_an_invalid_configuration_the_command_does_not_run() {
     let files = Files::new();
     let witness = files.path("witness").display().to_string();
     let arguments = ["--lease=a", "--log-level=loud", "--", "touch", &witness];
@@ -122,7 +125,7 @@ async fn a_wrong_configuration_runs_no_command() {
 }
 
 #[tokio::test]
-async fn i11_a_document_of_another_shape_is_left_alone() {
+async fn i11_a_document_of_another_format_is_not_changed() {
     let contest = Contest::new("foreign").await;
     let foreign = doc! { "_id": "foreign", "schema": 99, "kind": "lease", "precious": true };
     contest.stored().replace(&foreign).await;

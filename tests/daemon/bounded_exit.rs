@@ -1,5 +1,5 @@
-//! Goal: if MongoDB does not answer, a daemon still exits soon after SIGTERM, with code 0. It gives
-//! up a release that it cannot send, instead of waiting until the lease expires.
+//! Goal: a daemon exits soon after SIGTERM with code 0, even if MongoDB does not answer. If it
+//! cannot send a release, it gives up instead of waiting until the lease expires.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 const EXIT_MAX: Duration = Duration::from_secs(12);
 
 #[tokio::test]
-async fn term_is_bounded_for_a_leader_whose_store_does_not_answer() {
+async fn a_leader_exits_soon_after_term_if_mongodb_does_not_answer() {
     let contest = Contest::new("stalled-leader").await;
     let (proxy, daemon) = contest.behind_proxy(TIMINGS);
     let daemon = daemon.leading(LONG).await;
@@ -24,7 +24,7 @@ async fn term_is_bounded_for_a_leader_whose_store_does_not_answer() {
 }
 
 #[tokio::test]
-async fn term_is_bounded_for_a_follower_whose_store_is_cut_off() {
+async fn a_follower_exits_soon_after_term_if_mongodb_is_disconnected() {
     let contest = Contest::new("cut-follower").await;
     let _leader = contest.candidate("leader").leading(LONG).await;
     let (proxy, daemon) = contest.behind_proxy(TIMINGS);

@@ -1,5 +1,5 @@
-//! Goal: a workload's confirmation ends the handoff delay early, but only with the token of the
-//! leadership that ends.
+//! Goal: a workload's confirmation ends the handoff delay early, but only if it contains the token
+//! of the ending leadership.
 
 use leasehold_testbed::DaemonTimings;
 use rustix::process::Signal;

@@ -56,7 +56,7 @@ impl Contest {
             .handoff_delay(handoff_delay)
     }
 
-    /// Returns a proxy, and a builder of a daemon that connects through it and hands over
+    /// Returns a proxy, and a builder of a daemon that connects through the proxy and hands over
     /// immediately.
     pub(crate) fn behind_proxy(&self, timings: DaemonTimings) -> (Proxy, DaemonBuilder) {
         let proxy = self.set.proxy();

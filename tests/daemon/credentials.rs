@@ -1,4 +1,4 @@
-//! Goal: no surface shows a valid or invalid credential (I12).
+//! Goal (I12): no output shows a credential, valid or invalid.
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet};
 use mongodb::bson::doc;
@@ -12,7 +12,7 @@ const PASSWORD: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
 const WRONG: &str = "correct-horse";
 
 #[tokio::test]
-async fn i12_no_credential_is_seen_on_any_surface() {
+async fn i12_no_output_shows_a_credential() {
     let set = ReplicaSet::builder().standalone().auth().start().await;
     let role = doc! { "role": "readWrite", "db": "leasehold" };
     let user = set.add_user("operator", vec![role.into()]).await;
@@ -48,7 +48,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             assert_secret(file, &std::fs::read_to_string(path).unwrap());
         }
     }
-    // Pass the URI in a variable, because every user of the machine can see arguments.
+    // Every user of the machine can see arguments, so the URI is passed in a variable.
     for output in ["toml", "json"] {
         let arguments = ["config", "--lease=a", "--output", output];
         let answer = leasehold(&arguments, &[("LEASEHOLD_MONGODB__URI", &uri)]);
@@ -60,7 +60,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
 }
 
 #[tokio::test]
-async fn four_actions_on_one_collection_suffice_without_a_warning() {
+async fn four_actions_on_one_collection_suffice() {
     let set = ReplicaSet::builder().auth().start().await;
     let actions = ["find", "insert", "update", "changeStream"];
     let user = set

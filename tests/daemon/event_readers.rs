@@ -1,7 +1,7 @@
-//! Goal: the programs of docs/reading-status.md that follow `GET /events` notice a change
-//! immediately, and trust an event of a frozen daemon only until its deadline (I4). Method: extract
-//! each program from the page, and run it with a daemon that leads, is frozen, leads again, and
-//! stops.
+//! Goal: the programs in docs/reading-status.md that follow `GET /events` notice a change
+//! immediately, and trust an event of a frozen daemon only until the event's deadline (I4). Method:
+//! extracts each program from the page, and runs it with a daemon that leads, is frozen, leads
+//! again, and stops.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let led = daemon.wait_leads(LONG).await;
     let says_leader = format!("leader, token {}", token(&led));
     reader.says(&says_leader).await;
-    // Later events have extended the authority beyond the deadline of the first event.
+    // Later events have extended the authority beyond the first event's deadline.
     let first = boottime_ns() + 4_500_000_000;
     eventually("the first deadline passed", async || boottime_ns() > first).await;
     assert_eq!(reader.lines().last(), Some(&says_leader));
@@ -73,12 +73,12 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let stopped = boottime_ns();
     let frozen = daemon.status();
     reader.says("not leader").await;
-    // A stopped daemon sends no events. The daemon may have sent the last event up to a second and
-    // one renewal before it wrote the file.
+    // A stopped daemon sends no events. Its file may be older than its last event, by up to a
+    // second and one renewal.
     let until = valid_until_ns(&frozen).unwrap();
     assert!(
         boottime_ns() > until - 2_000_000_000,
-        "it trusted the event"
+        "the reader stopped leading too early"
     );
     // The daemon may have renewed once more than its file shows.
     let end = stopped + nanos(DaemonTimings::DEMO.renew_deadline);

@@ -1,5 +1,5 @@
-//! Goal: the event streams of both daemons show a handoff and a shutdown in order, and the stream
-//! of a frozen daemon grants authority only until its last deadline (I4).
+//! Goal: the event streams of both daemons show a handoff and a shutdown in order. The stream of a
+//! frozen daemon grants authority only until its last deadline (I4).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn leads(data: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn i4_a_handoff_is_seen_in_the_streams_of_both_daemons_in_order() {
+async fn i4_the_streams_of_both_daemons_show_a_handoff_in_order() {
     let contest = Contest::new("events-handoff").await;
     let old = contest.candidate("old").leading(LONG).await;
     let new = contest.candidate("new").following("old", LONG).await;
@@ -56,14 +56,17 @@ async fn i4_a_handoff_is_seen_in_the_streams_of_both_daemons_in_order() {
     let leading = leading.last().unwrap();
     assert_eq!(leading.data["identity"], "new");
     assert_eq!(token(&leading.data), token(&led.data) + 1);
-    assert!(written(gone[0]) < written(leading), "one after the other");
+    assert!(
+        written(gone[0]) < written(leading),
+        "the old leader's loss comes first"
+    );
     for event in of_old.iter().chain([leading]) {
         assert_eq!(event.data["missed"], 0, "{event:?}");
     }
 }
 
 #[tokio::test]
-async fn i4_the_stream_of_a_frozen_daemon_leaves_nothing_but_its_deadline() {
+async fn i4_the_stream_of_a_frozen_daemon_grants_authority_until_its_deadline_only() {
     let contest = Contest::new("events-frozen").await;
     let daemon = contest
         .candidate_at("a", DaemonTimings::SHORT)
@@ -86,7 +89,7 @@ async fn i4_the_stream_of_a_frozen_daemon_leaves_nothing_but_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_exits_without_a_release_ends_its_streams_too() {
+async fn a_daemon_that_exits_without_a_release_closes_its_streams() {
     let contest = Contest::new("events-impatient").await;
     let daemon = contest
         .candidate_with("a", DaemonTimings::DEFAULT, "60s")
@@ -96,7 +99,7 @@ async fn a_daemon_that_exits_without_a_release_ends_its_streams_too() {
     assert!(leads(&stream.event().await.data));
     daemon.term();
     stream.events_until(|data| data["role"] == "stopping").await;
-    // A second signal within a second would count as a repetition of the first.
+    // A second signal within one second would count as a repetition of the first signal.
     tokio::time::sleep(Duration::from_secs(1)).await;
     daemon.term();
     let (events, end) = stream.rest().await;
@@ -107,7 +110,7 @@ async fn a_daemon_that_exits_without_a_release_ends_its_streams_too() {
 }
 
 #[tokio::test]
-async fn a_wait_is_answered_when_the_candidate_leads() {
+async fn a_wait_returns_when_the_candidate_leads() {
     let contest = Contest::new("events-wait").await;
     let old = contest.candidate("old").leading(LONG).await;
     let new = contest.candidate("new").following("old", LONG).await;

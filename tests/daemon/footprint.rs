@@ -15,8 +15,8 @@ async fn leader_and_follower_have_three_threads_at_most_and_no_children() {
         .following("leader", LONG)
         .await;
     for daemon in [&leader, &follower] {
-        // Count threads only after a name lookup, a scrape and a file write, which may start
-        // threads.
+        // The threads are counted only after a name lookup, a scrape and a file write, because
+        // these may start threads.
         daemon.http("/metrics").await.unwrap();
         let status = std::fs::read_to_string(process(daemon).join("status")).unwrap();
         let threads = status

@@ -1,5 +1,5 @@
 //! Goal: a leader that was frozen past its deadline never reports "leader" before it has reacquired
-//! the lease (I4), not even to a request that waited in a socket during the freeze.
+//! the lease (I4). This applies even to a request that waited in a socket during the freeze.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::monitor::{Monitor, Observation, assert_one_after_the_other};
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
 #[tokio::test]
-async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
+async fn i4_a_leader_that_lost_the_lease_while_frozen_never_reports_leader_again() {
     let contest = Contest::new("frozen").await;
     let start = |identity| Arc::new(contest.candidate_at(identity, TIMINGS).start());
     let old = start("old");
@@ -38,7 +38,7 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
         (&after["leader"], &after["token"]),
         (&false.into(), &().into())
     );
-    // Keep probing for a few renewals, so that the probes would catch a late wrong answer.
+    // Probes continue for a few renewals, because a wrong answer might come late.
     for _ in 0..3 {
         new.wait_renewal(LONG).await;
     }
@@ -57,7 +57,7 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
 }
 
 #[tokio::test]
-async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
+async fn i4_a_frozen_leader_without_a_successor_leads_again_only_with_a_new_token() {
     let contest = Contest::new("frozen-alone").await;
     let daemon = Arc::new(contest.candidate_at("a", TIMINGS).start());
     daemon.wait_leads(LONG).await;
@@ -97,10 +97,10 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
     assert_eq!(reasons, ["deadline"]);
 }
 
-/// When the daemon resumes, it first reads a request on an established connection, because the
+/// When the daemon resumes, it first reads a request on an established connection, because this
 /// request arrived before the deadline.
 #[tokio::test]
-async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
+async fn i4_a_request_that_waits_in_a_frozen_leader_gets_the_current_role() {
     let contest = Contest::new("frozen-request").await;
     let daemon = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     let mut connections = Vec::new();
@@ -156,7 +156,7 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let byte = tokio::time::timeout(LONG, connection.read_u8()).await;
-        head.push(byte.expect("an answer comes").unwrap());
+        head.push(byte.expect("the daemon answers").unwrap());
     }
     let head = String::from_utf8(head).unwrap();
     let length = head
@@ -168,7 +168,7 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
 }
 
 /// Waits until a daemon that was frozen at `frozen_ns` has lost its authority. The deadline in its
-/// file is not sufficient, because the daemon may have renewed once more than its file shows.
+/// file does not suffice, because the daemon may have renewed once more than the file shows.
 async fn no_authority_left(frozen_ns: u64) {
     let end = frozen_ns + nanos(TIMINGS.renew_deadline);
     eventually("its deadline passed", async || boottime_ns() > end).await;
@@ -190,9 +190,9 @@ struct Freeze {
 }
 
 impl Freeze {
-    /// Asserts that no probe selected by `counts` saw a leader in a reply that was certainly
-    /// computed after the deadline. The reply to a request from before the freeze does not count,
-    /// because it may have been computed before the freeze and then only delayed.
+    /// Asserts that no probe selected by `counts` got a reply of "leader" that was certainly
+    /// computed after the deadline. Replies to requests from before the freeze are ignored, because
+    /// the daemon may have computed them before the freeze.
     fn assert_nothing_after(&self, seen: &[Observation], counts: impl Fn(&Observation) -> bool) {
         let late = |look: &&Observation| {
             look.started_ns > self.lost_ns

@@ -1,6 +1,6 @@
-//! Goal: after TERM or INT, a daemon hands the lease over. The old leader reports "not leader" on
-//! every surface before the new leader leads, records the reason in the history, and exits with
-//! code 0.
+//! Goal: after SIGTERM or SIGINT, a daemon hands the lease over. The old leader reports "not
+//! leader" in every output before the new leader leads, records the reason in the history, and
+//! exits with code 0.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::contest::{Contest, LONG, token};
 use crate::monitor::{Monitor, assert_one_after_the_other};
 
 #[tokio::test]
-async fn i4_term_hands_over_only_after_the_old_leader_says_not_leader() {
+async fn i4_term_hands_over_only_after_the_old_leader_reports_not_leader() {
     hands_over("term", Signal::TERM, Duration::from_millis(300)).await;
 }
 
 #[tokio::test]
-async fn i4_int_hands_over_without_a_delay_in_the_same_order() {
+async fn i4_int_hands_over_in_the_same_order_without_a_delay() {
     hands_over("int", Signal::INT, Duration::ZERO).await;
 }
 
@@ -54,7 +54,7 @@ async fn hands_over(lease: &str, signal: Signal, delay: Duration) {
     let acquired = DaemonTimings::DEMO.sent_ns(&leading);
     assert!(
         acquired >= signalled + nanos(delay),
-        "released before the workload's time was up"
+        "released before the handoff delay had passed"
     );
     let ended = contest.last_ended().await;
     assert_eq!(ended.reason, "shutdown", "released, not expired");

@@ -1,5 +1,5 @@
-//! Goal: the log of a daemon is JSON unless it goes to a terminal, and reports each change of
-//! leadership in exactly one complete line.
+//! Goal: a daemon's log is JSON unless it goes to a terminal, and reports each change of leadership
+//! in exactly one complete line.
 
 use leasehold_testbed::{Daemon, DaemonTimings};
 use rustix::process::Signal;
@@ -29,7 +29,7 @@ async fn every_change_of_leadership_is_one_line() {
     let changes = records(&a, "role changed");
     let mut role = "unknown".to_owned();
     for line in &changes {
-        assert_eq!(line["from"], role.as_str(), "no line is missing: {line}");
+        assert_eq!(line["from"], role.as_str(), "a line was dropped: {line}");
         role = line["to"].as_str().unwrap().to_owned();
         assert_eq!(line["lease"], "logged");
         assert!(line["lasted_ms"].is_u64(), "{line}");
@@ -51,21 +51,21 @@ async fn every_change_of_leadership_is_one_line() {
     );
     assert_eq!(a.status()["transitions"], changes.len());
     let [other] = &records(&a, "new leader")[..] else {
-        panic!("its own are in the changes: {}", a.logs());
+        panic!("expected one line about another leader: {}", a.logs());
     };
     assert_eq!(json!([other["holder"], other["token"]]), json!(["b", 2]));
 }
 
 #[tokio::test]
-async fn a_quiet_life_has_no_lines() {
+async fn an_uneventful_daemon_logs_no_lines() {
     let contest = Contest::new("quiet").await;
-    // With these durations, the daemon does not warn about elections, and does not log a call that
-    // takes a second on a busy machine.
+    // With these durations, the daemon does not warn about elections, and does not log calls that
+    // take a second on a busy machine.
     let candidate = |identity| contest.candidate_at(identity, DaemonTimings::DEFAULT);
     let leader = candidate("leader").leading(LONG).await;
     let follower = candidate("follower").following("leader", LONG).await;
     // The daemon publishes a change before it logs the change. Another task logs the connection to
-    // MongoDB, possibly after the first leadership.
+    // MongoDB, possibly after the first leadership begins.
     for daemon in [&leader, &follower] {
         daemon.wait_logged("connected to MongoDB", LONG).await;
         eventually("its role is logged", async || {

@@ -1,5 +1,5 @@
-//! Tests the daemon from end to end: real processes on a real three-member replica set, observed as
-//! workloads and operators observe them.
+//! Tests the daemon end to end. Runs real processes on a real three-member replica set, and
+//! observes them as workloads and operators do.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
-//! Probes the status that a daemon reports, continuously and on every surface.
+//! Continuously probes the status that a daemon reports in its file, over HTTP and in its metrics.
 //!
-//! A probe takes time: its answer was true at some instant between its start and its end, on
-//! CLOCK_BOOTTIME. Only an overlap that is certain counts.
+//! A probe takes time. Its answer was true at some instant between its start and its end, on
+//! CLOCK_BOOTTIME. The tests count only overlaps that are certain.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::contest::eventually;
 
-/// Pause between two probes. The pause is shorter than a handoff (about 5 ms), and long enough
-/// that three tasks for each daemon do not occupy the processor.
+/// Pause between two probes. Shorter than a handoff (about 5 ms), but long enough that three tasks
+/// for each daemon do not saturate the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl Monitor {
     }
 
     pub(crate) async fn sees_leader(&self) {
-        eventually("every surface says leader", async || {
+        eventually("every probe reports leader", async || {
             self.leaders.lock().unwrap().len() == self.tasks.len()
         })
         .await;
@@ -75,8 +75,8 @@ impl Monitor {
     }
 }
 
-/// Asserts that no probe showed `old` as leader after the first probe that showed `new` as leader
-/// (I1, I4).
+/// Asserts that no probe reported `old` as leader after the first probe that reported `new` as
+/// leader (I1, I4).
 pub(crate) fn assert_one_after_the_other(old: &[Observation], new: &[Observation]) {
     let first = new.iter().filter(|observation| observation.leader);
     let first = first.min_by_key(|observation| observation.ended_ns);
@@ -141,7 +141,7 @@ async fn metric(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
     let (_, page) = daemon.http("/metrics").await.ok()?;
     let leader = sample(&page, "leasehold_leader").unwrap();
     let alias = sample(&page, "leader_election_master_status").unwrap();
-    assert!(leader == alias, "the alias says the same");
+    assert!(leader == alias, "the alias has an equal value");
     Some((leader == 1.0, None))
 }
 

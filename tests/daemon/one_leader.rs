@@ -1,4 +1,4 @@
-//! Goal: exactly one of three daemons leads, and all daemons name the leader on every surface.
+//! Goal: exactly one of three daemons leads, and every daemon names the leader in every output.
 
 use leasehold_testbed::Daemon;
 use leasehold_testbed::daemon::sample;
@@ -50,11 +50,7 @@ async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
         assert_eq!(status["valid_until_boottime_ns"].is_u64(), leads);
     }
     let id = http["store"]["set_id"].as_str().map(str::len);
-    assert_eq!(
-        id,
-        Some(24),
-        "the id that the set got when it was initiated"
-    );
+    assert_eq!(id, Some(24), "the id from the set's initiation");
     http["store"].as_object_mut().unwrap().remove("set_id");
     assert_eq!(
         http["store"],

@@ -1,6 +1,6 @@
 //! Goal: the candidate with the highest priority becomes the standby and leads next. A leader with
-//! `lease.prefer = "priority"` hands over to this candidate automatically, and never to a
-//! candidate of lower priority. Two candidates never lead at once.
+//! `lease.prefer = "priority"` hands over automatically to a candidate of higher priority, never to
+//! a candidate of lower priority. Two candidates never lead at once.
 
 use std::time::Duration;
 
@@ -8,11 +8,10 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, StoredLease, wait}
 
 use crate::contest::{Contest, LONG, eventually, records};
 
-/// Number of handoffs. The standby must win at least one handoff. It may lose others, because on
-/// busy cores it may miss its head start.
+/// Number of handoffs. The standby must win at least one handoff. It may lose others, because on a
+/// busy machine it may miss its head start.
 const HANDOFFS: usize = 20;
-/// Maximum time until the leader hands over: an interval, a lease duration and the wait for an
-/// answer.
+/// Maximum time until the leader hands over: an interval, a lease duration and a round trip.
 const HANDOVER_MAX: Duration = Duration::from_secs(180);
 
 fn start(contest: &Contest, identity: &str, priority: u32, flags: &[&str]) -> Daemon {
@@ -48,7 +47,7 @@ async fn the_candidate_with_the_highest_priority_is_the_standby_and_leads_next()
         let low = start(&contest, &format!("low{handoff}"), 1, &[]);
         assert!(registered(&stored, 1).await.starts_with("low"));
         let high = start(&contest, &format!("high{handoff}"), 2, &[]);
-        // The candidate of higher priority replaces the first standby.
+        // The candidate with the higher priority replaces the first standby.
         assert_eq!(registered(&stored, 2).await, high.identity());
         low.wait_follows(leader.identity(), LONG).await;
         assert_eq!(leader.term_and_exit(LONG).await, 0);
@@ -68,7 +67,7 @@ async fn the_candidate_with_the_highest_priority_is_the_standby_and_leads_next()
 }
 
 #[tokio::test]
-async fn a_leader_hands_over_to_a_preferred_standby_and_only_to_one() {
+async fn a_leader_hands_over_only_to_a_preferred_standby() {
     let contest = Contest::new("priorities-prefer").await;
     let prefer = ["--lease-prefer=priority", "--lease-prefer-interval=10s"];
     let first = start(&contest, "first", 1, &prefer);

@@ -1,5 +1,5 @@
-//! Goal: the next process on a status directory leads again immediately; no other process does,
-//! even with the same name or a copy of the directory (I8).
+//! Goal: after a leader is killed, the next process on its status directory leads immediately. No
+//! other process does, even with the same name or a copy of the directory (I8).
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::contest::{Contest, LONG, eventually, records, token};
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
 #[tokio::test]
-async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
+async fn a_killed_leader_leads_again_immediately_on_the_same_directory() {
     let contest = Contest::new("restarted").await;
     let timings = DaemonTimings::DEFAULT;
     let mut daemon = contest.candidate_at("a", timings).start();
@@ -24,7 +24,7 @@ async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
     assert_eq!(token(&again), token(&before) + 1, "a new token (I3)");
     let gap = timings.sent_ns(&again) - timings.sent_ns(&before);
     let most = nanos(timings.lease_duration / 2);
-    assert!(gap < most, "far from the lease's 24 s: {gap} ns");
+    assert!(gap < most, "much less than the lease's 24 s: {gap} ns");
     // The daemon publishes a change before it logs the change.
     eventually("the log has the reason", async || {
         let why = records(&daemon, "took over immediately");
@@ -51,7 +51,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     let files = Files::new();
     let old = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     let copy = files.path("copy");
-    // Freeze the daemon, which might otherwise rename a file during the copy.
+    // Without the freeze, the daemon might rename a file during the copy.
     old.stop();
     let copied = Command::new("cp")
         .arg("-a")

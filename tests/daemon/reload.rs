@@ -1,5 +1,5 @@
-//! Goal: SIGHUP applies new values, reports values that are deferred or require a restart, and
-//! changes nothing if there is a mistake.
+//! Goal: SIGHUP applies new values, and reports values that take effect later or require a restart.
+//! If there is a mistake, SIGHUP changes nothing.
 
 use std::path::PathBuf;
 
@@ -98,7 +98,7 @@ impl Reloaded {
 }
 
 #[tokio::test]
-async fn durations_count_from_the_next_claim_on() {
+async fn durations_take_effect_with_the_next_acquisition() {
     let reloaded = Reloaded::start("reload-durations").await;
     let lease_duration = "4s";
     reloaded.reload(
@@ -113,16 +113,16 @@ async fn durations_count_from_the_next_claim_on() {
     let daemon = &reloaded.daemon;
     daemon.wait_renewal(LONG).await;
     let declared = reloaded.declared_ms().await;
-    assert_eq!(declared, 3_000, "this claim keeps its own");
+    assert_eq!(declared, 3_000, "the current claim keeps its durations");
     daemon.signal(Signal::USR1);
     daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 4_000);
 }
 
-/// With a lease of 30 s, an idle change stream may be silent for up to 10 s, longer than the new
-/// lease duration.
+/// With a lease of 30 s, an idle change stream may send nothing for up to 10 s, which is longer
+/// than the new lease duration.
 #[tokio::test]
-async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_the_store() {
+async fn an_idle_follower_stays_connected_with_a_shorter_lease_duration() {
     let lease_duration = "30s";
     let long = Settings {
         lease_duration,
@@ -136,7 +136,7 @@ async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_t
     reloaded.reload(&FIRST.text());
     let message = "configuration reloaded; takes effect with the next acquisition";
     reloaded.logged(message, "lease.lease_duration").await;
-    // The follower reads once per lease duration, so wait for four reads.
+    // The follower reads once per lease duration. The test waits for four reads.
     let reads = daemon.operations("read", "applied").await;
     daemon.wait_operations("read", "applied", reads + 4.0).await;
     let unknown = |line: &Value| line["to"] == "unknown";
@@ -147,9 +147,9 @@ async fn a_shorter_lease_duration_does_not_make_an_idle_follower_lose_sight_of_t
     );
 }
 
-/// The daemon shows the error of a write for a lease duration after the last attempt.
+/// The daemon shows the error of a write until a lease duration has passed since the last attempt.
 #[tokio::test]
-async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
+async fn an_error_of_mongodb_is_shown_for_the_new_lease_duration() {
     const LEASE: &str = "reload-error";
     let contest = Contest::new(LEASE).await;
     let uri = contest.set().uri();
@@ -173,7 +173,7 @@ async fn an_error_of_the_store_is_shown_for_the_new_lease_duration() {
     let uri = format!("{uri}&appName={LEASE}");
     let reloaded = Reloaded::start_at(contest, LEASE, &long, &uri);
     let (contest, daemon) = (&reloaded.contest, &reloaded.daemon);
-    // Wait for two failures: a successful read clears a single failure, but not repeated failures.
+    // The test waits for two failures, because a successful read clears a single failure.
     daemon.wait_operations("acquire", "unknown", 2.0).await;
     let error = async || daemon.http_json("/status").await.1["store_error"].clone();
     eventually("the error is shown", async || error().await.is_object()).await;
@@ -221,7 +221,7 @@ async fn a_mistake_is_logged_and_changes_nothing() {
     let refusals = || records(daemon, "reload rejected");
     eventually("the mistake is logged", async || !refusals().is_empty()).await;
     let [line] = &refusals()[..] else {
-        panic!("one mistake, one line: {:?}", refusals());
+        panic!("each mistake has one line: {:?}", refusals());
     };
     assert_eq!(line["level"], "ERROR");
     let problem = line["problem"].as_str().unwrap();
@@ -238,7 +238,7 @@ async fn a_mistake_is_logged_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_small_file_that_would_become_gigabytes_is_refused() {
+async fn a_small_file_that_would_grow_to_gigabytes_is_refused() {
     let contest = Contest::new("reload-bomb").await;
     let scratch = Scratch::new();
     let file = scratch.path().join("leasehold.yaml");
@@ -261,7 +261,7 @@ async fn a_small_file_that_would_become_gigabytes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_takes_a_restart_is_named() {
+async fn a_key_that_requires_a_restart_is_named() {
     let reloaded = Reloaded::start("reload-restart").await;
     let collection = "elsewhere";
     reloaded.reload(
@@ -302,12 +302,12 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
 
 /// If the leader waited for the disk, it would lose its lease of 3 s.
 #[tokio::test]
-async fn i1_a_configuration_on_a_disk_that_hangs_costs_no_renewal() {
+async fn i1_a_configuration_file_on_a_hanging_disk_delays_no_renewal() {
     let reloaded = Reloaded::start("reload-hung").await;
     let daemon = &reloaded.daemon;
     let before = token(&daemon.status());
     let Some(hung) = HungDisk::over(reloaded.file.parent().unwrap()) else {
-        return skip("needs the right to mount, and FUSE");
+        return skip("needs FUSE and permission to mount");
     };
     daemon.signal(Signal::HUP);
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Goal: a second TERM, USR1 and USR2 behave as documented for operators.
+//! Goal: a second SIGTERM, SIGUSR1 and SIGUSR2 behave as documented for operators.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use rustix::process::Signal;
 use crate::contest::{Contest, LONG, eventually, records, token};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
-/// About the time between the two signals that timeout(1) sends.
+/// Approximate time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
-/// How long after the first signal a second signal counts as a repetition.
+/// A second signal within this time counts as a repetition of the first signal.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
+async fn a_second_term_exits_immediately_and_no_file_says_leader() {
     let contest = Contest::new("impatient").await;
     let daemon = contest
         .candidate_with("a", DaemonTimings::DEFAULT, "60s")
@@ -25,7 +25,7 @@ async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
     daemon.wait_role("stopping", LONG).await;
     tokio::time::sleep(SAME_REQUEST).await;
     daemon.term();
-    // The first signal starts the handoff delay. The exit comes long before this delay ends.
+    // The first signal starts the handoff delay. The process exits long before this delay ends.
     assert_eq!(daemon.wait_exit(LONG).await, 1);
     let last = daemon.status();
     assert_eq!(last["leader"], false, "{last}");
@@ -36,7 +36,7 @@ async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
 }
 
 #[tokio::test]
-async fn two_signals_milliseconds_apart_are_one_and_the_next_leads_soon() {
+async fn two_signals_within_milliseconds_count_as_one() {
     let contest = Contest::new("twice").await;
     let daemon = contest
         .candidate_with("a", DaemonTimings::DEFAULT, "500ms")
@@ -46,7 +46,11 @@ async fn two_signals_milliseconds_apart_are_one_and_the_next_leads_soon() {
     daemon.term();
     tokio::time::sleep(MILLISECONDS_APART).await;
     daemon.signal(Signal::INT);
-    assert_eq!(daemon.wait_exit(LONG).await, 0, "as after one");
+    assert_eq!(
+        daemon.wait_exit(LONG).await,
+        0,
+        "released, as after one signal"
+    );
     let last = daemon.status();
     assert_eq!(last["leader"], false, "{last}");
     next.wait_leads(LONG).await;
@@ -68,7 +72,7 @@ async fn usr1_lets_another_follower_lead() {
 }
 
 #[tokio::test]
-async fn usr1_keeps_a_lone_candidate_out_for_a_lease_duration() {
+async fn after_usr1_a_lone_candidate_does_not_lead_for_a_lease_duration() {
     let contest = Contest::new("usr1-alone").await;
     let daemon = contest.candidate_at("a", TIMINGS).start();
     let led = daemon.wait_leads(LONG).await;

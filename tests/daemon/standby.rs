@@ -1,5 +1,5 @@
-//! Goal: one follower is registered as the standby, acquires first after a release, and is replaced
-//! when it leaves.
+//! Goal: one follower registers as the standby, acquires the lease first after a release, and is
+//! replaced when it exits.
 
 use leasehold_testbed::{Daemon, DaemonTimings, StoredLease};
 use mongodb::bson::{Bson, Document};
@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document};
 use crate::contest::{Contest, LONG, eventually};
 
 /// Maximum number of handoffs. The standby must win at least one handoff. It may lose others,
-/// because on busy cores it may miss its head start.
+/// because on a busy machine it may miss its head start.
 const HANDOFFS: usize = 20;
 
 async fn standby(stored: &StoredLease) -> Option<String> {
@@ -67,14 +67,14 @@ async fn the_standby_leads_next_and_another_registers() {
 }
 
 #[tokio::test]
-async fn a_registration_does_not_change_the_revision_and_a_standby_withdraws_when_it_exits() {
+async fn a_registration_keeps_the_revision_and_an_exiting_standby_withdraws() {
     let contest = Contest::new("standby-withdraws").await;
     let stored = contest.stored();
     let leader = contest.candidate_at("leader", DaemonTimings::DEFAULT);
     let leader = leader.start();
     leader.wait_leads(LONG).await;
     leader.wait_renewal(LONG).await;
-    // Freeze the leader, so that only the standby writes from now on.
+    // The leader is frozen, so only the standby writes from now on.
     leader.stop();
     let before = revision(&stored.get().await);
     let follower = contest.candidate_at("follower", DaemonTimings::DEFAULT);
@@ -82,7 +82,7 @@ async fn a_registration_does_not_change_the_revision_and_a_standby_withdraws_whe
     assert_eq!(registered(&stored, "leader").await, "follower");
     assert_eq!(revision(&stored.get().await), before);
     assert_eq!(follower.term_and_exit(LONG).await, 0);
-    // Poll, because the standby may exit before MongoDB acknowledges its withdrawal.
+    // The standby may exit before MongoDB acknowledges its withdrawal, so the test polls.
     eventually("withdrawn", async || standby(&stored).await.is_none()).await;
     assert_eq!(revision(&stored.get().await), before);
     leader.cont();

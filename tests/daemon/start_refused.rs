@@ -1,5 +1,5 @@
-//! Goal: if the machine lacks something that the daemon needs at startup, the daemon exits with
-//! code 78 and names it, without harm to other daemons.
+//! Goal: if the machine lacks a prerequisite, the daemon exits with code 78 and names the
+//! prerequisite, without affecting other daemons.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -16,7 +16,7 @@ async fn start_in(directory: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_a_status_directory_is_refused_by_name() {
+async fn the_error_of_a_second_daemon_names_the_status_directory() {
     let contest = Contest::new("occupied").await;
     let first = contest.candidate("first").leading(LONG).await;
     let directory = first.status_directory().to_str().unwrap().to_owned();
@@ -28,7 +28,7 @@ async fn a_second_daemon_on_a_status_directory_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_refused_by_key() {
+async fn the_error_about_a_taken_port_names_the_key() {
     let files = Files::new();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -42,7 +42,7 @@ async fn a_port_that_is_taken_is_refused_by_key() {
 }
 
 #[tokio::test]
-async fn a_status_directory_that_cannot_be_made_is_refused_by_name() {
+async fn the_error_about_a_status_directory_that_cannot_be_created_names_it() {
     let files = Files::new();
     let file = files.write("file", "in its place");
     // Not even root can create a directory in /proc.
@@ -54,7 +54,7 @@ async fn a_status_directory_that_cannot_be_made_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_directory_that_was_refused_is_free_when_the_first_daemon_has_ended() {
+async fn a_status_directory_is_free_when_its_daemon_has_exited() {
     let contest = Contest::new("vacated").await;
     let first = contest.candidate("first").leading(LONG).await;
     assert_eq!(first.term_and_exit(LONG).await, 0);

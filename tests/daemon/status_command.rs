@@ -27,7 +27,7 @@ fn status_json(directory: &Path) -> (i32, Value) {
 }
 
 #[tokio::test]
-async fn i4_status_answers_by_exit_code_also_after_a_kill() {
+async fn i4_the_exit_code_of_status_is_correct_even_after_a_kill() {
     let contest = Contest::new("asked").await;
     let timings = DaemonTimings::SHORT;
     let leader = contest.candidate_at("a", timings).leading(LONG).await;
@@ -93,7 +93,7 @@ async fn status_finds_a_daemon_by_its_lease() {
 }
 
 #[tokio::test]
-async fn the_console_block_of_the_documentation_works() {
+async fn the_documented_console_session_works() {
     let contest = Contest::new("documented").await;
     let leader = contest.candidate("a").leading(LONG).await;
     let follower = contest.candidate("b").following("a", LONG).await;
@@ -135,7 +135,7 @@ async fn watch_prints_a_line_for_each_change() {
     let seen = wait_for("not leader, the daemon has stopped").await;
     assert!(
         (2..=4).contains(&seen.len()),
-        "renewals are no change: {seen:?}"
+        "a renewal printed a line: {seen:?}"
     );
     drop(watch);
 }
@@ -175,7 +175,7 @@ impl Drop for Watch {
 async fn i4_a_reader_with_another_clock_gets_unknown() {
     let contest = Contest::new("time-namespace").await;
     let leader = contest.candidate("a").leading(LONG).await;
-    // The reader's CLOCK_BOOTTIME is behind, so it would consider an expired deadline valid.
+    // The reader's CLOCK_BOOTTIME is behind, so an expired deadline would look valid.
     let elsewhere = |words: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--time", "--boottime=-1", "--"]).args(words);

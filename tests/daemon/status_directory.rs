@@ -1,5 +1,5 @@
-//! Goal: other users can read a new status directory whatever the umask is. Files that other users
-//! plant in the directory do not harm this user's files. The tests need no MongoDB.
+//! Goal: other users can read a new status directory whatever the umask is. Links that other users
+//! plant in the directory cannot damage this user's files. The tests need no MongoDB.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -27,7 +27,7 @@ fn mode(path: &Path) -> u32 {
 #[tokio::test]
 async fn a_link_that_another_user_planted_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
-        skip("needs root, to be another user as well");
+        skip("needs root, to act as a second user");
         return;
     }
     let files = Files::new();
@@ -73,7 +73,7 @@ async fn a_private_directory_is_not_logged() {
 }
 
 #[tokio::test]
-async fn a_closed_umask_closes_no_directory() {
+async fn a_strict_umask_does_not_restrict_the_status_directory() {
     let files = Files::new();
     let directory = files.path("a").join("b");
     let _daemon = under_umask(
@@ -99,7 +99,7 @@ async fn a_closed_umask_closes_no_directory() {
 }
 
 #[tokio::test]
-async fn a_lock_does_not_close_the_directory_of_status_directories() {
+async fn a_lock_does_not_restrict_the_parent_of_status_directories() {
     for umask in ["022", "077"] {
         let files = Files::new();
         let root = files.path("run");

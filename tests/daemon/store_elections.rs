@@ -1,5 +1,5 @@
-//! Goal: at startup, a daemon warns once if a MongoDB election would cost it the leadership, with
-//! the arithmetic and the remedy.
+//! Goal: at startup, a daemon warns once if a MongoDB election would cost it the leadership. The
+//! warning contains the arithmetic and the remedy.
 
 use leasehold_testbed::{Daemon, ReplicaSet};
 
@@ -9,7 +9,7 @@ use crate::contest::{Contest, LONG, PROGRAM, records};
 const ARITHMETIC: &str = "electionTimeoutMillis 2s × 1.15 + 0.6s = 2.9s without writes";
 
 #[tokio::test]
-async fn one_warning_shows_the_arithmetic_and_the_remedy() {
+async fn a_single_warning_shows_the_arithmetic_and_the_remedy() {
     let contest = Contest::new("store-elections-short").await;
     let daemon = contest.candidate("a").leading(LONG).await;
     let message = "an election of the replica set costs the leadership";
@@ -25,7 +25,7 @@ async fn one_warning_shows_the_arithmetic_and_the_remedy() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_read_are_said_to_be_assumed() {
+async fn the_warning_mentions_assumed_settings() {
     let set = ReplicaSet::builder().members(1).auth().start().await;
     let actions = ["find", "insert", "update", "changeStream"];
     let user = set

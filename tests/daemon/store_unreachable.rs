@@ -1,13 +1,13 @@
-//! Goal: a daemon that cannot reach MongoDB keeps trying, reports it without flooding the log, is
-//! live but not ready, and leads as soon as it can.
+//! Goal: a daemon that cannot reach MongoDB keeps retrying, reports the failure without flooding
+//! the log, is live but not ready, and leads as soon as it can.
 
 use leasehold_testbed::{Daemon, DaemonTimings};
 use serde_json::Value;
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually, records};
 
-/// Number of failures to wait for. With a retry_interval of 200 ms they take at least 5 s. A
-/// lasting failure is logged after 0, 2 and 6 s.
+/// Number of failures to wait for. With a retry_interval of 200 ms, these failures take at least 5
+/// s. A lasting failure is logged after 0, 2 and 6 s.
 const FAILURES: f64 = 25.0;
 /// Maximum number of log lines: some for the lasting failure, and one for each other kind of
 /// failure.
@@ -15,7 +15,7 @@ const LINES_MAX: usize = 6;
 const FAILED: &str = " failed (attempt ";
 
 #[tokio::test]
-async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
+async fn a_host_that_does_not_exist_causes_retries_without_a_flood_of_lines() {
     let daemon = Daemon::builder(PROGRAM)
         .uri("mongodb://no-such-host.invalid/?replicaSet=rs0")
         .timings(DaemonTimings::SHORT)
@@ -39,9 +39,9 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
 }
 
 #[tokio::test]
-async fn a_store_that_comes_later_is_contended_on_at_once() {
+async fn a_daemon_contends_as_soon_as_mongodb_starts() {
     let contest = Contest::new("later").await;
-    // Use default timings, because a call that times out would be a second failure.
+    // Uses default timings, because a call that times out would be a second failure.
     let (proxy, daemon) = contest.behind_proxy(DaemonTimings::DEFAULT);
     proxy.cut();
     let daemon = daemon.start();
@@ -60,7 +60,7 @@ async fn a_store_that_comes_later_is_contended_on_at_once() {
 }
 
 #[tokio::test]
-async fn i4_a_leader_that_loses_the_store_says_so_in_two_lines_and_leads_again() {
+async fn i4_a_leader_that_loses_mongodb_logs_two_lines_and_leads_again() {
     let contest = Contest::new("lost-store").await;
     let (proxy, daemon) = contest.behind_proxy(DaemonTimings::SHORT);
     let daemon = daemon.leading(LONG).await;

@@ -1,5 +1,5 @@
 //! Goal: the daemon notifies systemd of its readiness, its status, its liveness (watchdog) and its
-//! stop. Method: receive the notifications on a datagram socket, in place of systemd.
+//! stop. Method: receives the notifications on a datagram socket, in place of systemd.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -32,7 +32,7 @@ impl Manager {
         &self.messages
     }
 
-    /// Drains the socket, which would drop messages beyond about ten.
+    /// Drains the socket, whose queue drops messages beyond about ten.
     fn drain(&mut self) -> bool {
         self.receive();
         true
@@ -54,11 +54,12 @@ async fn systemd_is_notified_of_ready_status_watchdog_and_stopping() {
         .env("NOTIFY_SOCKET", files.path("notify"))
         .env("WATCHDOG_USEC", "200000")
         .start();
-    eventually("the daemon pings while it waits", async || {
-        manager.count("WATCHDOG=1") >= 5
-    })
+    eventually(
+        "the daemon sends watchdog pings while it waits",
+        async || manager.count("WATCHDOG=1") >= 5,
+    )
     .await;
-    assert_eq!(manager.count("READY=1"), 0, "the store was not reached");
+    assert_eq!(manager.count("READY=1"), 0, "MongoDB was not reached");
     proxy.resume();
     eventually("the daemon leads", async || {
         manager.drain() && daemon.leads()
@@ -77,7 +78,7 @@ async fn systemd_is_notified_of_ready_status_watchdog_and_stopping() {
     assert_eq!(
         manager.count("STATUS=leader of systemd, token 1"),
         1,
-        "renewals change nothing"
+        "renewals send no new status"
     );
     daemon.term();
     eventually("the daemon exits", async || {

@@ -7,7 +7,7 @@ use crate::contest::{Contest, LONG, eventually, records, token};
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
 #[tokio::test]
-async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
+async fn i1_a_takeover_from_a_killed_leader_waits_for_its_lease_duration() {
     let contest = Contest::new("killed").await;
     let candidate = |identity| contest.candidate_at(identity, TIMINGS);
     let old = candidate("old").leading(LONG).await;
@@ -27,7 +27,7 @@ async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
     let overtook = || records(&new, "took over from an expired holder");
     eventually("the takeover is logged", async || !overtook().is_empty()).await;
     let [line] = &overtook()[..] else {
-        panic!("not one line: {:?}", overtook());
+        panic!("expected one line: {:?}", overtook());
     };
     assert_eq!(line["level"], "WARN");
     assert_eq!(line["holder"], "old");

@@ -1,6 +1,6 @@
-//! Goal: a daemon whose log is not read keeps renewing, counts dropped lines, and exits on SIGTERM.
-//! Method: log at level debug to a pipe with a capacity of one page, which the test keeps open and
-//! does not read.
+//! Goal: a daemon whose log has no reader keeps renewing, counts dropped lines, and exits on
+//! SIGTERM. Method: logs at level debug to a pipe with a capacity of one page. The test keeps the
+//! pipe open without reading it.
 
 use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonTimings, Scratch, daemon::sample};
@@ -15,7 +15,7 @@ async fn lost(daemon: &Daemon) -> f64 {
 }
 
 #[tokio::test]
-async fn a_full_pipe_costs_lines_and_not_the_leadership() {
+async fn a_full_pipe_drops_lines_but_keeps_the_leadership() {
     let contest = Contest::new("unread").await;
     let scratch = Scratch::new();
     let pipe = scratch.path().join("pipe");
@@ -46,7 +46,7 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
         "the daemon kept its leadership"
     );
 
-    // After a read the pipe has room again, so the daemon drops no lines for a while.
+    // The read frees room in the pipe, so the daemon drops no lines for a while.
     let mut page = [0; 4096];
     let read = rustix::io::read(&reader, &mut page).unwrap();
     let text = String::from_utf8_lossy(&page[..read]);

@@ -1,6 +1,6 @@
 //! Goal: if writes to the status directory fail, the leader keeps leading, counts the failures and
-//! logs them once. The failures do not delay its step-down, and no reader mistakes a file that
-//! still says "leader" for current (I4).
+//! logs them once. The failures do not delay the leader's step-down, and no reader trusts a stale
+//! file that still says "leader" (I4).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const FAILURES: &str = "leasehold_publish_failures_total";
 
 #[tokio::test]
-async fn a_full_disk_costs_neither_leadership_nor_time() {
+async fn with_a_full_disk_the_leader_keeps_leading_and_steps_down_in_time() {
     let Some(disk) = Mount::small_disk() else {
         return;
     };
@@ -37,12 +37,12 @@ async fn removed(directory: &Path) {
 }
 
 #[tokio::test]
-async fn a_deleted_status_directory_costs_neither_leadership_nor_time() {
+async fn with_a_deleted_status_directory_the_leader_keeps_leading_and_steps_down_in_time() {
     let contest = Contest::new("deleted-directory").await;
     let (_scratch, directory) = below_scratch();
     let (old, new) = leader_on(&contest, &directory).await;
     removed(&directory).await;
-    eventually("nothing can be made in its place", async || {
+    eventually("the path is blocked", async || {
         fs::write(&directory, "").is_ok() || fs::remove_dir_all(&directory).is_err()
     })
     .await;
@@ -50,7 +50,7 @@ async fn a_deleted_status_directory_costs_neither_leadership_nor_time() {
 }
 
 #[tokio::test]
-async fn a_status_directory_that_was_removed_is_made_again() {
+async fn a_removed_status_directory_is_recreated() {
     let (contest, (_scratch, directory)) = (Contest::new("directory-again").await, below_scratch());
     let daemon = contest.candidate("a").status_directory(&directory);
     let daemon = daemon.leading(LONG).await;
@@ -66,7 +66,7 @@ async fn a_status_directory_that_was_removed_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
+async fn a_hanging_disk_is_reported_and_the_leader_keeps_leading() {
     let (contest, (_scratch, directory)) = (Contest::new("hung-disk").await, below_scratch());
     let daemon = contest.candidate("a").status_directory(&directory);
     let daemon = daemon.leading(LONG).await;
@@ -94,7 +94,7 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
 }
 
 #[tokio::test]
-async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() {
+async fn i4_with_a_stale_leader_file_the_lease_is_not_released() {
     let contest = Contest::new("stuck-file").await;
     let (_scratch, directory) = below_scratch();
     let (old, new) = leader_on(&contest, &directory).await;
@@ -110,11 +110,11 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     let stuck = old.status();
     eventually("a write failed", async || file_failures(&old).await > 0.0).await;
     old.term();
-    // The daemon exits although its file still says leader. It does not release the lease, which
-    // expires.
+    // The daemon exits although its file still says leader, and lets the lease expire instead of
+    // releasing it.
     assert_eq!(old.wait_exit(LONG).await, 0);
-    assert_eq!(old.status(), stuck, "nothing could be written");
-    assert!(old.leads(), "to a reader of the file");
+    assert_eq!(old.status(), stuck, "the file did not change");
+    assert!(old.leads(), "a reader of the file sees a leader");
     let leading = new.wait_leads(LONG).await;
     let said_until = valid_until_ns(&stuck).unwrap();
     assert!(TIMINGS.sent_ns(&leading) > said_until);

@@ -1,5 +1,5 @@
-//! The API server is unreachable, or refuses a daemon's label and Events. Leadership does not
-//! depend on the API server.
+//! Situations in which the API server is unreachable, or refuses a daemon's label and Events.
+//! Leadership does not depend on the API server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A port or a directory of this machine is unavailable.
+//! Situations in which a port or a directory of this machine is unavailable.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use crate::parts::Parts;
 use crate::situation::{Ending, Situation};
 
-/// Returns a wrapper that drops root's capabilities to bypass permissions. Empty if this user is
-/// not root.
+/// Returns a wrapper command that drops root's capabilities to bypass permissions, or an empty list
+/// if this user is not root.
 pub(crate) fn without_privileges() -> Vec<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -20,7 +20,8 @@ pub(crate) fn without_privileges() -> Vec<&'static str> {
     vec!["setpriv", without, "--"]
 }
 
-/// Runs a program in a mount namespace, with a full file system mounted on the first argument.
+/// Runs a program in a mount namespace in which a full file system is mounted on the first
+/// argument.
 const ON_A_FULL_DISK: &str = r#"
 directory="$1"; shift
 mount -t tmpfs -o size=4k,nr_inodes=1 full "$directory" && exec "$@"
@@ -33,7 +34,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     table
 }
 
-/// leasehold must refuse to append a trace to these two kinds of file.
+/// leasehold must refuse to append a trace to a symbolic link or a pipe.
 fn traces(parts: &Parts) -> [Situation; 2] {
     let uri = parts.open.uri();
     let run = |name: &'static str, make: &dyn Fn(&Path)| {
@@ -59,7 +60,7 @@ fn traces(parts: &Parts) -> [Situation; 2] {
     ]
 }
 
-/// Keeps the pipes' read ends open until the test exits.
+/// The pipes' read ends, which stay open until the test exits.
 static READERS: Mutex<Vec<rustix::fd::OwnedFd>> = Mutex::new(Vec::new());
 
 fn addresses(parts: &Parts) -> Vec<Situation> {
@@ -191,8 +192,8 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// Starts flock(1), which locks one of the situation's files until the test ends. Returns the
-/// name of the flock(1) process that the error must contain.
+/// Starts flock(1), which locks one of the situation's files until the test ends. Returns the name
+/// of the flock(1) process, which the error must contain.
 fn locked(situation: Situation, file: &str) -> (Situation, String) {
     let directory = situation.path("status");
     fs::create_dir(&directory).unwrap();

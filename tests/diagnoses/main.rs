@@ -1,7 +1,7 @@
-//! Goal: when a server, a port, a directory, a lock or an API server refuses a request, an on-call
-//! engineer can tell from the error what failed and what to do, and no error contains a password
-//! (I12). Method: a table of situations with real servers, each with a command, its exit code and
-//! its expected output.
+//! Goal: when a server, a port, a directory, a lock or an API server refuses a request, the error
+//! tells an on-call engineer what failed and what to do, and contains no password (I12). Method:
+//! runs a table of situations with real servers, each with a command, its exit code and its
+//! expected output.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
@@ -35,7 +35,7 @@ async fn each_refusal_names_the_object_the_component_and_the_remedy() {
     table.extend(lock::situations(&parts).await);
     table.extend(api::situations(&parts).await);
     let mut wrong = tried(table).await;
-    // Freezes the deposed server for the remaining situations.
+    // The deposed server stays frozen for the remaining situations.
     parts.deposed.stop(0);
     wrong.extend(tried(servers::frozen(&parts)).await);
     parts.deposed.cont(0);

@@ -17,11 +17,11 @@ pub(crate) struct Parts {
     pub(crate) open: ReplicaSet,
     /// A standalone server whose connections are all in use.
     pub(crate) full: ReplicaSet,
-    /// The connections that use up the limit of `full`.
+    /// Connections that use up the limit of `full`.
     _filling: Vec<TcpStream>,
     pub(crate) standalone: ReplicaSet,
-    /// Two standalone servers with unsuitable certificates: a CA certificate, and a client
-    /// certificate.
+    /// Two standalone servers with unsuitable certificates: one with a CA certificate, the other
+    /// with a client certificate.
     pub(crate) mistaken: [ReplicaSet; 2],
     /// The CA that signed both certificates.
     pub(crate) issuer: Certificates,

@@ -1,5 +1,5 @@
-//! A bounded count of holders. Each acquisition and each extension postpones the expiry of the
-//! whole document. An arriving client deletes an expired document.
+//! Counts holders, up to a limit. Each acquisition and each extension postpones the expiry of the
+//! whole document. A client that finds an expired document deletes the document.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::Result;

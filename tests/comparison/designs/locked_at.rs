@@ -1,5 +1,5 @@
-//! The lock's document is created once and never removed. A lock that was taken longer ago than its
-//! timeout counts as free; the holder refreshes `lockedAt`.
+//! The lock's document is created once and never removed. The lock counts as free once its timeout
+//! has passed since `lockedAt`. The holder refreshes `lockedAt`.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::Result;

@@ -1,9 +1,8 @@
-//! Common designs of a hand-made lock, each in its own file, written as a service's authors would
+//! Common designs of hand-made locks. Each file contains one design, as a service's authors would
 //! write it.
 //!
-//! Their bugs are inherent in the design; no bug is planted. All designs with an expiry use the
-//! client's wall clock, because a TTL index, and a filter such as `expireAt: {$lt: now}`, need a
-//! date.
+//! The bugs are inherent in the designs; none is planted. Every design with an expiry uses the
+//! client's wall clock, because TTL indexes and filters such as `expireAt: {$lt: now}` need a date.
 
 mod counter;
 mod find_and_modify;
@@ -46,7 +45,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Postpones the expiry, but only of a lock that the caller owns.
+    /// Postpones the lock's expiry only if the caller owns the lock.
     async fn postpone_mine(&self) -> Result<()> {
         let mine = doc! { "_id": &self.name, "owner": &self.owner };
         let later = doc! { "$set": { "expireAt": from_now(self.life) } };
@@ -54,7 +53,7 @@ impl Terms {
         Ok(())
     }
 
-    /// Deletes only a lock that the caller owns. Returns false if there is none.
+    /// Deletes the lock only if the caller owns it. Returns false otherwise.
     async fn delete_mine(&self) -> Result<bool> {
         let mine = doc! { "_id": &self.name, "owner": &self.owner };
         Ok(self.collection.delete_one(mine).await?.deleted_count == 1)
@@ -62,10 +61,10 @@ impl Terms {
 }
 
 pub(crate) trait HandMade {
-    /// Makes one attempt. Returns true if the caller holds the lock now.
+    /// Makes one attempt. Returns true if the caller now holds the lock.
     async fn acquire(&mut self) -> Result<bool>;
     async fn extend(&self) -> Result<()>;
-    /// Returns true if the lock was still ours, as far as the design can tell.
+    /// Returns true if the caller still owned the lock, as far as the design can tell.
     async fn release(&self) -> Result<bool>;
 }
 

@@ -1,4 +1,4 @@
-//! A lock without an expiry. The lock stays taken until its owner frees it; a contender gives up
+//! A lock without an expiry. The lock stays taken until its owner releases it. A contender gives up
 //! after a time limit.
 
 use mongodb::bson::doc;

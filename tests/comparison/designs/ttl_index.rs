@@ -1,5 +1,5 @@
-//! The lock is held while its document exists. A TTL index removes the document after its expiry,
-//! which the owner extends while the work continues.
+//! The lock is held while its document exists. The owner extends the document's expiry while the
+//! work continues. A TTL index removes an expired document.
 
 use mongodb::IndexModel;
 use mongodb::bson::doc;

@@ -1,6 +1,6 @@
-//! No lock: read a version, do the work, and write only if the version has not changed. This is
-//! correct if the write is the only effect of the work. Here, as often, the work also has effects
-//! outside of the document.
+//! Optimistic concurrency without a lock: read a version, do the work, and write only if the
+//! version is unchanged. This is correct only if the write is the sole effect of the work. Here,
+//! the work also has other effects, as is common.
 
 use mongodb::bson::doc;
 use mongodb::error::Result;
