@@ -95,11 +95,12 @@ impl Parts {
     }
 }
 
-/// Opens connections until the server closes a new one at once. Returns the open connections.
+/// Opens connections until the server immediately closes a new connection. Returns the open
+/// connections.
 fn fill(port: u16) -> Vec<TcpStream> {
     use std::io::Read;
     /// Longer than a server needs to close a refused connection. If a busy server takes longer, the
-    /// loop only opens further connections.
+    /// loop merely opens more connections.
     const CLOSED_WITHIN: Duration = Duration::from_millis(200);
     let mut kept = Vec::new();
     loop {

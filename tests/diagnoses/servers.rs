@@ -1,4 +1,4 @@
-//! A server is unreachable, or contradicts the URI.
+//! Situations in which a server is unreachable, or contradicts the URI.
 
 use leasehold_testbed::FakeClock;
 
@@ -67,8 +67,8 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("server that closes connections", &cut)
             .says("the server, or a proxy before it, closes each connection at once: it may have"),
         Situation::locks("server at its limit of connections", &format!("mongodb://{full}/"))
-            // The driver's monitor gets the error, or a call does if the monitor got the last free
-            // connection.
+            // The error reaches either the driver's monitor or, if the monitor got the last free
+            // connection, a call.
             .says("reached its limit of connections (maxConns, ulimit -n)")
             .never_says("TLS"),
         Situation::locks("no primary", &of_set(&deposed, SET))

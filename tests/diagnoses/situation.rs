@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Time limit for final errors, which must not be retried. With `--no-wait`, retries of MongoDB
-/// would take 18 s. The limit is shorter, but much longer than a busy machine needs.
+/// Time limit for errors that must not be retried. Retries of MongoDB with `--no-wait` take 18 s,
+/// which is longer than this limit. A busy machine needs much less.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
@@ -22,8 +22,8 @@ pub(crate) struct Situation {
     command: &'static [&'static str],
     environment: Vec<(String, std::ffi::OsString)>,
     uri: Option<String>,
-    /// Expected exit code. `None` if the command keeps running; the test kills it after it has
-    /// printed all texts.
+    /// Expected exit code, or `None` if the command keeps running. The test then kills the command
+    /// after it has printed all texts.
     code: Option<i32>,
     says: Vec<String>,
     unsaid: Vec<String>,
@@ -152,14 +152,15 @@ impl Situation {
         self
     }
 
-    /// Runs the command. Returns an error text if the result is not as expected.
+    /// Runs the command. Returns an error text if the result differs from the expected result.
     pub(crate) async fn verdict(self) -> Option<String> {
         let log = self.path("said");
         let mut child = self.start(&log);
         let began = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         let code = loop {
-            // Reading after this check ensures that the last lines of an exited command are seen.
+            // The order matters: a read after this check includes the last lines of an exited
+            // command.
             let ended = child.try_wait().unwrap();
             let said = read();
             if let Some(status) = ended {
@@ -176,7 +177,7 @@ impl Situation {
             let _ = child.wait();
         }
         let said = read();
-        // Make the directories writable again, because otherwise only root could remove them.
+        // Only root could remove directories without write permission.
         for name in ["status", "parent"] {
             let writable = std::fs::Permissions::from_mode(0o755);
             let _ = std::fs::set_permissions(self.path(name), writable);
@@ -185,7 +186,7 @@ impl Situation {
         if code != self.code {
             let after = began.elapsed();
             wrong.push(format!(
-                "it ended with {code:?} after {after:.1?}, not with {:?}",
+                "exit code {code:?} after {after:.1?}, expected {:?}",
                 self.code
             ));
         }

@@ -1,4 +1,4 @@
-//! Invalid connection strings, and files without a connection string.
+//! Situations with an invalid connection string, or with a file that contains none.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

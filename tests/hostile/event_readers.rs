@@ -1,5 +1,5 @@
-//! Feeds the programs of docs/reading-status.md that follow `GET /events` with streams that no
-//! daemon sends. A program leads only after a complete and valid event, and only while the stream
+//! Sends streams that no daemon would send to the programs in docs/reading-status.md that follow
+//! `GET /events`. A program leads only after a complete and valid event, and only while the stream
 //! is open (I4).
 
 use std::fs;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::target::eventually;
 
 const READERS: usize = 8;
-/// Time within which a program would print that it leads: three of its intervals.
+/// Time limit for a program to print that it leads: three of its intervals.
 const WRONG_MAX: Duration = Duration::from_millis(300);
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -25,7 +25,7 @@ const BEFORE: i64 = 5;
 const HOSTILE: i64 = 9;
 const AFTER: i64 = 777;
 
-/// Replaces the placeholders of a corpus line by a deadline in an hour and this machine's boot id.
+/// Replaces the placeholders in a corpus line by a deadline in an hour and this machine's boot id.
 fn line(input: &[u8]) -> Vec<u8> {
     let until = (boottime_ns() + 3_600_000_000_000).to_string();
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -50,7 +50,7 @@ fn event(token: i64) -> Vec<u8> {
     [b"id: s:1\n", &line(data.as_bytes())[..]].concat()
 }
 
-/// A program from the page, connected to a server of the test.
+/// A program from the page, connected to the test's server.
 struct Reader {
     listener: TcpListener,
     stream: Option<TcpStream>,
@@ -107,8 +107,8 @@ impl Reader {
         }
     }
 
-    /// Sends an event on the open stream, and on each new stream of the program, until the program
-    /// has printed `line`.
+    /// Sends an event on the open stream, and on each new stream that the program opens, until the
+    /// program has printed `line`.
     async fn send_until_said(&mut self, event: &[u8], line: &str) {
         let event = chunk(event);
         self.send(&event).await;
@@ -127,7 +127,7 @@ impl Reader {
         said(&self.printed, &[line]).await;
     }
 
-    async fn never_leads_by_it(&self, what: &str) {
+    async fn never_leads_after_it(&self, what: &str) {
         let leads = leader(HOSTILE);
         throughout(WRONG_MAX, what, async || !self.lines().contains(&leads)).await;
     }
@@ -153,7 +153,7 @@ fn chunk(line: &[u8]) -> Vec<u8> {
     [length.as_bytes(), line, b"\n\n\r\n"].concat()
 }
 
-/// Sends a hostile line to a program before it leads and while it leads.
+/// Sends a hostile line to a program once before the program leads and once while it leads.
 async fn survives_line(program: &[String], input: &[u8]) {
     let name: String = input.escape_ascii().to_string().chars().take(150).collect();
     let name = format!("{program:?}: {name}");
@@ -161,14 +161,14 @@ async fn survives_line(program: &[String], input: &[u8]) {
     let mut reader = Reader::start(program).await;
     reader.accept(|_| STREAM.into()).await;
     reader.send(&chunk(&hostile)).await;
-    reader.never_leads_by_it(&name).await;
+    reader.never_leads_after_it(&name).await;
     let led = [event(BEFORE), event(AFTER)];
     reader.send_until_said(&led[0], &leader(BEFORE)).await;
     reader.send(&chunk(&hostile)).await;
     if input.starts_with(b"data:") {
         reader.says("not leader").await;
     }
-    reader.never_leads_by_it(&name).await;
+    reader.never_leads_after_it(&name).await;
     reader.send_until_said(&led[1], &leader(AFTER)).await;
     let known = ["not leader".to_owned(), leader(BEFORE), leader(AFTER)];
     let lines = reader.lines();
@@ -178,8 +178,8 @@ async fn survives_line(program: &[String], input: &[u8]) {
     );
 }
 
-/// Sends a response that is not an event stream, but whose body looks like one. The program must
-/// not lead, even if the response redirects it to a valid stream.
+/// Sends a response that is not an event stream, but whose body looks like an event stream. The
+/// program must not lead, even if the response redirects it to a valid stream.
 async fn survives_answer(program: &[String], answer: &str) {
     let mut reader = Reader::start(program).await;
     let body = String::from_utf8(event(HOSTILE)).unwrap() + "\n\n";
@@ -247,7 +247,7 @@ async fn survives(program: Vec<String>) {
     }
 }
 
-/// Returns the code block in this language from the page's section about events.
+/// Returns the code block in this language from the page's section on events.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
@@ -269,22 +269,22 @@ fn script(programs: &[&str], language: &str) {
 }
 
 #[test]
-fn i4_the_bash_program_leads_by_valid_events_alone() {
+fn i4_the_bash_program_leads_only_after_valid_events() {
     script(&["bash", "curl"], "bash");
 }
 
 #[test]
-fn i4_the_python_program_leads_by_valid_events_alone() {
+fn i4_the_python_program_leads_only_after_valid_events() {
     script(&["python3"], "python");
 }
 
 #[test]
-fn i4_the_node_program_leads_by_valid_events_alone() {
+fn i4_the_node_program_leads_only_after_valid_events() {
     script(&["node"], "js");
 }
 
 #[test]
-fn i4_the_go_program_leads_by_valid_events_alone() {
+fn i4_the_go_program_leads_only_after_valid_events() {
     let scratch = Scratch::new();
     if let Some(program) = go_program(&block("go"), scratch.path()) {
         run(survives(vec![program.to_str().unwrap().to_owned()]));

@@ -1,5 +1,5 @@
-//! Slow clients, endless bodies and many connections must not exhaust the daemon's memory or
-//! descriptors, delay its renewals, or starve its other clients.
+//! Tests that slow clients, endless bodies and many connections do not exhaust the daemon's memory
+//! or descriptors, delay its renewals, or starve its other clients.
 
 use std::sync::atomic::Ordering;
 
@@ -11,14 +11,14 @@ use crate::target::{
     LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
 };
 
-/// Limit of the memory that clients use: 64 connections and 32 streams of at most 48 KiB are 4.5
-/// MiB. The allocator may retain another 4.5 MiB.
+/// Limit of the memory for clients. 64 connections and 32 streams of at most 48 KiB are 4.5 MiB.
+/// The allocator may retain another 4.5 MiB.
 const MEMORY_MAX: u64 = 9 * 1024 * 1024;
-/// Limit of the descriptors that clients use: one for each connection and stream, and as many again
-/// for evicted connections that are still being closed.
+/// Limit of the descriptors for clients: one for each connection and stream, and as many again for
+/// evicted connections that are still closing.
 const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
-/// A client sends a body of 1 GiB, which the daemon never reads. The socket buffers of both sides
-/// take less than this.
+/// Limit of the bytes that the daemon accepts from a client with a body of 1 GiB. The daemon reads
+/// no body, so only the socket buffers of both sides fill up.
 const BODY_MAX: u64 = 32 * 1024 * 1024;
 /// Number of renewals that a leader must complete during an attack.
 const RENEWALS: f64 = 8.0;
@@ -27,9 +27,9 @@ async fn renewals(daemon: &Daemon) -> f64 {
     daemon.operations("renew", "applied").await
 }
 
-/// Returns true if the daemon answers another client during the attack. The kernel drops connections
-/// while too many wait to be accepted, so one probe may fail; a kubelet restarts a container after
-/// three.
+/// Returns true if the daemon answers another client during the attack. One probe may fail, because
+/// the kernel drops connections while its accept queue is full. A kubelet restarts a container
+/// after three failures.
 async fn answers(daemon: &Daemon) -> bool {
     for _ in 0..3 {
         if daemon
@@ -87,7 +87,7 @@ async fn withstands(attack: Attack, has_full_extent: impl Fn(&Hostile) -> bool) 
 }
 
 #[test]
-fn heads_that_come_byte_by_byte_take_bounded_places() {
+fn slow_request_heads_do_not_exhaust_the_daemon() {
     const CLIENTS: usize = 500;
     run(withstands(Attack::ByteByByte(CLIENTS), |hostile| {
         // The attack opens far more connections than the server keeps, so the server must have
@@ -98,7 +98,7 @@ fn heads_that_come_byte_by_byte_take_bounded_places() {
 }
 
 #[test]
-fn ten_thousand_connections_take_bounded_places() {
+fn ten_thousand_connections_do_not_exhaust_the_daemon() {
     const CONNECTIONS: usize = 10_000;
     run(withstands(Attack::Connections(CONNECTIONS), |hostile| {
         hostile.counts().connections.load(Ordering::Relaxed) >= CONNECTIONS as u64
@@ -106,13 +106,16 @@ fn ten_thousand_connections_take_bounded_places() {
 }
 
 #[test]
-fn bodies_of_a_gibibyte_are_not_kept() {
+fn bodies_of_a_gibibyte_are_not_read() {
     const CLIENTS: usize = 20;
     run(withstands(Attack::Bodies(CLIENTS), |hostile| {
         let counts = hostile.counts();
         let most = counts.bytes_of_one.load(Ordering::Relaxed);
-        assert!(most <= BODY_MAX, "{most} bytes of a body were taken");
-        // Waits until each client has sent a body in both encodings to all paths.
+        assert!(
+            most <= BODY_MAX,
+            "the server accepted {most} bytes of a body"
+        );
+        // Waits until each client has sent a body to every path, in both encodings.
         counts.connections.load(Ordering::Relaxed) >= 10 * CLIENTS as u64
     }));
 }

@@ -1,6 +1,7 @@
 //! Goal: no input from another process makes a daemon or a reader report a wrong state, exhausts
-//! its memory or descriptors, or delays its renewals. Method: the inputs of tests/corpus, random
-//! mutations of these inputs, slow clients, endless bodies, and many connections.
+//! the daemon's memory or descriptors, or delays its renewals. Method: sends the inputs in
+//! tests/corpus, random mutations of these inputs, slow requests, endless bodies and many
+//! connections.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -22,11 +22,11 @@ const MUTATED: usize = 400;
 const OTHERS: usize = RANDOM + TARGETS;
 const BYTES_MAX: usize = 400;
 const CLIENTS: usize = 16;
-/// How long a client waits for an answer before it ends its input. Answers that take longer, such
-/// as event streams, are cut off.
+/// Time that a client waits for an answer before it closes its sending side. This cuts off longer
+/// answers, such as event streams.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
-/// The server may keep answering a request that contains one of these texts for a long time. If
-/// further bytes follow the request, the server notices the closed connection only when it writes.
+/// Texts in requests that the server may answer for a long time. If further bytes follow such a
+/// request, the server notices a closed connection only at its next write.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
 /// Server errors, which no request may cause. Only 503 is permitted.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
@@ -107,8 +107,9 @@ fn target(mutator: &mut Mutator) -> Vec<u8> {
 }
 
 /// Sends an input in parts, and returns the answers until the server closes the connection. If
-/// `end` is true, the client closes its sending side after the first answer or a timeout, because
-/// a server need not answer a client that has closed it earlier.
+/// `end` is true, the client closes its sending side after the first answer or a timeout. The
+/// client does not close earlier, because a server may ignore a client that has closed its sending
+/// side.
 async fn answers(server: SocketAddr, parts: &[&[u8]], end: bool) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
@@ -151,8 +152,8 @@ impl Input {
         Self { bytes, name, cuts }
     }
 
-    /// Sends the input whole and in parts. Asserts that the server closes each connection and
-    /// never reports a server error. Returns the status codes of both first answers.
+    /// Sends the input whole and in parts. Asserts that the server closes each connection and never
+    /// reports a server error. Returns the status code of the first answer in each case.
     async fn survived(&self, server: SocketAddr) -> [u16; 2] {
         let Self { bytes, name, cuts } = self;
         let (start, end) = (cuts[0], cuts[1]);
@@ -192,7 +193,7 @@ fn codes(mut answers: &[u8]) -> Vec<u16> {
     codes
 }
 
-/// Sends the corpus, random bytes and mutations of the corpus, and asserts that the server leaks no
+/// Sends the corpus, random bytes and mutations of the corpus. Asserts that the server leaks no
 /// descriptors.
 async fn any_bytes(server: SocketAddr, pid: u32) {
     let seed = Mutator::seed();
@@ -212,7 +213,7 @@ async fn any_bytes(server: SocketAddr, pid: u32) {
         let name = format!("HOSTILE_SEED={seed}, input {number}");
         inputs.push(Input::new(bytes, name, &mut mutator));
     }
-    // The server opens some descriptors at its first answer and keeps them.
+    // The server opens some permanent descriptors at its first answer.
     inputs[0].survived(server).await;
     let before = descriptors(pid, server);
     let codes = futures_util::stream::iter(&inputs);
@@ -272,7 +273,7 @@ async fn codes_of(server: SocketAddr, request: &[u8]) -> Vec<u16> {
 
 /// Otherwise a client could smuggle a request in the body of another request.
 #[test]
-fn bodies_are_not_requests() {
+fn bodies_are_not_parsed_as_requests() {
     const INNER: &str = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const LAST: &str = "POST /leader HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     run(async {
@@ -297,8 +298,7 @@ fn bodies_are_not_requests() {
             ] {
                 let request = format!("{line} HTTP/1.1\r\n{headers}{body}{LAST}");
                 let codes = codes_of(server, request.as_bytes()).await;
-                // The server may close the connection instead of skipping the body that it did not
-                // read.
+                // The server may close the connection instead of skipping the unread body.
                 assert!(
                     codes == [code] || codes == [code, 405],
                     "{codes:?}: {request}"
@@ -311,7 +311,7 @@ fn bodies_are_not_requests() {
     });
 }
 
-/// The server refuses a request that names two hosts unless both are this machine.
+/// If a request names two hosts, the server refuses it unless both are this machine.
 #[test]
 fn all_hosts_of_a_request_are_checked() {
     run(async {

@@ -1,4 +1,4 @@
-//! The daemons under attack, and the memory and descriptors that they use.
+//! The daemons under attack, and their use of memory and descriptors.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,11 +24,11 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Counts the open descriptors of a server, except outgoing connections, because the MongoDB driver
-/// opens those at any time.
+/// Counts a server's open descriptors, except outgoing connections, because the MongoDB driver
+/// opens these at any time.
 pub(crate) fn descriptors(pid: u32, server: SocketAddr) -> usize {
     let directory = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    // The server may close a descriptor before its link is read.
+    // The server may close a descriptor before this process reads its link.
     let open = directory.flatten();
     let open: Vec<_> = open.flat_map(|one| fs::read_link(one.path())).collect();
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn resident(pid: u32) -> u64 {
     kilobytes(pid, "VmRSS:") * 1024
 }
 
-/// Returns the peak resident memory of a process since [`forget_peak`], in bytes.
+/// Returns the peak resident memory of a process, in bytes, since [`forget_peak`].
 pub(crate) fn peak(pid: u32) -> u64 {
     kilobytes(pid, "VmHWM:") * 1024
 }

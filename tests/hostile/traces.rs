@@ -1,4 +1,4 @@
-//! Feeds the trace checker with mutated traces. The checker must accept each trace or report a
+//! Runs the trace checker on mutated traces. The checker must accept each trace or report a
 //! violation, and must not panic.
 
 use leasehold_testbed::{Mutator, corpus};
@@ -69,7 +69,7 @@ fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Replaces one value of a line by an unexpected value, or by the value at the same path in another
+/// Replaces one value in a line by an unexpected value, or by the value at the same path in another
 /// line.
 fn other_field(line: &[u8], others: &[Vec<u8>], mutator: &mut Mutator) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
@@ -116,7 +116,7 @@ fn check(trace: &[u8]) -> Result<Checked, Vec<Violation>> {
 }
 
 #[test]
-fn any_trace_is_accepted_or_a_violation() {
+fn every_trace_is_accepted_or_reported_as_a_violation() {
     let lines = corpus::inputs("trace");
     let checked = check(&trace(&lines)).unwrap_or_else(|found| panic!("{found:#?}"));
     assert!(
@@ -137,6 +137,6 @@ fn any_trace_is_accepted_or_a_violation() {
         });
         refused += usize::from(found.is_err());
     }
-    // If the checker accepted most of these traces, it would overlook mutations.
+    // A checker that accepted most of these traces would overlook mutations.
     assert!(refused > TRACES / 2, "{refused} of {TRACES} are refused");
 }

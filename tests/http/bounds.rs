@@ -31,7 +31,7 @@ fn methods_and_paths_are_checked() {
 }
 
 #[test]
-fn heads_that_are_too_long_or_rubbish_are_refused() {
+fn invalid_and_oversized_request_heads_are_refused() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 * 1024));
     let answer = raw(served.address, long.as_bytes());
@@ -77,7 +77,7 @@ pub(crate) const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 pub(crate) const NEIGHBOUR: [u8; 4] = [127, 0, 0, 3];
 
 #[test]
-fn idle_connections_of_one_peer_do_not_shut_others_out() {
+fn idle_connections_of_one_peer_do_not_block_others() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let neighbour = connect_from(NEIGHBOUR, served.address);
     assert_eq!(ask_on(&neighbour), Some(200));
@@ -91,13 +91,20 @@ fn idle_connections_of_one_peer_do_not_shut_others_out() {
     for path in ["/livez", "/readyz", "/leader", "/metrics"] {
         assert_eq!(served.get(path).0, 200, "{path}");
     }
-    assert_eq!(ask_on(&neighbour), Some(200), "its connection was kept");
+    assert_eq!(
+        ask_on(&neighbour),
+        Some(200),
+        "the neighbour's connection is still open"
+    );
     // The attacker gets responses too, because the server evicts the attacker's own oldest
     // connections.
     assert_eq!(ask_on(&connect_from(ATTACKER, served.address)), Some(200));
     let metrics = served.get("/metrics").1;
     let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"http\"} 0\n";
-    assert!(metrics.contains(failures), "no surface failed: {metrics}");
+    assert!(
+        metrics.contains(failures),
+        "the server counted a failure: {metrics}"
+    );
     let closed = metrics
         .lines()
         .find_map(|l| l.strip_prefix("leasehold_http_connections_evicted_total{lease=\"orders\"} "))
@@ -107,7 +114,7 @@ fn idle_connections_of_one_peer_do_not_shut_others_out() {
 }
 
 #[test]
-fn polite_connections_of_one_peer_do_not_shut_others_out() {
+fn valid_connections_of_one_peer_do_not_block_others() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let kept: Vec<_> = (0..CONNECTIONS_MAX)
         .map(|_| connect_from(ATTACKER, served.address))
@@ -117,14 +124,14 @@ fn polite_connections_of_one_peer_do_not_shut_others_out() {
     }
     for _ in 0..3 {
         assert_eq!(served.get("/livez").0, 200);
-        // The server has evicted the longest idle connections.
+        // The server evicts the connections that have been idle longest.
         assert_eq!(ask_on(kept.last().unwrap()), Some(200));
     }
-    assert_eq!(ask_on(&kept[0]), None, "the one that was idle for longest");
+    assert_eq!(ask_on(&kept[0]), None, "the longest idle connection");
 }
 
 #[test]
-fn requests_without_their_bodies_do_not_shut_others_out() {
+fn requests_without_their_bodies_do_not_block_others() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let waiting: Vec<_> = (0..CONNECTIONS_MAX)
         .map(|_| {
@@ -140,7 +147,7 @@ fn requests_without_their_bodies_do_not_shut_others_out() {
 }
 
 #[test]
-fn an_incomplete_head_has_its_time() {
+fn an_incomplete_request_head_times_out() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let begun = boot_now();
     let answer = raw(served.address, b"GET / HT");
@@ -153,7 +160,7 @@ fn an_incomplete_head_has_its_time() {
 }
 
 #[test]
-fn a_page_of_another_name_cannot_read_what_listens_on_loopback() {
+fn a_web_page_on_another_host_name_cannot_read_a_loopback_server() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let ask = |host: &str| {
         let request = format!("GET /status HTTP/1.1\r\nconnection: close\r\n{host}\r\n");
@@ -182,7 +189,7 @@ fn a_page_of_another_name_cannot_read_what_listens_on_loopback() {
 }
 
 #[test]
-fn a_port_in_use_is_reported_with_its_address() {
+fn the_error_about_a_port_in_use_contains_the_address() {
     let first = bind(([127, 0, 0, 1], 0).into()).unwrap();
     let error = bind(first.address()).unwrap_err();
     let text = error.to_string();

@@ -1,6 +1,6 @@
 //! Goal: after a candidate has begun to step down, its workload can confirm that it has finished.
-//! The confirmation is accepted only from this machine and with the token of the ending
-//! leadership.
+//! The server accepts the confirmation only from this machine, and only with the token of the
+//! ending leadership.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use leasehold_testbed::skip;
 use crate::{leader, serve, serve_on, status, token};
 
 #[test]
-fn a_confirmation_reaches_the_runner_only_for_the_token_that_steps_down() {
+fn a_confirmation_is_accepted_only_for_the_token_that_steps_down() {
     let stopping = Status {
         stepping_down: Some(token(7)),
         ..status(Role::Stopping)
@@ -27,21 +27,25 @@ fn a_confirmation_reaches_the_runner_only_for_the_token_that_steps_down() {
     assert_eq!(served.confirm("?token=8"), 409);
     assert!(served.stepped_down.try_recv().is_err());
     assert_eq!(served.confirm("?token=7"), 202);
-    assert_eq!(served.confirm("?token=7"), 503, "the queue of one is full");
+    assert_eq!(
+        served.confirm("?token=7"),
+        503,
+        "the queue has room for one confirmation"
+    );
     assert_eq!(served.stepped_down.try_recv(), Ok(token(7)));
     let (code, _, _) = served.ask_with(
         "POST /stepped-down?token=7",
         "origin: http://evil.example\r\n",
         "",
     );
-    assert_eq!(code, 403, "a page in a browser");
+    assert_eq!(code, 403, "request from a web page");
     let long = "x".repeat(BODY_BYTES_MAX + 1);
     let (code, _, _) = served.ask_with("POST /stepped-down?token=7", "", &long);
     assert_eq!(code, 413);
 }
 
 #[test]
-fn a_confirmation_from_elsewhere_is_forbidden() {
+fn a_confirmation_from_another_machine_is_forbidden() {
     // A peer that connects from a non-loopback address of this machine counts as remote.
     let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let routed = probe.connect("192.0.2.1:9");

@@ -1,4 +1,4 @@
-//! Tests `GET /events`: each event is true when it is written, and carries its deadline.
+//! Tests `GET /events`: each event is true at the time of writing, and contains its deadline.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn assert_grants_nothing(event: &Event) {
 }
 
 #[tokio::test]
-async fn the_first_event_is_the_present_state() {
+async fn the_first_event_is_the_current_state() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut stream = served.events().await;
     assert_eq!(stream.code(), 200);
@@ -84,7 +84,7 @@ async fn the_first_event_is_the_present_state() {
     assert_eq!(event.retry, Some(1000));
     assert_eq!(event.data["missed"], Value::Null);
     assert_eq!(event.data["holder"]["identity"], "me");
-    // An event has the same values as /status.
+    // The values of an event equal the values of /status.
     let status: Value = serde_json::from_str(&served.get("/status").1).unwrap();
     for (field, value) in status.as_object().unwrap() {
         if !["store", "updated_at", "valid_until", "since"].contains(&field.as_str()) {
@@ -122,7 +122,7 @@ async fn each_change_of_role_and_of_the_holder_is_an_event() {
 }
 
 #[tokio::test]
-async fn extensions_come_at_most_each_second_and_only_the_newest() {
+async fn extensions_are_sent_at_most_once_per_second() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut stream = served.events().await;
     let first = stream.event().await;
@@ -138,11 +138,11 @@ async fn extensions_come_at_most_each_second_and_only_the_newest() {
     served.status.send_replace(status(Role::Stopping));
     let third = stream.event().await;
     assert_eq!(third.data["role"], "stopping");
-    assert_eq!(second.id, first.id, "no role changed");
+    assert_eq!(second.id, first.id, "the role did not change");
 }
 
 #[tokio::test]
-async fn i4_the_end_of_authority_is_an_event_although_nothing_is_published() {
+async fn i4_expired_authority_causes_an_event_although_nothing_is_published() {
     let served = serve(leader(Duration::from_secs(1)), ReadyWhen::Connected);
     let deadline = served.status.borrow().authority.unwrap().valid_until;
     let mut stream = served.events().await;
@@ -161,7 +161,7 @@ async fn i4_the_end_of_authority_is_an_event_although_nothing_is_published() {
 }
 
 #[tokio::test]
-async fn the_expiry_of_a_holder_is_an_event_too() {
+async fn the_expiry_of_another_holder_causes_an_event_too() {
     let held = Status {
         holder: held_by("other", Duration::from_secs(1)),
         ..status(Role::Follower)
@@ -173,7 +173,7 @@ async fn the_expiry_of_a_holder_is_an_event_too() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_store_is_shown_as_long_as_it_lasts() {
+async fn an_error_of_mongodb_is_shown_until_it_ends() {
     let served = serve(status(Role::Unknown), ReadyWhen::Connected);
     let mut stream = served.events().await;
     assert_eq!(stream.event().await.data["store_error"], Value::Null);
@@ -188,7 +188,7 @@ async fn an_error_of_the_store_is_shown_as_long_as_it_lasts() {
 }
 
 #[tokio::test]
-async fn the_id_shows_a_reader_that_resumes_what_it_missed() {
+async fn a_resuming_reader_learns_how_many_changes_it_missed() {
     let at = |transitions| Status {
         transitions,
         ..status(Role::Follower)
@@ -200,7 +200,7 @@ async fn the_id_shows_a_reader_that_resumes_what_it_missed() {
     assert_eq!(
         served.events_after(&id).await.data["missed"],
         0,
-        "it is this event"
+        "the event is already known"
     );
     served.status.send_replace(at(9));
     assert_eq!(served.events_after(&id).await.data["missed"], 3);
@@ -216,7 +216,7 @@ async fn the_id_shows_a_reader_that_resumes_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_has_heartbeats() {
+async fn an_idle_stream_has_heartbeats() {
     let served = serve(status(Role::Follower), ReadyWhen::Connected);
     let mut stream = served.events().await;
     stream.event().await;
@@ -226,9 +226,9 @@ async fn a_quiet_stream_has_heartbeats() {
 }
 
 #[tokio::test]
-async fn clients_without_chunks_or_kept_connections_are_served() {
+async fn clients_without_chunked_encoding_or_keep_alive_are_served() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
-    // Open the streams in sequence, because every open stream receives all changes.
+    // One stream at a time, because every open stream receives all changes.
     for is_old in [true, false] {
         let mut stream = match is_old {
             true => EventStream::request(served.address, "GET /events HTTP/1.0\r\n\r\n").await,
@@ -246,7 +246,7 @@ async fn clients_without_chunks_or_kept_connections_are_served() {
 }
 
 #[tokio::test]
-async fn head_is_answered_without_a_stream() {
+async fn a_head_request_gets_no_stream() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let (code, head, body) = served.ask_with("HEAD /events", "", "");
     assert_eq!((code, body.as_str()), (200, ""));
@@ -254,7 +254,7 @@ async fn head_is_answered_without_a_stream() {
 }
 
 #[tokio::test]
-async fn a_shutdown_says_not_leader_and_ends_the_stream() {
+async fn a_shutdown_sends_not_leader_and_closes_the_stream() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut streams = [served.events().await, served.events().await];
     for stream in &mut streams {
@@ -277,7 +277,7 @@ async fn a_shutdown_says_not_leader_and_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_election_ends_the_stream() {
+async fn a_stopped_election_closes_the_stream() {
     let mut served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut stream = served.events().await;
     stream.event().await;

@@ -1,5 +1,5 @@
 //! Goal: every HTTP response is true at some instant during the request (I4), and no client can
-//! exhaust the daemon. Method: send raw bytes to a real listener on a loopback port.
+//! exhaust the daemon. Method: sends raw bytes to a real listener on a loopback port.
 
 #![allow(
     clippy::unwrap_used,
@@ -144,7 +144,7 @@ fn raw(address: SocketAddr, request: &[u8]) -> String {
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // If the server refuses early, it may close the connection before it has read the request.
+    // A server that refuses early may close the connection before it has read the request.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {

@@ -1,4 +1,5 @@
-//! Tests that event streams and waits are limited, and never block ordinary requests.
+//! Tests that the number of event streams and waits is limited, and that they never block ordinary
+//! requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,7 +43,7 @@ fn stream_from(from: [u8; 4], to: SocketAddr) -> (TcpStream, u16) {
 }
 
 #[tokio::test]
-async fn a_stream_beyond_the_bound_is_refused_with_the_time_of_a_retry() {
+async fn a_stream_beyond_the_limit_is_refused_with_retry_after() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut streams = all_places(&served).await;
     assert_eq!(refused(&served), 0.0);
@@ -58,9 +59,13 @@ async fn a_stream_beyond_the_bound_is_refused_with_the_time_of_a_retry() {
     assert_eq!(code, 429);
     assert!(head.contains("retry-after: 5"), "{head}");
     assert!(body.contains(&STREAMS_MAX.to_string()), "{body}");
-    assert_eq!(served.get("/leader?wait=1m").0, 200, "nothing to wait for");
+    assert_eq!(
+        served.get("/leader?wait=1m").0,
+        200,
+        "a leader answers without waiting"
+    );
     assert_eq!(refused(&served), 2.0);
-    // The server accepts another stream once a client has gone.
+    // A client that disconnects makes room for another stream.
     streams.pop();
     eventually("a stream is accepted", async || {
         served.events().await.code() == 200
@@ -69,7 +74,7 @@ async fn a_stream_beyond_the_bound_is_refused_with_the_time_of_a_retry() {
 }
 
 #[tokio::test]
-async fn streams_keep_no_ordinary_request_out_nor_are_evicted_by_them() {
+async fn streams_and_ordinary_requests_do_not_displace_each_other() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut streams = all_places(&served).await;
     let kept: Vec<_> = (0..CONNECTIONS_MAX)
@@ -86,7 +91,7 @@ async fn streams_keep_no_ordinary_request_out_nor_are_evicted_by_them() {
 }
 
 #[tokio::test]
-async fn one_peer_cannot_take_all_places_from_others() {
+async fn one_peer_cannot_take_all_streams() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let attackers: Vec<_> = (0..STREAMS_MAX)
         .map(|_| stream_from(ATTACKER, served.address))
@@ -95,7 +100,7 @@ async fn one_peer_cannot_take_all_places_from_others() {
     assert_eq!(stream_from(ATTACKER, served.address).1, 503);
     let (mut neighbour, code) = stream_from(NEIGHBOUR, served.address);
     assert_eq!(code, 200);
-    // To make room, the server has closed the attacker's oldest stream.
+    // The server has closed the attacker's oldest stream to make room.
     let (mut oldest, _) = attackers.into_iter().next().unwrap();
     oldest.read_to_end(&mut Vec::new()).unwrap();
     let mut some = [0; 64];
@@ -103,7 +108,7 @@ async fn one_peer_cannot_take_all_places_from_others() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_closed_and_delays_no_other() {
+async fn a_client_that_does_not_read_is_disconnected_and_delays_no_other() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let mut reader = served.events().await;
     reader.event().await;

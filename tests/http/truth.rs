@@ -11,7 +11,7 @@ use leasehold_testbed::assert_contains;
 use crate::{held_by, leader, serve, status};
 
 #[test]
-fn i4_leader_turns_to_503_at_the_deadline_without_any_event() {
+fn i4_leader_returns_503_after_the_deadline_without_any_event() {
     let served = serve(leader(Duration::from_secs(3)), ReadyWhen::Connected);
     let (code, body) = served.get("/leader");
     assert_eq!(code, 200, "{body}");
@@ -45,7 +45,7 @@ fn i4_leader_turns_to_503_at_the_deadline_without_any_event() {
 }
 
 #[test]
-fn status_reports_the_store() {
+fn status_contains_the_mongodb_connection() {
     let served = serve(leader(Duration::from_secs(60)), ReadyWhen::Connected);
     let (code, head, body) = served.ask_with("GET /status", "", "");
     assert_eq!(code, 200);
@@ -62,7 +62,7 @@ fn status_reports_the_store() {
 }
 
 #[test]
-fn probes_answer_their_own_question() {
+fn livez_and_readyz_report_liveness_and_readiness() {
     let served = serve(
         Status::initial(Session::from_bytes([1; 16]), boot_now()),
         ReadyWhen::Connected,
@@ -79,7 +79,7 @@ fn probes_answer_their_own_question() {
 }
 
 #[test]
-fn the_leader_name_is_never_ours_without_authority() {
+fn the_response_never_names_us_as_leader_without_authority() {
     let stopping = Status {
         holder: held_by("me", Duration::from_secs(60)),
         ..status(Role::Stopping)

@@ -14,8 +14,9 @@ use crate::{Served, leader, serve, status};
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Served {
-    /// Sends a request that waits for a role, and calls `meanwhile` once the request waits. A
-    /// waiting request has two receivers of the status: one in the connection and one in the wait.
+    /// Sends a request that waits for a role, and calls `meanwhile` once the server holds the
+    /// request. A held request has two receivers of the status: one in the connection and one in
+    /// the wait.
     fn waited(&self, query: &str, meanwhile: impl FnOnce()) -> (u16, Value) {
         let (code, body) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| self.get(&format!("/leader?{query}")));
@@ -30,7 +31,7 @@ impl Served {
 }
 
 #[test]
-fn a_role_that_is_present_is_answered_at_once() {
+fn a_wait_for_the_current_role_returns_immediately() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     let (code, body) = served.waited("wait=5m", || {});
     assert_eq!(
@@ -43,12 +44,12 @@ fn a_role_that_is_present_is_answered_at_once() {
     assert_eq!(
         (code, &body["leader"]),
         (503, &false.into()),
-        "anything but leader"
+        "every role except leader"
     );
 }
 
 #[test]
-fn a_role_is_waited_for() {
+fn a_wait_returns_when_the_role_changes() {
     let served = serve(status(Role::Follower), ReadyWhen::Connected);
     let leads = || drop(served.status.send_replace(leader(HOUR)));
     assert_eq!(served.waited("wait=5m&role=leader", leads).0, 200);
@@ -58,7 +59,7 @@ fn a_role_is_waited_for() {
 }
 
 #[test]
-fn i4_the_deadline_ends_a_wait_although_nothing_is_published() {
+fn i4_a_wait_ends_at_the_deadline_although_nothing_is_published() {
     let served = serve(leader(Duration::from_secs(1)), ReadyWhen::Connected);
     let deadline = served.status.borrow().authority.unwrap().valid_until;
     let (code, body) = served.waited("wait=5m&role=follower", || {});
@@ -67,7 +68,7 @@ fn i4_the_deadline_ends_a_wait_although_nothing_is_published() {
 }
 
 #[test]
-fn the_end_of_the_wait_is_answered_as_the_present_state() {
+fn a_wait_that_times_out_returns_the_current_state() {
     let served = serve(status(Role::Follower), ReadyWhen::Connected);
     let begun = boot_now();
     assert_eq!(served.waited("wait=300ms", || {}).0, 503);
@@ -88,7 +89,7 @@ fn a_shutdown_ends_a_wait() {
 }
 
 #[test]
-fn bad_parameters_are_refused_by_name() {
+fn invalid_parameters_are_refused_by_name() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     for (query, parts) in [
         ("wait=30", ["\"wait\"", "\"30\"", "write \"30s\""]),
@@ -111,9 +112,9 @@ fn bad_parameters_are_refused_by_name() {
     assert_eq!(served.ask_with("POST /leader?wait=5m", "", "").0, 405);
 }
 
-/// After a waiting client has disconnected, another client may wait in its stead.
+/// After a waiting client has disconnected, another client may wait.
 #[tokio::test]
-async fn a_client_that_disconnects_leaves_its_place() {
+async fn a_client_that_disconnects_makes_room_for_another() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
     for _ in 0..2 {
         let mut waiting = Vec::new();
@@ -123,12 +124,12 @@ async fn a_client_that_disconnects_leaves_its_place() {
             std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
             waiting.push(stream);
         }
-        leasehold_testbed::eventually("all places are taken", async || {
+        leasehold_testbed::eventually("the limit is reached", async || {
             EventStream::open(served.address, &[]).await.code() == 503
         })
         .await;
         drop(waiting);
-        leasehold_testbed::eventually("the places are free", async || {
+        leasehold_testbed::eventually("another client may wait", async || {
             EventStream::open(served.address, &[]).await.code() == 200
         })
         .await;
@@ -139,7 +140,7 @@ async fn a_client_that_disconnects_leaves_its_place() {
 }
 
 #[test]
-fn an_answer_that_lasts_takes_no_body() {
+fn streams_and_waits_refuse_a_request_body() {
     let served = serve(status(Role::Follower), ReadyWhen::Connected);
     for (line, code) in [
         ("GET /leader?wait=5m", 413),

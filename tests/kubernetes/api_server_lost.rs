@@ -1,6 +1,6 @@
 //! Goal: a frozen or unreachable API server does not prevent renewals or end a leadership, and
-//! delays a step-down by at most `label_wait`. When the API server is reachable again, it receives
-//! only the newest label.
+//! delays a step-down by at most `label_wait`. Once the API server is reachable again, the daemon
+//! sends it only the newest label.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn deadline(status: &Value) -> u64 {
 }
 
 #[test]
-fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
+fn with_a_frozen_api_server_renewals_and_handoffs_are_not_delayed() {
     in_cluster(async |cluster| {
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let proxy = cluster.kubernetes.proxy();
@@ -37,9 +37,9 @@ fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
         a.term();
         b.wait_leads(LONG).await;
         let handed_over = begin.elapsed();
-        // The daemon waits 250 ms for the label; the rest is the overhead of this machine. If the
-        // daemon waited longer for the API server, the follower could only take over after the
-        // lease has expired.
+        // The daemon waits 250 ms for the label; the rest is this machine's overhead. If the daemon
+        // waited longer for the API server, the follower could not take over before the lease
+        // expires.
         println!("handed over after {handed_over:?} behind a frozen API server");
         let expires = DaemonTimings::DEMO.lease_duration - DaemonTimings::DEMO.renew_interval;
         assert!(handed_over < expires, "{handed_over:?}");
@@ -50,7 +50,7 @@ fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
 }
 
 #[test]
-fn a_returning_api_server_gets_the_newest_value_at_once() {
+fn a_returning_api_server_gets_the_newest_label_immediately() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();
@@ -75,10 +75,10 @@ fn a_returning_api_server_gets_the_newest_value_at_once() {
     });
 }
 
-/// Freezes the daemon, as CPU throttling would: from shortly after it has written its files until
-/// all timeouts of a step-down have passed.
+/// The daemon is frozen, as CPU throttling would freeze it, from just after it has written its
+/// files until all timeouts of a step-down have passed.
 #[test]
-fn a_label_that_is_not_changed_does_not_make_the_status_files_count_as_stuck() {
+fn with_an_unchanged_label_the_status_files_do_not_count_as_stuck() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();

@@ -1,5 +1,5 @@
-//! One test's namespace and lease: pods with the rights that the chart grants, and daemons that run
-//! as those pods.
+//! A namespace and a lease for one test: pods with the rights that the chart grants, and daemons
+//! that run as these pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Cluster {
         self.kubernetes.place(&self.namespace, name, APP).await
     }
 
-    /// Builds a daemon whose lease lasts 6 s and is handed off without a delay.
+    /// Builds a daemon with a lease of 6 s and an immediate handoff.
     pub(crate) fn candidate(&self, place: &Place) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment())
     }
@@ -124,7 +124,7 @@ impl Cluster {
         .await
     }
 
-    /// Plays another authorized client, which changes or removes a pod's label.
+    /// Changes or removes a pod's label, as another authorized client would.
     pub(crate) async fn interfere(&self, name: &str, value: Option<&str>) {
         self.set_label(name, LABEL, value).await;
     }

@@ -1,16 +1,16 @@
-//! Goal: a debug log contains the records of the Kubernetes client libraries, but never the source
-//! paths of the build machine.
+//! Goal: a debug log contains the records of the Kubernetes client libraries, but no source paths
+//! of the build machine.
 
 use crate::cluster::{LONG, in_cluster};
 
 #[test]
-fn a_debug_log_has_no_paths_of_the_build() {
+fn a_debug_log_contains_no_paths_of_the_build_machine() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let daemon = cluster.candidate(&place).flag("--log-level=debug");
         let daemon = daemon.leading(LONG).await;
         cluster.wait_label("a", "leader").await;
-        // The HTTP client writes this record, so the libraries' records are in the log.
+        // Only the HTTP client logs this text, so the log contains the libraries' records.
         assert!(daemon.logged("connected to ") > 0, "{}", daemon.logs());
         for record in daemon.log_records() {
             let is_foreign = record.to_string().contains(".rs\"");

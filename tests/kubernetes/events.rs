@@ -1,5 +1,5 @@
-//! Goal: no change of leadership goes without an Event of the pod, and each Event names the token,
-//! the reason and, after a takeover, the previous holder.
+//! Goal: every change of leadership creates an Event about the pod. Each Event names the token, the
+//! reason and, after a takeover, the previous holder.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ async fn notes(cluster: &Cluster, pod: &str, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn leaders_step_downs_and_takeovers_are_reported() {
+fn elections_step_downs_and_takeovers_create_events() {
     in_cluster(async |cluster| {
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let a = cluster.candidate(&place_a).leading(LONG).await;
@@ -48,7 +48,7 @@ fn leaders_step_downs_and_takeovers_are_reported() {
 }
 
 #[test]
-fn renewals_that_fail_in_the_same_way_are_one_event() {
+fn repeated_failures_of_renewals_create_one_event() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let (proxy, daemon) = cluster.candidate_behind_proxy(&place);

@@ -1,10 +1,10 @@
-//! Goal: at start, handoff, crash and restart, the label marks the leader's pod, and a Service
-//! that selects the label never keeps routing to another pod.
+//! Goal: after a start, a handoff, a crash and a restart, the label marks the leader's pod, and a
+//! Service that selects the label does not keep routing to another pod.
 
 use crate::cluster::{LONG, in_cluster, wait_in_sync};
 
 #[test]
-fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
+fn a_service_follows_the_leader_through_handoff_crash_and_restart() {
     in_cluster(async |cluster| {
         cluster.service().await;
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
@@ -26,8 +26,8 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         cluster.wait_label("b", "leader").await;
         cluster.wait_routes_to("b").await;
 
-        // `a` restarts as a follower, and `b` crashes. `a` does not demote other pods, so only the
-        // restarted `b` corrects the label of `b`.
+        // `a` restarts as a follower, and `b` crashes. `a` does not demote other pods, so the label
+        // of `b` stays wrong until `b` restarts.
         a.restart_same_directory();
         b.wait_leads(LONG).await;
         cluster.wait_label("a", "follower").await;
@@ -37,7 +37,7 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         assert_eq!(
             cluster.label("b").await.as_deref(),
             Some("leader"),
-            "it is dead"
+            "the daemon exited"
         );
         let mut b = b;
         b.restart_same_directory();

@@ -1,6 +1,6 @@
-//! Goal: a label that another client edits or removes does not stay wrong, and the publisher does
-//! not flood the API server: it sends at most one request per interval while the label is correct.
-//! Method: the publisher without a daemon, with a short repair interval.
+//! Goal: the publisher repairs a label that another client edits or removes, without flooding the
+//! API server: while the label is correct, the publisher sends at most one request per interval.
+//! Method: runs the publisher without a daemon, with a short repair interval.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::publisher::{Publisher, follower, leader};
 const REPAIR: Duration = Duration::from_millis(400);
 
 #[test]
-fn an_edited_and_a_removed_label_are_put_right() {
+fn an_edited_or_removed_label_is_repaired() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, REPAIR);
@@ -20,7 +20,7 @@ fn an_edited_and_a_removed_label_are_put_right() {
         for damage in [Some("leader"), None, Some("x")] {
             cluster.interfere("a", damage).await;
             let took = cluster.wait_label("a", "follower").await;
-            println!("{damage:?}: right again after {took:?}");
+            println!("{damage:?}: repaired after {took:?}");
         }
         publisher.set(leader(boot_now() + LONG));
         cluster.wait_label("a", "leader").await;
@@ -30,12 +30,12 @@ fn an_edited_and_a_removed_label_are_put_right() {
 }
 
 #[test]
-fn the_label_turns_at_the_deadline_although_nothing_is_published() {
+fn the_label_changes_at_the_deadline_although_nothing_is_published() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         // The repair interval is longer than the test, so the publisher makes no repair.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
-        // Waits, because a promotion now would cancel the first write and count as a failure.
+        // A promotion now would cancel the first write and count as a failure, so the test waits.
         eventually("in sync", async || publisher.in_sync()).await;
         let authority = Duration::from_secs(15);
         let begin = Instant::now();
@@ -56,7 +56,7 @@ fn nothing_is_written_while_nothing_changes() {
         let publisher = Publisher::start(&cluster, &place, LONG);
         cluster.wait_label("a", "follower").await;
         eventually("in sync", async || publisher.in_sync()).await;
-        // Publishing an unchanged status, as at each renewal, does not write the label.
+        // Publishing an unchanged status, as each renewal does, does not write the label.
         cluster.interfere("a", Some("x")).await;
         for _ in 0..20 {
             publisher.set(follower());

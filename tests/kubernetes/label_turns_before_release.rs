@@ -1,7 +1,7 @@
-//! Goal: at a handoff no Service routes to two pods, because the old leader's label is `follower`
+//! Goal: during a handoff, a Service never routes to two pods. The old leader's label is `follower`
 //! before the lease is free, even if the API server needs almost `label_wait`. Method: a proxy
-//! delays the demotion, and watches record the order of the changes. If the machine was so slow
-//! that `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
+//! delays the demotion, and watches record the order of the changes. If the machine is so slow that
+//! `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_clu
 
 /// The maximum of `kubernetes.label_wait`.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
-/// The proxy delays the demotion for this time, which is well below `LABEL_WAIT`.
+/// Time for which the proxy delays the demotion, well below `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
 /// A label that changes within this time after the signal certainly changes within `label_wait`.
 const IN_TIME: Duration = Duration::from_millis(350);
@@ -27,7 +27,7 @@ struct Side {
     name: &'static str,
     daemon: Daemon,
     proxy: Proxy,
-    /// Keeps the credentials of the daemon on disk.
+    /// Keeps the daemon's credentials on disk.
     _place: Place,
 }
 
@@ -53,7 +53,7 @@ impl Side {
 }
 
 #[test]
-fn the_old_leader_is_no_longer_an_endpoint_when_the_new_one_leads() {
+fn the_old_leader_is_no_longer_an_endpoint_when_the_new_leader_leads() {
     in_cluster(async |cluster| {
         cluster.service().await;
         let mut old = Side::start(&cluster, "a").await;
@@ -61,13 +61,13 @@ fn the_old_leader_is_no_longer_an_endpoint_when_the_new_one_leads() {
         let mut new = Side::start(&cluster, "b").await;
         for attempt in 1..=HAND_OFFS_MAX {
             if hand_over(&cluster, &old, &new).await {
-                println!("seen at hand-off {attempt}");
+                println!("proven at handoff {attempt}");
                 return;
             }
             old.daemon.restart_same_directory();
             std::mem::swap(&mut old, &mut new);
         }
-        panic!("this machine was too slow for each of {HAND_OFFS_MAX} hand-offs");
+        panic!("this machine was too slow at each of {HAND_OFFS_MAX} handoffs");
     });
 }
 

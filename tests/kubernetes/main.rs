@@ -1,5 +1,5 @@
-//! Publishes labels and Events to a real API server: real daemons with the credentials of pods, on
-//! a real replica set, with injected faults.
+//! Tests that labels and Events reach a real API server. Real daemons run with the credentials of
+//! pods, on a real replica set, with injected faults.
 
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]

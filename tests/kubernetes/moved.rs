@@ -1,6 +1,6 @@
-//! Goal: pods that a kustomization has moved to another namespace or account never share a lease
-//! or change other pods, and `check` fails exactly where `run` refuses to start or logs an error.
-//! No cluster is needed.
+//! Goal: if a kustomization moves pods to another namespace or account, the pods never share a
+//! lease or change other pods. `check` fails exactly in the cases where `run` refuses to start or
+//! logs an error. No cluster is needed.
 
 use std::process::{Output, Stdio};
 
@@ -18,7 +18,7 @@ const PLACES: [(&str, &str); 3] = [
     ("prod", "orders"),
     ("default", "a-orders"),
 ];
-/// Lease names. The first name contains the namespace, as the charts' default does.
+/// Lease names. The first name contains the namespace, like the charts' default.
 const LEASES: [&str; 2] = ["default.orders", "chosen"];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn judge(
     let (why, part) = match (started, is_moved, is_named, enabled) {
         (Start::Refused(why), true, true, _) => (why.as_str(), "in each overlay"),
         (Start::Error(why), true, false, "auto" | "on") => (why.as_str(), "admission policies"),
-        // There is no cluster, so `--kubernetes-enabled=on` cannot be satisfied.
+        // There is no cluster, so `--kubernetes-enabled=on` would fail.
         (Start::Refused(_), false, _, "on") if result == "failed" => return Ok(()),
         (Start::Quiet, false, _, "auto" | "off") | (Start::Quiet, true, false, "off")
             if result == "skipped" =>
@@ -114,7 +114,7 @@ fn judge(
 }
 
 #[tokio::test]
-async fn run_and_check_agree_on_the_place_of_a_pod() {
+async fn run_and_check_agree_on_moved_pods() {
     let mut wrong = Vec::new();
     for enabled in ["auto", "on", "off"] {
         for place in PLACES {

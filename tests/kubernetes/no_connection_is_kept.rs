@@ -1,5 +1,5 @@
-//! Goal: idle daemons do not keep connections to the API server open. Method: counts connections
-//! to a proxy's port in the kernel's table of sockets.
+//! Goal: idle daemons keep no connections to the API server open. Method: counts the connections to
+//! a proxy's port in the kernel's socket table.
 
 use crate::cluster::{LONG, eventually, in_cluster, wait_in_sync};
 
@@ -13,7 +13,7 @@ fn connections(port: u16) -> usize {
 }
 
 #[test]
-fn a_connection_ends_with_its_request() {
+fn a_connection_is_closed_after_its_request() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();
@@ -23,7 +23,10 @@ fn a_connection_ends_with_its_request() {
             .await;
         cluster.wait_label("a", "leader").await;
         wait_in_sync(&daemon).await;
-        let took = eventually("nothing is kept", async || connections(proxy.port(0)) == 0).await;
+        let took = eventually("no connection is open", async || {
+            connections(proxy.port(0)) == 0
+        })
+        .await;
         println!("no connection {took:?} after the label was in sync");
         // The test's own connection shows that the test reads the table correctly.
         let address = (std::net::Ipv4Addr::LOCALHOST, proxy.port(0));

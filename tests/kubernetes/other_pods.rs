@@ -1,5 +1,5 @@
-//! Goal: with `demote_others`, the pod of an exited daemon does not keep the label `leader`, and a
-//! new leader never changes the labels of other leases.
+//! Goal: with `demote_others`, the pod of an exited daemon does not keep the label `leader`. A new
+//! leader never changes the labels of other leases.
 
 use http::Request;
 use serde_json::Value;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use crate::cluster::{LONG, in_cluster};
 
 #[test]
-fn a_new_leader_removes_the_label_of_a_lost_one() {
+fn a_new_leader_removes_the_label_of_a_lost_leader() {
     in_cluster(async |cluster| {
         cluster.service().await;
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let a = cluster.candidate(&place_a).leading(LONG).await;
         cluster.wait_label("a", "leader").await;
-        // The label of another lease, which must stay on the pod of the killed daemon.
+        // The label of another lease, which must stay on the killed daemon's pod.
         let other = "leasehold.dev/other";
         cluster.set_label("a", other, Some("leader")).await;
         let b = cluster
@@ -33,9 +33,9 @@ fn a_new_leader_removes_the_label_of_a_lost_one() {
     });
 }
 
-/// The publisher's unit tests assume this answer; here a real API server gives it.
+/// The publisher's unit tests assume this answer. Here, a real API server gives it.
 #[test]
-fn where_no_pod_has_the_label_the_list_is_null() {
+fn if_no_pod_has_the_label_the_list_is_null() {
     in_cluster(async |cluster| {
         let path = format!(
             "/api/v1/namespaces/{}/pods?limit=20&labelSelector=leasehold.dev%2Forders%3Dleader",

@@ -25,7 +25,7 @@ async fn wait_error(daemon: &Daemon) {
             .filter(|record| record.to_string().contains(MISSING))
             .collect::<Vec<_>>()
     };
-    // The daemon tries for 30 s, because a new policy takes effect after a while.
+    // The daemon retries for 30 s, because a new policy takes effect after a while.
     let wait = async || {
         eventually("the missing policy is reported", async || {
             !errors().is_empty()
@@ -43,7 +43,7 @@ async fn wait_error(daemon: &Daemon) {
 }
 
 #[test]
-fn a_missing_policy_is_reported_once() {
+fn a_missing_policy_is_logged_once() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let daemon = rendered(&cluster, &place).await;
@@ -54,7 +54,7 @@ fn a_missing_policy_is_reported_once() {
 }
 
 #[test]
-fn a_role_that_comes_late_is_not_taken_for_a_policy() {
+fn a_role_that_is_created_late_is_not_mistaken_for_a_policy() {
     run(async {
         let cluster = Cluster::without_rights().await;
         let place = cluster.place("a").await;

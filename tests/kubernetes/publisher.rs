@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{Cluster, LEASE, Place};
 
-/// Longer than a test, so that a publisher which waits for the label makes the test fail.
+/// Longer than a test, so the test fails if the publisher waits for the label.
 pub(crate) const LABEL_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Publisher {
@@ -35,7 +35,7 @@ impl Publisher {
         Self::over(Api::new(access), place, repair_interval)
     }
 
-    /// Starts a publisher whose credentials stay valid when the pod is deleted.
+    /// Starts a publisher whose credentials stay valid after the pod has been deleted.
     pub(crate) fn start_as_administrator(
         cluster: &Cluster,
         place: &Place,

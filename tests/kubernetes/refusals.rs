@@ -12,7 +12,7 @@ use crate::publisher::{LABEL_WAIT, Publisher, follower, leader};
 const REPAIR: Duration = Duration::from_millis(200);
 
 #[test]
-fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
+fn without_the_right_the_daemon_leads_and_one_line_names_the_missing_rule() {
     run(async {
         let cluster = Cluster::without_rights().await;
         let place = cluster.place("a").await;
@@ -32,14 +32,14 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
             "I12"
         );
 
-        // A step-down writes the label immediately, instead of a minute later like a retry.
+        // A step-down writes the label immediately. A retry would wait a minute.
         cluster.grant().await;
         assert_eq!(daemon.term_and_exit(LONG).await, 0);
     });
 }
 
 #[test]
-fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
+fn a_recreated_pod_does_not_get_the_label_of_the_old_pod() {
     in_cluster(async |cluster| {
         let old = cluster.place("a").await;
         let publisher = Publisher::start_as_administrator(&cluster, &old, REPAIR);
@@ -51,7 +51,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
         })
         .await;
         // While the pod is being deleted, a write may fail although the next write succeeds.
-        eventually("a write said so", async || {
+        eventually("a write has failed", async || {
             !publisher.in_sync() && publisher.failures() > 0
         })
         .await;
@@ -73,7 +73,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
 }
 
 #[test]
-fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
+fn a_replaced_token_file_is_used_at_the_next_attempt() {
     in_cluster(async |cluster| {
         let mut place = cluster.place("a").await;
         std::fs::write(place.credentials.token_file(), "not.a.token").unwrap();
@@ -86,7 +86,7 @@ fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
 }
 
 #[test]
-fn a_request_uses_the_token_that_the_file_holds_at_that_moment() {
+fn a_request_uses_the_current_token_of_the_file() {
     in_cluster(async |cluster| {
         let mut place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);

@@ -1,5 +1,5 @@
-//! Goal: if labels are required, the daemon never starts without a prerequisite: it names what is
-//! missing and exits. If labels are optional, it starts. No cluster is needed.
+//! Goal: if labels are required and a prerequisite is missing, the daemon names the prerequisite
+//! and exits. If labels are optional, the daemon starts. No cluster is needed.
 
 use std::process::{Command, Output, Stdio};
 
@@ -73,7 +73,7 @@ fn a_missing_required_key_is_named_with_exit_78() {
 }
 
 #[tokio::test]
-async fn outside_of_a_cluster_labels_are_off_and_one_line_says_so() {
+async fn outside_of_a_cluster_labels_are_off_and_one_line_reports_it() {
     let daemon = Daemon::builder(PROGRAM)
         .lease("outside")
         .uri("mongodb://127.0.0.1:1/")

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// Number of ordered operations that the text of a violation and its page show.
+	// Number of ordered operations in a violation's text and in its page.
 	shownBefore, drawnBefore = 5, 25
-	// Number of operations that the text shows although they could not be ordered.
+	// Number of unordered operations in a violation's text.
 	shownStuck = 8
 )
 
-// history is the history of one object: of a lock (acquisitions and their ends), or of the lock's
+// history is the history of one object: a lock (its acquisitions and their ends), or the lock's
 // fenced writes. The rules of the two objects are independent, so both together are linearizable if
-// and only if each is.
+// and only if each object is linearizable.
 type history struct {
 	name   string
 	events []*event
 }
 
-// partition groups operations by object, and sorts the groups by the objects' names.
+// partition groups operations by object, and sorts the groups by object name.
 func partition(ops []*operation) []history {
 	byObject := make(map[string][]*operation)
 	var names []string
@@ -82,13 +82,13 @@ type violation struct {
 	state state
 	// The event that must come next but is not legal.
 	stuck *event
-	// The unordered events that explain the violation: the ends of the holders, the lower tokens that
-	// the stuck event needs, and other events that begin before the stuck event ends and could come
-	// next.
+	// The unordered events that explain the violation: the ends of the holders, the acquisitions of
+	// lower tokens that the stuck event needs, and other events that begin before the stuck event ends
+	// and could come next.
 	others []*event
 }
 
-// explain returns the violation of a history for which check returned Illegal.
+// explain returns the violation in a history for which check returned Illegal.
 func (h history) explain(timeout time.Duration) violation {
 	_, info := porcupine.CheckOperationsVerbose(modelFrom(state{}), operations(h.events), timeout)
 	partials := append(info.PartialLinearizations()[0], nil)
@@ -155,7 +155,7 @@ func (v violation) related() []*event {
 	return found
 }
 
-// describe writes a violation as text. Times are relative to the first call of the history.
+// describe writes a violation as text. Times are relative to the history's first call.
 func (v violation) describe(out io.Writer) {
 	begin := v.events[0].op.call
 	for _, e := range v.events {
@@ -192,7 +192,7 @@ func (v violation) describe(out io.Writer) {
 	}
 }
 
-// reason returns why an event cannot come next, in the state that the ordered operations lead to.
+// reason returns why an event cannot come next in the state after the ordered operations.
 func (v violation) reason(e *event) error {
 	if e.from > v.stuck.until {
 		return errLater
@@ -213,7 +213,7 @@ func interval(op *operation, begin int64) string {
 }
 
 // draw writes porcupine's HTML page of a violation and returns its path. The page starts shortly
-// before the violation, from the state at that point.
+// before the violation, in the state at that point.
 func (v violation) draw(directory string) (string, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 
 const soon = 10 * time.Second
 
-// These functions create operations. Each client holds the lock once and is named after its token.
+// Helpers that create operations. Each client holds the lock once and is named after its token.
 
 func acquired(token, call, return_ int64) *operation {
 	return &operation{
@@ -82,31 +82,31 @@ func verdict(ops []*operation) porcupine.CheckResult {
 
 func TestHistoriesOfACorrectLock(t *testing.T) {
 	for name, ops := range map[string][]*operation{
-		"one after the other": {
+		"one holder after another": {
 			acquired(1, 0, 10), released(1, 20, 30), acquired(2, 5, 28), released(2, 40, 50),
 		},
-		"the next one is granted before the release is answered": {
+		"the next acquisition is granted before the release returns": {
 			acquired(1, 0, 10), acquired(2, 5, 22), released(1, 20, 30),
 		},
 		"a gap in the tokens": {
 			acquired(1, 0, 10), released(1, 20, 30), acquired(7, 40, 50),
 		},
-		"an acquisition of unknown outcome before a gap": {
+		"an acquisition with an unknown outcome before a gap": {
 			acquired(1, 0, 10), released(1, 20, 30), unsure(acquired(0, 32, 0)), acquired(3, 60, 70),
 		},
 		"a failed acquisition": {
 			acquired(1, 0, 10), refused(acquired(0, 2, 5)), refused(acquired(0, 12, 15)), released(1, 20, 30),
 		},
-		"a holder that is killed": {
+		"a killed holder": {
 			acquired(1, 0, 10), killed(1, 15), acquired(2, 12, 40),
 		},
-		"a release of unknown outcome": {
+		"a release with an unknown outcome": {
 			acquired(1, 0, 10), unsure(released(1, 15, 0)), acquired(2, 12, 40),
 		},
-		"a release of unknown outcome, and then the loss": {
+		"a release with an unknown outcome before the loss": {
 			acquired(1, 0, 10), unsure(released(1, 15, 0)), killed(1, 20), acquired(2, 12, 40),
 		},
-		"two releases of unknown outcome": {
+		"two releases with unknown outcomes": {
 			acquired(1, 0, 10), unsure(released(1, 15, 0)), unsure(released(1, 50, 0)), acquired(2, 12, 40),
 		},
 		"an acquisition that succeeded at an unknown time": {
@@ -115,28 +115,28 @@ func TestHistoriesOfACorrectLock(t *testing.T) {
 		"a failed release": {
 			acquired(1, 0, 10), refused(released(1, 12, 14)), killed(1, 20), acquired(2, 12, 40),
 		},
-		"readers that are answered in another order than their tokens": {
+		"readers whose replies are out of order": {
 			read(2, 0, 10), read(1, 0, 20), released(2, 30, 40), released(1, 30, 40), acquired(3, 5, 50),
 		},
-		"slots that are answered in another order than their tokens": {
+		"slots whose replies are out of order": {
 			slotOf(2, 3, 0, 10), slotOf(2, 2, 0, 11), released(2, 20, 30), slotOf(2, 4, 5, 40), released(3, 50, 60),
 		},
-		"slots with their numbers": {
+		"numbered slots": {
 			numbered(0, slotOf(2, 1, 0, 10)), numbered(1, slotOf(2, 2, 0, 10)), released(1, 20, 30), numbered(0, slotOf(2, 3, 0, 40)),
 		},
-		"another number of slots in a free lock": {
+		"a different number of slots after the lock was free": {
 			slotOf(2, 1, 0, 10), released(1, 20, 30), slotOf(3, 2, 40, 50),
 		},
 		"fenced writes": {
 			written(1, 0, 10), written(1, 20, 30), written(2, 25, 40), refused(written(1, 50, 60)), written(2, 70, 80),
 		},
-		"a write is refused because of one that is in flight": {
+		"a write is refused because of a write in flight": {
 			written(2, 0, 100), refused(written(1, 10, 20)),
 		},
-		"a write is refused because of one of unknown outcome": {
+		"a write is refused because of a write with an unknown outcome": {
 			unsure(written(2, 0, 0)), refused(written(1, 10, 20)), written(2, 30, 40),
 		},
-		"a write of unknown outcome that had no effect": {
+		"a write with an unknown outcome and no effect": {
 			unsure(written(2, 0, 0)), written(1, 10, 20),
 		},
 	} {
@@ -156,60 +156,60 @@ func TestPlantedViolations(t *testing.T) {
 		"two exclusive holders": {errHeld, []*operation{
 			acquired(1, 0, 10), acquired(2, 12, 15), released(1, 20, 30), released(2, 40, 50),
 		}},
-		"two exclusive holders without an end": {errHeld, []*operation{
+		"two exclusive holders that never release": {errHeld, []*operation{
 			acquired(1, 0, 10), acquired(2, 0, 10),
 		}},
 		"a token is used twice": {errToken, []*operation{
 			acquired(1, 0, 10), released(1, 20, 30), acquired(1, 40, 50),
 		}},
 		"two readers with one token": {errToken, []*operation{read(1, 0, 10), read(1, 0, 10)}},
-		"a token goes back": {errOrder, []*operation{
+		"a token decreases": {errOrder, []*operation{
 			acquired(5, 0, 10), released(5, 20, 30), acquired(4, 40, 50),
 		}},
-		"a reader's token goes back": {errOrder, []*operation{read(5, 0, 10), read(4, 11, 20)}},
-		"a slot's token goes back":   {errOrder, []*operation{slotOf(3, 5, 0, 10), slotOf(3, 4, 11, 20)}},
+		"a reader's token decreases": {errOrder, []*operation{read(5, 0, 10), read(4, 11, 20)}},
+		"a slot's token decreases":   {errOrder, []*operation{slotOf(3, 5, 0, 10), slotOf(3, 4, 11, 20)}},
 		"more holders than slots": {errNoSlot, []*operation{
 			slotOf(2, 1, 0, 10), slotOf(2, 2, 0, 10), slotOf(2, 3, 12, 15), released(1, 20, 30),
 		}},
 		"two holders of one slot": {errSameSlot, []*operation{
 			numbered(1, slotOf(3, 1, 0, 10)), numbered(1, slotOf(3, 2, 0, 10)),
 		}},
-		"two numbers of slots": {errSlots, []*operation{slotOf(2, 1, 0, 10), slotOf(3, 2, 12, 15)}},
-		"a reader with a writer": {errMode, []*operation{
+		"holders with different numbers of slots": {errSlots, []*operation{slotOf(2, 1, 0, 10), slotOf(3, 2, 12, 15)}},
+		"a reader joins a writer": {errMode, []*operation{
 			acquired(1, 0, 10), read(2, 12, 15), released(1, 20, 30),
 		}},
-		"a writer with a reader": {errHeld, []*operation{
+		"a writer joins a reader": {errHeld, []*operation{
 			read(1, 0, 10), acquired(2, 12, 15), released(1, 20, 30),
 		}},
-		"a reader with a slot": {errMode, []*operation{slotOf(2, 1, 0, 10), read(2, 12, 15)}},
+		"a reader joins a slot holder": {errMode, []*operation{slotOf(2, 1, 0, 10), read(2, 12, 15)}},
 		"a release without an acquisition": {errNotHeld, []*operation{
 			acquired(1, 0, 10), released(2, 20, 30),
 		}},
 		"a release before the acquisition": {errNotHeld, []*operation{
 			released(1, 0, 10), acquired(1, 20, 30),
 		}},
-		"two ends of one holder": {errNotHeld, []*operation{
+		"a holder ends twice": {errNotHeld, []*operation{
 			acquired(1, 0, 10), released(1, 20, 30), killed(1, 40),
 		}},
 		"a holder is killed after the next acquisition": {errHeld, []*operation{
 			acquired(1, 0, 10), acquired(2, 12, 20), killed(1, 30),
 		}},
-		"a release of unknown outcome begins after the next acquisition": {errHeld, []*operation{
+		"a release with an unknown outcome begins after the next acquisition": {errHeld, []*operation{
 			acquired(1, 0, 10), acquired(2, 12, 20), unsure(released(1, 30, 0)),
 		}},
 		"a failed release does not end a holder": {errHeld, []*operation{
 			acquired(1, 0, 10), refused(released(1, 11, 12)), acquired(2, 14, 20),
 		}},
-		"a write is accepted after a newer one": {errFenced, []*operation{
+		"a write is accepted after a newer write": {errFenced, []*operation{
 			written(1, 0, 10), written(2, 20, 30), written(1, 40, 50),
 		}},
-		"a write is refused without a newer one": {errRefused, []*operation{
+		"a write is refused without a newer write": {errRefused, []*operation{
 			written(2, 0, 10), refused(written(2, 20, 30)),
 		}},
-		"a write is refused before a newer one": {errRefused, []*operation{
+		"a write is refused before a newer write": {errRefused, []*operation{
 			refused(written(1, 0, 10)), written(2, 20, 30),
 		}},
-		"a write is refused before a newer one of unknown outcome": {errRefused, []*operation{
+		"a write is refused before a newer write with an unknown outcome": {errRefused, []*operation{
 			refused(written(1, 0, 10)), unsure(written(2, 20, 0)),
 		}},
 	} {
@@ -225,7 +225,7 @@ func TestPlantedViolations(t *testing.T) {
 			}
 			var text strings.Builder
 			found[0].describe(&text)
-			// Accept the reason of either operation, because porcupine may get stuck at either.
+			// porcupine may get stuck at either operation, so either reason is accepted.
 			if !strings.Contains(text.String(), c.reason.Error()) {
 				t.Errorf("no reason %q in\n%s", c.reason, &text)
 			}
@@ -239,7 +239,7 @@ func TestAViolationShowsItsSurroundings(t *testing.T) {
 		at := 1000 * token
 		ops = append(ops, acquired(token, at, at+100), released(token, at+500, at+600))
 	}
-	// Holder 700 relies on the lock until it is killed, when 701 already holds the lock.
+	// Holder 700 relies on the lock until it is killed, at which time 701 already holds the lock.
 	ops[2*699+1] = killed(700, 701_300)
 	h := partition(ops)[0]
 	v := h.explain(soon)

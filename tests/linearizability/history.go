@@ -75,7 +75,7 @@ type operation struct {
 	mode          mode
 	slots, slot   int
 	call, return_ int64
-	// Position of the record, as file:line.
+	// Location of the record, as file:line.
 	place string
 }
 
@@ -184,8 +184,8 @@ func join[T ~string](values []T) string {
 	return strings.Join(quoted, ", ")
 }
 
-// readFile returns the operations of a file. An incomplete last line is skipped, because its
-// writer may have been killed.
+// readFile returns the operations in a file. It skips an incomplete last line, because the writer
+// may have been killed.
 func readFile(path string, notes io.Writer) ([]*operation, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// This limit is much longer than a check of 20,000 operations takes on a busy machine.
+// Much longer than a check of 20,000 operations takes on a busy machine.
 const longMax = 30 * time.Second
 
 // crowd returns a correct history of 16 clients that contend for a lock. Waits overlap, some
@@ -27,7 +27,7 @@ func crowd(count int, form func(token, call, return_ int64) *operation) []*opera
 		op := form(s.granted+1, min(waiting[client], now), now+random.Int63n(40))
 		next, err := s.step(&event{op: op})
 		if err != nil || len(s.holders) == len(waiting) {
-			// End the oldest holder.
+			// The oldest holder ends.
 			h := s.holders[0]
 			end := released(h.token, now-random.Int63n(10), now+random.Int63n(10))
 			end.call = max(end.call, ends[h.token])
@@ -82,7 +82,7 @@ func TestLongHistories(t *testing.T) {
 				t.Errorf("%s", found)
 			}
 			t.Logf("%d operations: %s", len(ops), time.Since(begin))
-			// Make a release near the end of the history too late.
+			// A release near the end of the history becomes too late.
 			for _, op := range ops[len(ops)-500:] {
 				if op.kind == release {
 					op.call, op.return_ = op.call+5_000, op.return_+5_000

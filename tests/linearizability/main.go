@@ -1,4 +1,4 @@
-// Command linearizability checks histories of locks with porcupine: each lock must behave like one
+// Command linearizability checks histories of locks with porcupine. Each lock must behave like one
 // object whose operations take effect one at a time, each at an instant between its call and its
 // return.
 //
@@ -17,11 +17,11 @@
 //
 // An operation `lost` is the end of a holder that was killed or lost its claim. It takes effect at
 // any time after its call, the last instant at which the holder relied on the lock. A `write` is
-// fenced with the token; outcome `failed` means that it was refused because of its token. An
+// fenced with the token; outcome `failed` means that the write was refused because of its token. An
 // operation with outcome `unknown` has no effect, or takes effect at any time after its call.
 //
-// Exit codes: 0 linearizable, 1 not linearizable, 2 wrong usage or a file that cannot be read, 3
-// undecided within the time limit.
+// Exit codes: 0 linearizable, 1 not linearizable, 2 wrong usage or an unreadable file, 3 undecided
+// within the time limit.
 package main
 
 import (
@@ -142,7 +142,7 @@ func (o options) report(h history, out, notes io.Writer) {
 	fmt.Fprintf(out, "  page: %s\n", path)
 }
 
-// summarize returns the line with the number of operations, and the line with the number of each
+// summarize returns one line with the number of operations, and one line with the number of each
 // kind.
 func summarize(ops []*operation) string {
 	objects := make(map[string]bool)

@@ -18,7 +18,7 @@ const (
 	other = `{"client":"b","object":"imports","kind":"acquire","token":1,"mode":"slot","slots":3,"slot":2,"call":26,"return":null,"outcome":"ok"}` + "\n"
 )
 
-// answer runs the program with these files and returns its exit code and texts.
+// answer runs the program with these files and returns its exit code and output.
 func answer(t *testing.T, flags []string, contents ...string) (int, string, string) {
 	t.Helper()
 	arguments := flags

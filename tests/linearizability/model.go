@@ -9,11 +9,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// state is the state of a lock, and of the resource that its tokens fence, between two operations.
+// state is the state, between two operations, of a lock and of the resource that its tokens fence.
 //
-// In every mode, an acquisition takes effect when a write to the lock's document assigns its token,
-// between the join and the reply that shows the grant. Tokens therefore grow for readers and slots
-// too, although their replies may arrive in another order.
+// In every mode, an acquisition takes effect when a write to the lock's document assigns its token.
+// This happens between the join and the reply that shows the grant. Tokens therefore grow for
+// readers and slots too, although their replies may arrive in another order.
 type state struct {
 	// The holders, sorted by token.
 	holders []holder
@@ -43,7 +43,7 @@ var (
 	errLowWrite = errors.New("an accepted write with a lower token has not taken effect yet")
 )
 
-// step returns the state after an operation, or why the operation is not legal.
+// step returns the state after an operation, or the reason why the operation is not legal.
 func (s state) step(e *event) (state, error) {
 	switch op := e.op; op.kind {
 	case acquire:
@@ -91,7 +91,7 @@ func (s state) admits(e *event) error {
 }
 
 // write returns the state after a fenced write. A write with an unknown outcome is always legal,
-// and has an effect if its token is at least the highest accepted token.
+// and takes effect if its token is at least the highest accepted token.
 func (s state) write(e *event) (state, error) {
 	accepted := e.op.token >= s.accepted
 	switch {

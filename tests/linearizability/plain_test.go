@@ -8,9 +8,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// plain returns the rules without any reduction. A lock and its fence are one object. An operation
-// with an unknown outcome has an effect or none. An acquisition with an unknown outcome may take
-// any of the hidden tokens, which no other operation has.
+// plain implements the rules without any reduction. A lock and its fence are one object. An
+// operation with an unknown outcome may or may not take effect. An acquisition with an unknown
+// outcome may take any hidden token, that is, any token of no other operation.
 func plain(hidden []int64) porcupine.Model {
 	step := func(before, input, _ any) []any {
 		s, op := before.(state), input.(*operation)

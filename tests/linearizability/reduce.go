@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// event is an operation for porcupine to order, at an instant from `from` to `until`.
+// event is an operation that porcupine must order, at an instant from `from` to `until`.
 type event struct {
 	op          *operation
 	from, until int64
@@ -16,19 +16,21 @@ type event struct {
 }
 
 // reduceLock returns events that can be ordered if and only if the operations of a lock, except
-// writes, can be. It leaves few choices, so that the check of a long history is fast.
+// writes, can be ordered. The events leave porcupine few choices, so the check of a long history is
+// fast.
 //
-//   - Failed operations have no effect. An acquisition with an unknown outcome can be left out as
-//     well: it may have no effect, and its effect would not make other operations legal.
+//   - Failed operations have no effect. An acquisition with an unknown outcome can be left out too,
+//     because it may have no effect, and its effect would not make other operations legal.
 //   - A holder may end as early as possible: at its call, if it was acquired before that. An early
-//     end allows at least as many operations as a later one, so the end of a lost holder, and a
-//     release with an unknown outcome, can be treated like a release. A release with an unknown
-//     outcome had no effect if the token has another end, because a token ends once. Of several
-//     such releases, the earliest allows the most operations.
+//     end allows at least as many operations as a later end. The end of a lost holder, and a
+//     release with an unknown outcome, can therefore be treated like a release. A release with an
+//     unknown outcome had no effect if the token has another end, because a token ends once. If a
+//     token has several such releases, the earliest release allows the most operations.
 //   - Acquisitions take effect in the order of their tokens.
 func reduceLock(ops []*operation) []*event {
 	acquired := make(map[int64]*operation)
-	// The certain end of each token or, without one, its earliest release with an unknown outcome.
+	// The certain end of each token or, without a certain end, its earliest release with an unknown
+	// outcome.
 	ended := make(map[int64]*operation)
 	var events []*event
 	for _, op := range ops {
@@ -66,14 +68,14 @@ func reduceLock(ops []*operation) []*event {
 // uncertain reports whether an end may have had no effect.
 func uncertain(op *operation) bool { return op.kind == release && op.outcome == unknown }
 
-// reduceFence returns events that can be ordered if and only if the fenced writes can be.
+// reduceFence returns events that can be ordered if and only if the fenced writes can be ordered.
 //
 //   - Accepted writes take effect in the order of their tokens.
-//   - A refused write has no effect, and the highest accepted token only grows, so the latest
-//     possible time, its return, allows the most operations.
-//   - Of several writes with one token and an unknown outcome, the earliest allows the most
-//     operations. It takes effect as soon as all accepted writes with lower tokens can have taken
-//     effect, because an early effect explains at least as many refusals as a later one.
+//   - A refused write has no effect, and the highest accepted token only grows. The latest possible
+//     time of a refused write, its return, therefore allows the most operations.
+//   - If several writes with an unknown outcome have one token, the earliest write allows the most
+//     operations. It takes effect as soon as all accepted writes with lower tokens may have taken
+//     effect, because an early effect explains at least as many refusals as a later effect.
 func reduceFence(ops []*operation) []*event {
 	var events []*event
 	earliest := make(map[int64]*operation)
@@ -104,11 +106,11 @@ func reduceFence(ops []*operation) []*event {
 	return events
 }
 
-// floor is a token, and the latest call of any operation with this or a lower token.
+// floor is a token, and the latest call of any operation with this token or a lower token.
 type floor struct{ token, latest int64 }
 
-// orderByToken sets, for each successful operation of a kind, the token that must take effect
-// before the operation's own. It returns the tokens in order.
+// orderByToken sets, for each successful operation of a kind, the lower token that must take effect
+// first. It returns the tokens in order.
 func orderByToken(events []*event, kind kind) []floor {
 	var floors []floor
 	for _, e := range events {

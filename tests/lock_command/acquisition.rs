@@ -1,4 +1,5 @@
-//! Goal: a job receives its token and exit code, and a job that does not get the lock reports why.
+//! Goal: a job receives its token and its command's exit code, and a job that does not get the lock
+//! reports why.
 
 use std::process::Command;
 
@@ -7,11 +8,11 @@ use rustix::process::Signal;
 use crate::job::{Job, Place, crowd, eventually, through};
 
 #[test]
-fn the_commands_exit_code_is_the_answer() {
+fn the_exit_code_is_the_exit_code_of_the_command() {
     let place = Place::new();
     let done = place.run_under("codes", &[], "exit 7");
     assert_eq!(done.code, 7);
-    assert_eq!(done.stderr, "", "silent as flock is");
+    assert_eq!(done.stderr, "", "no output, like flock");
     assert_eq!(place.run_empty("codes", &[]).code, 0);
     let killed = place.run_under("codes", &[], "kill -9 $$");
     assert_eq!(killed.code, 128 + 9);
@@ -21,7 +22,7 @@ fn the_commands_exit_code_is_the_answer() {
 }
 
 #[test]
-fn a_command_knows_its_lock_and_tokens_grow() {
+fn a_command_gets_its_lock_and_tokens_grow() {
     let place = Place::new();
     let script = "echo $LEASEHOLD_LOCK $LEASEHOLD_TOKEN $LEASEHOLD_IDENTITY; env | grep -c URI";
     for expected in ["tokens 1 me\n0\n", "tokens 2 me\n0\n"] {
@@ -31,7 +32,7 @@ fn a_command_knows_its_lock_and_tokens_grow() {
 }
 
 #[test]
-fn a_non_blocking_contender_gets_the_entries_ahead() {
+fn a_non_blocking_contender_reports_the_entries_ahead() {
     let place = Place::new();
     let holder = place.holder("busy", &["--identity=holder"]);
     let refused = place.run_empty("busy", &["--no-wait"]);
@@ -47,7 +48,7 @@ fn a_non_blocking_contender_gets_the_entries_ahead() {
 }
 
 #[test]
-fn the_first_holders_and_waiters_are_named_and_the_others_counted() {
+fn the_error_names_the_first_entries_and_counts_the_others() {
     let place = Place::new();
     place.store_document("crowded", crowd(20, 30));
     for (flag, rest) in [
@@ -61,7 +62,7 @@ fn the_first_holders_and_waiters_are_named_and_the_others_counted() {
 }
 
 #[test]
-fn slots_that_differ_from_those_of_the_last_use_are_warned_of() {
+fn a_changed_number_of_slots_causes_a_warning() {
     let place = Place::new();
     for (flag, expected) in [
         ("--slots=3", None),
@@ -82,7 +83,7 @@ fn slots_that_differ_from_those_of_the_last_use_are_warned_of() {
 }
 
 #[test]
-fn the_habits_of_flock_work() {
+fn arguments_in_the_style_of_flock_work() {
     let place = Place::new();
     let reader = place.holder("habits", &["-s"]);
     let beside = place.run(&["lock", "-s", "-n", "habits", "--", "true"]);
@@ -97,7 +98,7 @@ fn the_habits_of_flock_work() {
 }
 
 #[test]
-fn an_announced_wait_is_followed_by_its_end() {
+fn the_end_of_an_announced_wait_is_logged() {
     let place = Place::new();
     let holder = place.holder("awaited", &[]);
     let mut waiter = place.start_empty("awaited", &[]);
@@ -128,9 +129,9 @@ fn a_quiet_job_does_not_report_the_holder_it_waits_for() {
 }
 
 #[test]
-fn retries_are_further_tries() {
+fn retries_try_again_to_acquire_the_lock() {
     let place = Place::new();
-    // Hold the lock for several retries, even on a busy machine.
+    // Holds the lock for several retries, even on a busy machine.
     let holds = format!("{}; sleep 5", place.note("holds"));
     let holder = place.start_under("retried", &[], &holds);
     place.wait_noted("holds");
@@ -143,7 +144,7 @@ fn retries_are_further_tries() {
 }
 
 #[test]
-fn a_store_that_is_down_is_not_a_lock_that_is_taken() {
+fn an_unreachable_mongodb_is_not_reported_as_a_held_lock() {
     let place = Place::new().reached_by("mongodb://127.0.0.1:1/?replicaSet=x".to_owned());
     for wait in ["--wait=500ms", "--no-wait"] {
         let refused = place.run_empty("down", &[wait, "--lease-duration=2s"]);
@@ -167,20 +168,20 @@ fn a_signal_during_the_wait_leaves_the_queue() {
 }
 
 #[test]
-fn a_job_that_has_waited_keeps_no_cursor_in_the_server() {
+fn a_job_that_has_waited_closes_its_cursor() {
     let place = Place::new();
     let holder = place.holder("cursors", &[]);
     let works = format!("{}; exec sleep 1000", place.note("works"));
     let waiter = place.start_under("cursors", &[], &works);
-    eventually("the waiter follows", || place.cursors() > 0);
+    eventually("the waiter has a cursor", || place.cursors() > 0);
     holder.signal(Signal::TERM);
     place.wait_noted("works");
-    eventually("its cursor is closed", || place.cursors() == 0);
+    eventually("the cursor is closed", || place.cursors() == 0);
     drop(waiter);
 }
 
 #[test]
-fn where_descriptors_run_out_the_command_runs_under_the_lock_or_not_at_all() {
+fn without_free_descriptors_the_command_runs_under_the_lock_or_not_at_all() {
     let place = Place::new();
     let (mut ran, mut failed) = (0, 0);
     for limit in (28..76).step_by(3) {
@@ -197,6 +198,6 @@ fn where_descriptors_run_out_the_command_runs_under_the_lock_or_not_at_all() {
     }
     assert!(
         ran > 0 && failed > 0,
-        "{ran} ran, {failed} failed: other limits are needed"
+        "{ran} ran, {failed} failed: adjust the limits"
     );
 }

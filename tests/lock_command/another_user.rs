@@ -21,14 +21,14 @@ impl AnotherUser {
     /// Returns `None` if this user cannot become another user.
     pub(crate) fn new(id: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            skip("needs root, to be another user");
+            skip("needs root, to become another user");
             return None;
         }
         let place = Place::new();
         let program = place.path("leasehold");
         fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-        // Let another process copy the program. If this process wrote the file, a child that
-        // another test forks during the write would inherit the descriptor. A file that is open for
+        // Another process copies the program. If this process wrote the file, a child that another
+        // test forks during the write would inherit the open descriptor. A file that is open for
         // writing cannot be executed.
         let mut copy = Command::new("install");
         let copied = copy.arg("-m755").arg(PROGRAM).arg(&program).status();

@@ -1,5 +1,5 @@
-//! Goal: a lock stays taken for exactly its minimum hold after the acquisition, even if the command
-//! has ended.
+//! Goal: a lock stays taken until its minimum hold after the acquisition has passed, even if the
+//! command has exited.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,7 @@ const LEAST: Duration = Duration::from_secs(10);
 const LEASE: &str = "--lease-duration=4s";
 const AT_LEAST: &str = "--at-least=10s";
 
-/// Runs a job that does nothing as if on this host. Jobs of a host share their observations of
-/// locks.
+/// Runs an empty job as if on this host. The jobs of a host share their observations of locks.
 fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
     let directory = place.path(host);
     std::fs::create_dir_all(&directory).unwrap();
@@ -23,23 +22,26 @@ fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn others_wait_for_the_least_time_of_a_job_that_ended_at_once() {
+fn others_wait_for_the_minimum_hold_of_a_job_that_exited_at_once() {
     let place = Place::new();
     let began = Instant::now();
-    // Use the default lease duration, so that no call is slow enough to be logged.
+    // The default lease duration is so long that no call is slow enough to be logged.
     let done = place.run_empty("ended", &[AT_LEAST, "--identity=quick"]);
     assert_eq!(done.code, 0, "{done:?}");
-    assert_eq!(done.stderr, "", "silent as flock is");
+    assert_eq!(done.stderr, "", "no output, like flock");
     let waited = place.run_empty("ended", &[]);
     waited.says(0, "removed an ended holder whose minimum hold has passed");
-    // The test took the time before the acquisition, so the minimum hold must have passed.
+    // The test started its clock before the acquisition, so the minimum hold must have passed.
     assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
     let free = place.run_empty("ended", &["--no-wait"]);
-    assert_eq!(free.code, 0, "without the flag nothing is kept: {free:?}");
+    assert_eq!(
+        free.code, 0,
+        "without --at-least, the lock is free: {free:?}"
+    );
 }
 
 #[test]
-fn a_job_does_not_wait_for_the_rest_and_others_see_it() {
+fn a_job_exits_before_its_minimum_hold_and_others_see_the_hold() {
     let place = Place::new();
     let done = place.run_empty("kept", &["--at-least=1h", "--identity=quick"]);
     assert_eq!(done.code, 0, "{done:?}");
@@ -52,11 +54,11 @@ fn a_job_does_not_wait_for_the_rest_and_others_see_it() {
 }
 
 #[test]
-fn the_place_of_a_killed_job_is_kept_too() {
+fn the_minimum_hold_applies_to_a_killed_job_too() {
     let place = Place::new();
     let began = Instant::now();
     let killed = place.holder("killed", &[AT_LEAST, LEASE]);
-    // Kill the job. Its guard and its command then exit too.
+    // Kills the job; its guard and its command then exit too.
     killed.signal(Signal::KILL);
     let waited = place.run_empty("killed", &[LEASE]);
     waited.says(0, "removed an expired holder");
@@ -64,7 +66,7 @@ fn the_place_of_a_killed_job_is_kept_too() {
 }
 
 #[test]
-fn operators_see_the_rest_and_remove_a_place_only_by_force() {
+fn operators_see_the_minimum_hold_and_need_force_to_end_it() {
     let place = Place::new();
     let done = place.run_empty("shown", &["--at-least=1h"]);
     assert_eq!(done.code, 0, "{done:?}");
@@ -79,7 +81,7 @@ fn operators_see_the_rest_and_remove_a_place_only_by_force() {
     for lock in ["reused", "unused"] {
         assert_eq!(place.run_empty(lock, &[AT_LEAST]).code, 0);
     }
-    eventually("both have ended", || {
+    eventually("both locks show an ended holder", || {
         place.run(&["locks"]).stdout.matches(" ended ").count() == 2
     });
     let other = place.run_empty("reused", &["--slots=3", "--no-wait"]);
@@ -89,9 +91,9 @@ fn operators_see_the_rest_and_remove_a_place_only_by_force() {
     assert!(pruned.stdout.contains("pruned unused\n"), "{pruned:?}");
 }
 
-/// Tests a command that cannot be executed, and a waiter that times out.
+/// Covers a command that cannot be executed, and a waiter that times out.
 #[test]
-fn a_job_that_did_not_begin_keeps_nothing() {
+fn a_job_whose_command_did_not_start_has_no_minimum_hold() {
     let place = Place::new();
     let missing = place.run(&["lock", "begun", "--at-least=1h", "--", "/nowhere/at-all"]);
     assert_eq!(missing.code, 127);
@@ -105,7 +107,7 @@ fn a_job_that_did_not_begin_keeps_nothing() {
 }
 
 #[test]
-fn a_break_does_not_wait_for_the_least_time_of_a_killed_job() {
+fn a_break_does_not_wait_for_the_minimum_hold_of_a_killed_job() {
     let place = Place::new();
     let killed = place.holder("dead", &["--at-least=1h", LEASE]);
     killed.signal(Signal::KILL);
@@ -117,7 +119,7 @@ fn a_break_does_not_wait_for_the_least_time_of_a_killed_job() {
 }
 
 #[test]
-fn a_job_that_works_for_longer_keeps_nothing() {
+fn a_job_that_runs_longer_than_its_minimum_hold_frees_the_lock() {
     let place = Place::new();
     let done = place.run_under("longer", &["--at-least=100ms", LEASE], "sleep 1");
     assert_eq!(done.code, 0, "{done:?}");
@@ -125,10 +127,10 @@ fn a_job_that_works_for_longer_keeps_nothing() {
     assert_eq!(free.code, 0, "{free:?}");
 }
 
-/// Cron jobs do not wait, so no single job observes an entry for its whole minimum hold. In
-/// containers, a job does not even see the observations of earlier jobs.
+/// Cron jobs do not wait, so no single job observes an entry for its whole minimum hold. A job in a
+/// container does not even have the observations of earlier jobs.
 #[test]
-fn jobs_that_do_not_wait_find_the_place_free_after_its_least_time() {
+fn jobs_that_do_not_wait_get_the_lock_after_the_minimum_hold() {
     let place = Place::new();
     let flags = [AT_LEAST, LEASE, "--no-wait"];
     let mut containers = 0;
@@ -139,13 +141,13 @@ fn jobs_that_do_not_wait_find_the_place_free_after_its_least_time() {
     for times in 1..=2 {
         let began = Instant::now();
         eventually("a job runs", || run() == 0);
-        eventually("the next one runs", || run() == 0);
+        eventually("the next job runs", || run() == 0);
         assert!(began.elapsed() >= LEAST, "{times}: {:?}", began.elapsed());
     }
 }
 
 #[test]
-fn a_place_is_kept_by_one_of_several_slots() {
+fn a_minimum_hold_keeps_one_slot_of_several() {
     let place = Place::new();
     let kept = place.run_empty("some", &["--slots=2", "--at-least=1h"]);
     assert_eq!(kept.code, 0, "{kept:?}");
@@ -156,7 +158,7 @@ fn a_place_is_kept_by_one_of_several_slots() {
 }
 
 #[test]
-fn an_inner_lock_cannot_keep_the_place_of_the_outer_one() {
+fn an_inner_lock_cannot_set_the_minimum_hold_of_the_outer_lock() {
     let place = Place::new();
     let store = place.store().join(" ");
     let program = crate::job::PROGRAM;

@@ -6,7 +6,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, run};
 use crate::job::{LONG, PROGRAM, Place};
 
 #[test]
-fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
+fn an_invalid_command_line_exits_64_and_names_the_expected_input() {
     let place = Place::new();
     place
         .run(&["lock", "a b", "--", "true"])
@@ -44,7 +44,7 @@ fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
 }
 
 #[test]
-fn durations_that_cannot_be_kept_exit_78() {
+fn durations_that_contradict_each_other_exit_78() {
     let place = Place::new();
     let refused = place.run_empty("x", &["--lease-renew-interval=20s"]);
     refused.says(78, "renew_interval");

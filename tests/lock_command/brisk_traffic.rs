@@ -1,5 +1,5 @@
-//! Goal: jobs evict a killed holder even if no single job waits or works long enough to see an
-//! entry expire.
+//! Goal: jobs evict a killed holder even if no single job waits or runs long enough to see an entry
+//! expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ impl Drop for StopWhenDropped<'_> {
     }
 }
 
-fn a_killed_holder_makes_room(name: &str, mode: &str) {
+fn jobs_evict_a_killed_holder(name: &str, mode: &str) {
     let place = Place::new();
     let flags = ["lock", name, mode, "--lease-duration=6s"];
     let killed = place.holder(name, &[&flags[2..], &["--identity=killed"]].concat());
@@ -48,28 +48,28 @@ fn a_killed_holder_makes_room(name: &str, mode: &str) {
         killed.signal(Signal::KILL);
         let since = Instant::now();
         let listed = || place.run(&["locks"]).stdout.contains("killed");
-        assert!(listed(), "the killed holder has a place");
+        assert!(listed(), "the killed holder is listed");
         let _stopped = StopWhenDropped(&stop);
-        eventually("the place of the killed holder is free", || !listed());
+        eventually("the killed holder has been evicted", || !listed());
         since.elapsed()
     });
     assert!(gone_after < 2 * LEASE, "{gone_after:?}");
 }
 
 #[test]
-fn a_killed_holders_slot_is_free_again() {
-    a_killed_holder_makes_room("brisk-slots", "--slots=2");
+fn the_slot_of_a_killed_holder_is_freed() {
+    jobs_evict_a_killed_holder("brisk-slots", "--slots=2");
 }
 
 #[test]
-fn a_killed_readers_place_is_free_again() {
-    a_killed_holder_makes_room("brisk-readers", "--shared");
+fn a_killed_reader_is_evicted() {
+    jobs_evict_a_killed_holder("brisk-readers", "--shared");
 }
 
 /// The host also runs jobs with the same lock name in another database. Observations of one lock
-/// must not overwrite observations of the other.
+/// must not overwrite observations of the other lock.
 #[test]
-fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
+fn a_lock_of_the_same_name_in_another_database_does_not_delay_the_eviction() {
     let (place, other) = (Place::new(), Place::new());
     let name = "brisk-twice";
     let flags = ["lock", name, "--slots=2", "--lease-duration=6s"];
@@ -82,9 +82,9 @@ fn a_lock_of_the_same_name_in_another_database_does_not_keep_a_killed_holder() {
     killed.signal(Signal::KILL);
     let since = Instant::now();
     let listed = || place.run(&["locks"]).stdout.contains("killed");
-    assert!(listed(), "the killed holder has a place");
-    // Run jobs in sequence, so that each job starts with the observations of the previous job.
-    eventually("the place of the killed holder is free", || {
+    assert!(listed(), "the killed holder is listed");
+    // The jobs run in sequence, so each job starts with the observations of the previous job.
+    eventually("the killed holder has been evicted", || {
         for of in [&place, &other] {
             let mut command = of.command(&[&flags[..], &["--", "sleep", "0.15"]].concat());
             command.env("XDG_RUNTIME_DIR", &directory);

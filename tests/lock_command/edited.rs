@@ -1,4 +1,4 @@
-//! Goal: operators' commands repair a document that was edited by hand, end even if MongoDB does
+//! Goal: operators' commands repair a document that was edited by hand, exit even if MongoDB does
 //! not answer, and use a single client.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use mongodb::bson::doc;
 use crate::job::{Place, crowd};
 
 #[test]
-fn a_break_grants_a_lock_without_holders_to_the_first_waiter() {
+fn a_break_grants_a_free_lock_to_the_first_waiter() {
     let place = Place::new();
     place.store_document("edited", crowd(0, 2));
     let broken = place.run(&["locks", "break", "edited", "--force", "--yes"]);
@@ -20,7 +20,7 @@ fn a_break_grants_a_lock_without_holders_to_the_first_waiter() {
 }
 
 #[test]
-fn the_list_ends_although_its_answer_does_not_come() {
+fn the_list_exits_although_mongodb_does_not_answer() {
     let place = Place::new();
     assert_eq!(place.run_empty("unanswered-list", &[]).code, 0);
     let proxy = place.set.proxy();

@@ -1,6 +1,6 @@
-//! Goal: during an election of MongoDB, a holder keeps its lock and a waiter keeps its position in
-//! the queue. Method: step down or kill the primary of a separate set while one job works and
-//! another waits.
+//! Goal: during a MongoDB election, a holder keeps its lock and a waiter keeps its position in the
+//! queue. Method: steps down or kills the primary of a separate set while one job works and another
+//! job waits.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::job::{Place, eventually};
 /// With renewals every 1.5 s, the driver polls the servers instead of streaming their state.
 const LEASE: &str = "--lease-duration=12s";
 
-/// Returns when the holder and the waiter last renewed; `None` until both exist.
+/// Returns the last renewals of the holder and of the waiter, or `None` until both exist.
 fn renewals(place: &Place) -> Option<[String; 2]> {
     let listed: Value =
         serde_json::from_str(&place.run(&["locks", "--output=json"]).stdout).ok()?;
@@ -31,7 +31,7 @@ async fn elected_during(elect: impl AsyncFnOnce(&ReplicaSet)) -> (Place, [crate:
         place.run(&["locks"]).stdout.contains("exclusive")
     });
     let waiter = place.start_empty("a", &[LEASE]);
-    eventually("another one waits", || renewals(&place).is_some());
+    eventually("the second job waits", || renewals(&place).is_some());
     elect(&place.set).await;
     (place, [holder, waiter])
 }
@@ -56,14 +56,14 @@ fn both_go_on((place, [holder, waiter]): (Place, [crate::job::Job; 2])) {
 }
 
 #[test]
-fn a_step_down_of_the_primary_costs_neither_lock_nor_place() {
+fn after_a_step_down_of_the_primary_the_lock_and_the_queue_are_unchanged() {
     both_go_on(run(elected_during(async |set| {
         set.step_down_primary().await;
     })));
 }
 
 #[test]
-fn a_killed_primary_costs_neither_lock_nor_place() {
+fn after_a_kill_of_the_primary_the_lock_and_the_queue_are_unchanged() {
     both_go_on(run(elected_during(async |set| {
         let old = set.primary().await;
         set.kill(old);

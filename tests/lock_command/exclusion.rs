@@ -24,7 +24,7 @@ fn most_at_once(place: &Place, limit: usize) -> usize {
         most <= limit,
         "{INVARIANT_VIOLATED}: {most} jobs run, limit {limit}: {journal:?}"
     );
-    assert_eq!(now, 0, "each job that began has ended");
+    assert_eq!(now, 0, "a job began but did not end");
     most
 }
 
@@ -41,7 +41,7 @@ fn until_begun(place: &Place, count: usize) -> String {
     )
 }
 
-/// `how` contains the lock's name, then flags of `leasehold lock`.
+/// `how` contains the lock's name followed by flags of `leasehold lock`.
 fn jobs_that(place: &Place, count: usize, how: &[&str], work: &str) -> Vec<Job> {
     let script = format!("{}; {work}; {}", place.note("begin"), place.note("end"));
     let start = |_| place.start_under(how[0], &how[1..], &script);
@@ -63,13 +63,16 @@ fn one_at_a_time() {
     let mut tokens: Vec<i64> = lines.iter().map(|line| line[1].parse().unwrap()).collect();
     tokens.dedup();
     assert_eq!(tokens.len(), 8, "{tokens:?}");
-    // Tokens may have gaps, because a job that gets the lock too late to start its command returns
-    // the lock.
-    assert!(tokens.is_sorted(), "in the order of the grants: {tokens:?}");
+    // Tokens may have gaps: a job that gets the lock too late to start its command returns the
+    // lock.
+    assert!(
+        tokens.is_sorted(),
+        "tokens grow with each grant: {tokens:?}"
+    );
 }
 
 #[test]
-fn readers_together_and_a_writer_alone() {
+fn readers_run_together_and_a_writer_runs_alone() {
     let place = Place::new();
     // All four readers begin before a writer waits, because a later reader would wait behind the
     // writer.
@@ -83,14 +86,14 @@ fn readers_together_and_a_writer_alone() {
 }
 
 #[test]
-fn so_many_slots_and_no_more() {
+fn as_many_jobs_run_as_there_are_slots() {
     let place = Place::new();
     let together = until_begun(&place, 3);
     all_succeed(jobs_that(&place, 9, &["slots", "--slots=3"], &together));
     assert_eq!(most_at_once(&place, 3), 3);
 }
 
-/// All jobs of a lock share the slot numbers, and only one job at a time has a number.
+/// A slot number belongs to only one job at a time, among all jobs of a lock.
 #[test]
 fn each_slot_has_one_holder_at_a_time() {
     let place = Place::new();
@@ -116,7 +119,7 @@ fn each_slot_has_one_holder_at_a_time() {
 }
 
 #[test]
-fn a_holder_that_comes_back_has_the_slot_it_had() {
+fn a_returning_holder_gets_its_previous_slot() {
     let place = Place::new();
     let slot = |identity: &str| {
         let identity = format!("--identity={identity}");
@@ -129,7 +132,7 @@ fn a_holder_that_comes_back_has_the_slot_it_had() {
     assert_eq!(slot("second"), "1");
     first.signal(Signal::TERM);
     first.output();
-    assert_eq!(slot("second"), "1", "although 0 is free");
+    assert_eq!(slot("second"), "1", "the previous slot, although 0 is free");
     assert_eq!(slot("third"), "0");
     // A lock without slots does not set the variable.
     let plain = place.run_under("plain", &[], "echo ${LEASEHOLD_SLOT-none}");
@@ -139,7 +142,7 @@ fn a_holder_that_comes_back_has_the_slot_it_had() {
 }
 
 #[test]
-fn another_number_of_slots_is_a_clear_error() {
+fn a_different_number_of_slots_is_refused() {
     let place = Place::new();
     let holder = place.holder("two", &["--slots=2"]);
     let other = place.run_empty("two", &["--slots=3"]);
@@ -156,7 +159,7 @@ fn a_waiting_writer_is_not_starved_by_arriving_readers() {
     let writer = place.start_under("fair", &["--identity=writer"], &place.note("writer"));
     place.wait_listed("writer");
     let late = place.run_empty("fair", &["--shared", "--no-wait"]);
-    assert_eq!(late.code, 75, "behind the writer: {late:?}");
+    assert_eq!(late.code, 75, "queued behind the writer: {late:?}");
     reader.signal(Signal::TERM);
     assert_eq!(writer.output().code, 0);
     assert_eq!(reader.output().code, 128 + 15);
@@ -165,7 +168,7 @@ fn a_waiting_writer_is_not_starved_by_arriving_readers() {
 #[test]
 fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     let place = Place::new();
-    // With this lease duration, most calls do not time out on a busy machine.
+    // This lease duration is long enough that most calls do not time out on a busy machine.
     let lease = "--lease-duration=5s";
     let first = place.holder("dead", &[lease]);
     let dead = place.start_empty("dead", &[lease, "--identity=dead"]);
@@ -177,12 +180,12 @@ fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     first.signal(Signal::TERM);
     let (first, next) = (first.output(), next.output());
     assert_eq!((first.code, next.code), (128 + 15, 0));
-    // The holder itself may remove the expired waiter, if the holder ends slowly.
+    // A holder that exits slowly may remove the expired waiter itself.
     let named = |output: &Output| {
         let removed = output.stderr.contains("removed an expired waiter");
         removed && output.stderr.contains("identity=dead")
     };
-    // If the program ends before MongoDB has answered the removal, it does not log the removal.
+    // A program that exits before MongoDB has answered does not log the removal.
     let unanswered = |output: &Output| output.stderr.contains("outcome=unknown");
     let ends = [first, next];
     assert!(

@@ -1,4 +1,4 @@
-//! Goal: another process of the same user cannot read a job's connection string. Method: run the
+//! Goal: another process of the same user cannot read a job's connection string. Method: runs the
 //! job as a user other than root, because root may read everything.
 
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,7 @@ fn a_lock_inside_itself_runs_for_a_user_other_than_root() {
 }
 
 #[test]
-fn the_environment_of_a_job_cannot_be_read_by_its_user() {
+fn another_process_of_the_user_cannot_read_the_environment_of_a_job() {
     let Some(user) = AnotherUser::new(NOBODY) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Goal: a nested acquisition of a lock does not acquire the lock twice and does not deadlock.
+//! Goal: a nested `leasehold lock` neither acquires the lock twice nor deadlocks.
 
 use crate::job::{Job, PROGRAM, Place};
 
@@ -8,7 +8,7 @@ fn inner(place: &Place, flags: &str, then: &str) -> String {
 }
 
 #[test]
-fn an_inner_lock_of_the_same_name_runs_at_once_with_the_same_token() {
+fn an_inner_lock_of_the_same_name_runs_immediately_with_the_same_token() {
     let place = Place::new();
     let show = "sh -c 'echo $LEASEHOLD_TOKEN; exit 3'";
     let within = inner(&place, "again --wait=5s", show);
@@ -34,7 +34,7 @@ fn shared_cannot_become_exclusive() {
 }
 
 #[test]
-fn another_lock_inside_is_acquired_and_both_are_held() {
+fn an_inner_lock_of_another_name_is_acquired_and_both_are_held() {
     let place = Place::new();
     let innermost = inner(&place, "outer-lock --no-wait", "echo innermost");
     let script = inner(&place, "inner-lock", &format!("sh -c '{innermost}'"));
@@ -49,7 +49,7 @@ fn an_inner_lock_without_a_connection_string_reports_why() {
     let done = place.run_under("outside", &[], &bare);
     let why = "the outer `leasehold` does not pass its configuration on";
     done.says(78, why);
-    // Without an outer lock, the error does not mention the outer `leasehold`.
+    // Without an outer lock, the error does not mention an outer `leasehold`.
     let mut alone = std::process::Command::new(PROGRAM);
     alone.args(["lock", "inside", "--", "true"]).env_clear();
     let alone = String::from_utf8(alone.output().unwrap().stderr).unwrap();
@@ -58,7 +58,7 @@ fn an_inner_lock_without_a_connection_string_reports_why() {
 }
 
 #[test]
-fn a_variable_without_its_holder_proves_nothing() {
+fn a_variable_without_its_holder_is_not_trusted() {
     let place = Place::new();
     let out = place.path("env");
     let script = format!(
@@ -100,7 +100,7 @@ fn a_lock_inside_a_lease_hides_neither_token() {
 }
 
 #[test]
-fn i12_an_inner_command_does_not_get_the_connection_string_either() {
+fn i12_an_inner_command_does_not_get_the_connection_string() {
     let place = Place::new();
     let uri = place.path("uri");
     let script = format!(
@@ -112,12 +112,12 @@ fn i12_an_inner_command_does_not_get_the_connection_string_either() {
 }
 
 #[test]
-fn an_inner_lock_whose_line_cannot_be_written_says_so() {
+fn an_inner_lock_reports_that_standard_output_cannot_be_written() {
     let place = Place::new();
     let input = place.path("input");
     let input = input.display();
     let bare = format!("{PROGRAM} lock full");
-    // The shell keeps the input open, so that the inner command does not end because of it.
+    // The shell keeps the input open, so the inner command does not exit because of end of file.
     let script = format!("mkfifo {input}; exec 4<> {input}; {bare} <&4 > /dev/full; echo $?");
     let done = place.run_under("full", &[], &script);
     assert_eq!(done.stdout, "2\n", "{done:?}");

@@ -21,11 +21,11 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A directory and a database for the jobs of one test, so that no test lists, breaks or prunes the
-/// locks of another.
+/// A directory and a database for one test's jobs, so that no test lists, breaks or prunes the
+/// locks of another test.
 pub(crate) struct Place {
-    /// The trace of all jobs, and a recording of the changes to their locks. The field is
-    /// dropped after all jobs have ended, and before the set.
+    /// The trace of all jobs, and a recording of the changes to their locks. Dropped after all jobs
+    /// have exited, and before the set stops.
     trace: CheckedTrace,
     pub(crate) set: Arc<ReplicaSet>,
     database: String,
@@ -76,9 +76,9 @@ impl Place {
         place.reached_by(uri)
     }
 
-    /// Returns this place with another URI, such as through a proxy.
+    /// Returns this place with another URI, such as the URI of a proxy.
     ///
-    /// The new URI applies to jobs started later, because a job reads the file at startup.
+    /// Jobs read the file at startup, so the new URI applies only to jobs started later.
     pub(crate) fn reached_by(self, uri: String) -> Self {
         std::fs::write(self.path("uri"), uri).unwrap();
         self
@@ -124,7 +124,8 @@ impl Place {
                 .await
         });
         let mut listed = listed.unwrap();
-        // Exclude the recording's cursor. No other cursor requests documents before their changes.
+        // Excludes the recording's cursor, the only cursor that requests documents before their
+        // changes.
         listed.retain(|cursor| !cursor.to_string().contains("fullDocumentBeforeChange"));
         listed.len()
     }
@@ -193,7 +194,7 @@ impl Place {
         whole.map(words).collect()
     }
 
-    /// Returns a shell command that writes `what`, its token and its process id into the journal.
+    /// Returns a shell command that writes `what`, its token and its process id to the journal.
     pub(crate) fn note(&self, what: &str) -> String {
         let journal = self.path("journal");
         format!(
@@ -275,7 +276,7 @@ impl Job {
                 return status;
             }
             if Instant::now() > end {
-                panic!("the job does not end: {}", self.looked_at());
+                panic!("the job does not exit: {}", self.looked_at());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -301,7 +302,7 @@ impl Job {
             seen.extend(pid::children(pid));
         }
         if let Some(mut stderr) = self.child.stderr.take() {
-            // Read the available text, without waiting for more.
+            // Reads the available text without waiting for more.
             rustix::io::ioctl_fionbio(&stderr, true).unwrap();
             let mut said = Vec::new();
             let _ = stderr.read_to_end(&mut said);
@@ -320,7 +321,7 @@ impl Drop for Job {
 }
 
 /// Returns a lock whose slots are all held, with this many waiters. The entries are never renewed,
-/// but expire long after the test.
+/// but expire only long after the test.
 pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
     let id = |kind: u8, number: u32| mongodb::bson::Binary {
         subtype: mongodb::bson::spec::BinarySubtype::Uuid,

@@ -1,4 +1,4 @@
-//! Goal: when a job loses its lock, its command ends before another contender gets the lock.
+//! Goal: when a job loses its lock, its command exits before another contender gets the lock.
 
 use std::time::Duration;
 
