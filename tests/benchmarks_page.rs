@@ -1,7 +1,7 @@
-//! Goal: the comparison tables in docs/benchmarks.md and docs/benchmarks/peers.md never show
-//! numbers that differ from the recorded runs. Method: generates the tables from the JSON that
-//! `make bench` wrote and compares them with the pages; `UPDATE_DOCS=1 cargo test --test
-//! benchmarks_page` writes the pages.
+//! Goal: the comparison tables in docs/benchmarks.md and docs/benchmarks/peers.md always agree with
+//! the recorded runs. Method: generates the tables from the JSON that `make bench` wrote, and
+//! compares them with the pages. `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes the
+//! pages.
 
 use std::fmt::Write;
 use std::fs;
@@ -33,14 +33,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Compares the part `name` of a page with `text`, or writes it if UPDATE_DOCS is set.
+/// Compares the section `name` of a page with `text`. With UPDATE_DOCS, writes the section.
 fn write_or_compare(page: &str, name: &str, text: &str) {
     let begin = format!("<!-- {name}: made by tests/benchmarks_page.rs -->\n");
     let end = format!("<!-- end of {name} -->");
     let path = root().join(page);
     let content = fs::read_to_string(&path).expect("the page can be read");
-    let (before, rest) = content.split_once(&begin).expect("the part begins");
-    let (written, after) = rest.split_once(&end).expect("the part ends");
+    let (before, rest) = content.split_once(&begin).expect("the section begins");
+    let (written, after) = rest.split_once(&end).expect("the section ends");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let content = format!("{before}{begin}{text}\n{end}{after}");
         fs::write(path, content).expect("the page can be written");
@@ -50,8 +50,8 @@ fn write_or_compare(page: &str, name: &str, text: &str) {
     }
 }
 
-/// Returns the table of one figure, without the description of the machine and the row that names
-/// the figure.
+/// Returns the table of one figure, without the description of the machine and the row with the
+/// figure's name.
 fn table_of(run: &Results, figure: &str) -> String {
     let mut part = run.clone();
     part.rows.retain(|row| row.figure == figure);
@@ -62,7 +62,7 @@ fn table_of(run: &Results, figure: &str) -> String {
 }
 
 #[test]
-fn the_pages_have_the_tables_of_the_published_runs() {
+fn the_pages_contain_the_tables_of_the_published_runs() {
     let runs = RUNS.map(published);
     let mut tables = String::new();
     for run in &runs {
@@ -109,7 +109,7 @@ fn run(rows: Vec<Measured>) -> Results {
 }
 
 #[test]
-fn a_table_has_ratios_verdicts_and_the_reasons_of_missing_rows() {
+fn a_table_contains_ratios_verdicts_and_reasons_for_missing_rows() {
     let ours = Measured {
         target: Some("≤ 1.4 × the floor".to_owned()),
         verdict: Some("missed".to_owned()),
@@ -146,7 +146,7 @@ fn a_table_has_ratios_verdicts_and_the_reasons_of_missing_rows() {
 }
 
 #[test]
-fn a_run_is_the_same_after_it_was_written_and_read() {
+fn a_run_does_not_change_when_written_and_read() {
     let missing = Measured {
         values: None,
         ..row("client-go", 0.0)

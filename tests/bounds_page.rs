@@ -1,5 +1,5 @@
-//! Goal: the table of bounds in `docs/architecture.md` never shows a timeout that differs from the
-//! constant in the code.
+//! Goal: each timeout in the table of bounds in `docs/architecture.md` equals the constant in the
+//! code.
 
 #![allow(
     clippy::unwrap_used,
@@ -70,12 +70,12 @@ const OTHERS: &[(&str, &[&str])] = &[
         "crates/kubernetes/src/retry.rs",
         &["BACKOFF_MAX", "RETRY_AFTER_MAX"],
     ),
-    // Thresholds of reports.
+    // Thresholds for reports.
     ("src/cli/run/files.rs", &["WRITE_MAX"]),
     ("crates/kubernetes/src/queue.rs", &["SAME_WITHIN"]),
 ];
 
-/// Name suffixes of constants that bound a wait.
+/// Name suffixes of constants that limit a wait.
 const ENDINGS: [&str; 3] = ["_MAX", "_WITHIN", "_WAIT"];
 
 /// Collects the source files below a folder, except tests and the proof crate.
@@ -92,7 +92,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn each_constant_that_bounds_a_wait_is_in_the_table() {
+fn each_constant_that_limits_a_wait_is_in_the_table() {
     let page = read("docs/architecture.md");
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -157,7 +157,7 @@ fn each_constant_has_the_value_that_the_table_states() {
 }
 
 #[test]
-fn values_are_read_as_the_code_has_them() {
+fn constants_are_parsed_with_their_values() {
     let source = "/// A.\npub const A: Duration = Duration::from_millis(1_500);\n\
                   const B: Duration = Duration::from_secs(10);";
     assert_eq!(constant(source, "A").as_deref(), Some("1500 ms"));

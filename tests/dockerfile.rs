@@ -1,5 +1,6 @@
-//! The Dockerfile repeats values of other files instead of reading them, because each change of a
-//! file invalidates the cached layers that read it. These tests compare the copies.
+//! Tests that the Dockerfile's copies of values equal the values in other files. The Dockerfile
+//! does not read these files, because each change of a file would invalidate the cached layers that
+//! read it.
 //!
 //! `make test-image` builds the Dockerfile and runs the image.
 
@@ -43,7 +44,7 @@ fn copied() -> Vec<&'static str> {
 }
 
 #[test]
-fn it_builds_with_the_compiler_of_the_toolchain_file() {
+fn the_image_builds_with_the_compiler_of_the_toolchain_file() {
     let channel = quoted(TOOLCHAIN, "channel = ")[0];
     let image = format!("docker.io/library/rust:{channel}-slim-bookworm");
     assert_eq!(default_of("RUST_IMAGE"), image);
@@ -51,10 +52,10 @@ fn it_builds_with_the_compiler_of_the_toolchain_file() {
     assert!(RELEASE.contains(&container), "{container} in release.yml");
 }
 
-/// `make dist` installs the cargo-auditable version from the Makefile, and the Dockerfile names
-/// its own.
+/// `make dist` installs the cargo-auditable version in the Makefile, and the Dockerfile contains a
+/// version of its own.
 #[test]
-fn both_builds_embed_the_list_of_crates_with_the_same_tool() {
+fn both_builds_use_the_same_version_of_cargo_auditable() {
     let (_, rest) = DOCKERFILE
         .split_once("cargo install cargo-auditable --version ")
         .expect("the tool");
@@ -63,7 +64,7 @@ fn both_builds_embed_the_list_of_crates_with_the_same_tool() {
 }
 
 #[test]
-fn its_version_is_the_package_s() {
+fn the_version_of_the_image_is_the_version_of_the_package() {
     assert_eq!(default_of("LEASEHOLD_VERSION"), env!("CARGO_PKG_VERSION"));
 }
 
@@ -72,7 +73,7 @@ fn every_member_of_the_workspace_has_its_manifest_and_an_empty_source() {
     for member in quoted(MANIFEST, "members = ") {
         let manifest = format!("{member}/Cargo.toml");
         assert!(copied().contains(&manifest.as_str()), "COPY {manifest}");
-        // A package of tests has no library and no program.
+        // A package that contains only tests has no library and no program.
         let files = ["src/lib.rs", "src/main.rs"].map(|file| format!("{member}/{file}"));
         let exists = |file: &&String| Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists();
         if let Some(source) = files.iter().find(exists) {
@@ -82,13 +83,13 @@ fn every_member_of_the_workspace_has_its_manifest_and_an_empty_source() {
 }
 
 #[test]
-fn the_context_has_what_is_copied_and_nothing_else() {
+fn the_build_context_contains_exactly_the_copied_files() {
     let mut copied = copied();
     let mut sent: Vec<_> = DOCKERIGNORE
         .lines()
         .filter_map(|line| line.strip_prefix('!'))
         .collect();
-    // A path below a directory of the context is sent with the directory.
+    // A directory of the context includes the paths below it.
     copied.retain(|path| {
         let within = |sent: &&str| path.strip_prefix(*sent).is_some_and(|p| p.starts_with('/'));
         !sent.iter().any(within)
@@ -102,21 +103,21 @@ fn the_context_has_what_is_copied_and_nothing_else() {
 /// The Dockerfile builds the dependencies from the manifests and empty sources, without tests and
 /// examples. Cargo rejects a manifest that names a target whose source file does not exist.
 #[test]
-fn the_manifest_names_no_target_but_those_with_an_empty_source() {
+fn the_manifest_names_only_targets_with_an_empty_source() {
     for target in ["[[test]]", "[[example]]"] {
         assert!(!MANIFEST.contains(target), "{target} breaks the image");
     }
     assert!(DOCKERFILE.contains("src/main.rs") && DOCKERFILE.contains("benches/figures/main.rs"));
 }
 
-/// Without `--target`, `cargo clean` would not clean the target triple that is set only in Cargo's
-/// configuration. Cargo would then keep the program built from the empty source, because the
+/// `cargo clean` without `--target` would not clean a target triple that is set only in Cargo's
+/// configuration. Cargo would then keep the program built from the empty source, because that
 /// program is newer than the real sources.
 #[test]
 fn the_empty_program_is_removed_for_its_target() {
     let clean = DOCKERFILE
         .lines()
         .find(|line| line.contains("&& cargo clean"));
-    let clean = clean.expect("a line that removes it");
+    let clean = clean.expect("a line that runs cargo clean");
     assert!(clean.contains(" --workspace --target "), "{clean}");
 }

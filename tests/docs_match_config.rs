@@ -1,6 +1,6 @@
-//! Goal: no key or default differs between `docs/configuration.md`, `config/default.toml` and
-//! `leasehold run --help`, and `docs/mongodb.md` lists every supported option of a connection
-//! string. Method: compares each page with the table of keys or of options.
+//! Goal: `docs/configuration.md`, `config/default.toml` and `leasehold run --help` agree on every
+//! key and default, and `docs/mongodb.md` lists every supported option of a connection string.
+//! Method: compares each page with the table of keys or of options.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn the_document_has_one_row_for_each_key_in_the_same_order() {
 }
 
 #[test]
-fn the_document_has_the_defaults_and_what_a_reload_does() {
+fn the_document_shows_each_default_and_the_effect_of_a_reload() {
     for (cells, key) in rows().iter().zip(KEYS) {
         let path = key.path();
         let [_, value, default, range, reload, effect] = cells.as_slice() else {
@@ -68,7 +68,7 @@ fn the_document_has_the_defaults_and_what_a_reload_does() {
 }
 
 #[test]
-fn default_toml_has_a_comment_on_each_key_that_says_what_a_reload_does() {
+fn default_toml_has_a_comment_on_the_effect_of_a_reload_for_each_key() {
     let lines: Vec<_> = DEFAULT_TOML.lines().collect();
     let mut section = "";
     let mut documented = Vec::new();
@@ -112,7 +112,7 @@ fn help_has_a_flag_for_each_key_with_its_default() {
         .output()
         .expect("it runs");
     assert!(output.status.success());
-    let help = String::from_utf8(output.stdout).expect("it is text");
+    let help = String::from_utf8(output.stdout).expect("the output is UTF-8");
     // Line breaks depend on the width of the terminal.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in KEYS {
@@ -145,7 +145,7 @@ fn names(option: &UriOption) -> String {
 }
 
 #[test]
-fn the_document_has_each_option_of_connection_strings_with_its_treatment() {
+fn the_document_lists_each_option_of_connection_strings_with_its_treatment() {
     let mut treatments: Vec<_> = OPTIONS.iter().map(|option| option.treatment).collect();
     treatments.sort();
     treatments.dedup();

@@ -42,8 +42,8 @@ async fn lines(name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_elector_works_under_one_token_and_releases_the_lease() {
-    // Keeps the set running, because the second run needs the lease document of the first.
+async fn the_elector_runs_with_one_token_and_releases_the_lease() {
+    // Keeps the set running, because the second run needs the lease document of the first run.
     let _kept = SET.get().await;
     for token in 1..=2 {
         let pages = [1, 2, 3].map(|page| format!("page {page}, token {token}"));
@@ -63,7 +63,7 @@ async fn the_job_holds_the_lock_and_releases_it() {
 }
 
 #[tokio::test]
-async fn the_programs_own_client_is_used_and_stays_open() {
+async fn the_client_of_the_program_is_used_and_stays_open() {
     let lines = lines("own_client").await;
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[2].starts_with("page 3, token "), "{lines:?}");
@@ -81,7 +81,7 @@ async fn the_late_write_is_refused() {
 }
 
 #[tokio::test]
-async fn the_status_is_read_by_its_deadline() {
+async fn a_status_is_trusted_until_its_deadline() {
     let set = SET.get().await;
     let daemon = Daemon::builder(PROGRAM)
         .lease("example-status")
@@ -103,7 +103,10 @@ async fn the_status_is_read_by_its_deadline() {
     let status = daemon.status();
     let deadline = status["valid_until_boottime_ns"].as_u64().unwrap();
     while shown("read_status", &directory).status.success() {
-        assert!(boottime_ns() < deadline + 60_000_000_000, "it never ends");
+        assert!(
+            boottime_ns() < deadline + 60_000_000_000,
+            "the example never ends"
+        );
     }
-    assert!(boottime_ns() >= deadline, "it ended early");
+    assert!(boottime_ns() >= deadline, "the example ended early");
 }

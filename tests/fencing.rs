@@ -1,6 +1,6 @@
-//! Goal: the recipes of docs/fencing.md never accept a stale token, even in a transaction that was
+//! Goal: the recipes in docs/fencing.md never accept a stale token, even in a transaction that was
 //! in flight when the fence was raised. Method: copies the statements and the program from the
-//! page and runs them, with a real replica set.
+//! page, and runs them with a real replica set.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -22,8 +22,8 @@ fn page() -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// Finds the only call of this function on the page. Returns its arguments with `token` in place
-/// of TOKEN.
+/// Finds the page's only call of this function. Returns its arguments, with TOKEN replaced by
+/// `token`.
 fn arguments(function: &str, token: i64) -> Vec<Document> {
     let page = page();
     let call = format!("{function}(");
@@ -54,7 +54,7 @@ async fn database(set: &ReplicaSet) -> Database {
     database
 }
 
-/// Runs the page's update of the fence. Returns true if the token was accepted.
+/// Runs the page's update of the fence. Returns true if the fence accepted the token.
 async fn fence(session: &mut ClientSession, database: &Database, token: i64) -> Result<bool> {
     let call = arguments("db.fences.updateOne", token);
     let fences: Collection<Document> = database.collection("fences");
@@ -89,16 +89,16 @@ async fn a_stale_token_has_no_effect_in_a_transaction() {
     let database = database(&set).await;
     for (token, accepted) in [(33, 1), (33, 2), (34, 1), (33, 2), (34, 2)] {
         let mut session = begin(&set, &database, token).await.unwrap();
-        // An aborted transaction has nothing to commit.
+        // An aborted transaction cannot be committed.
         let _ = session.commit_transaction().await;
         assert_eq!(effects(&database, token).await, accepted, "{token}");
     }
 }
 
-/// The old holder's transaction has already passed the fence when the new holder raises it. If the
-/// transaction committed, the old holder would write after the new one.
+/// The old holder's transaction has already passed the fence when the new holder raises it. If this
+/// transaction committed, the old holder would write after the new holder.
 #[tokio::test]
-async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
+async fn a_transaction_in_flight_does_not_commit_after_the_fence_was_raised() {
     let set = SET.get().await;
     let database = database(&set).await;
     let mut session = begin(&set, &database, 33).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
         refused.contains_label("TransientTransactionError"),
         "{refused}"
     );
-    // Once the old transaction has ended, the new transaction can begin.
+    // The new transaction can begin once the old transaction has ended.
     old.abort_transaction().await.unwrap();
     let mut new = begin(&set, &database, 34).await.unwrap();
     // Conversely, the old holder cannot pass the fence while the new transaction is in flight.
@@ -160,7 +160,7 @@ impl Receiver {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the receiver of the page needs python3");
+            .expect("the page's receiver needs python3");
         let mut line = String::new();
         let output = program.stdout.take().unwrap();
         BufReader::new(output).read_line(&mut line).unwrap();

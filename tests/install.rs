@@ -1,6 +1,6 @@
 //! Goal: `leasehold install` never leaves a partial program, and reports why it failed. Method:
-//! the real binary, with a limit on the file size in place of a full disk, with the leftover of a
-//! killed run, with a locked directory, and with a wrong path.
+//! runs the real binary with a limit on the file size (in place of a full disk), with the leftover
+//! of a killed run, with a locked directory, and with an invalid path.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -59,7 +59,7 @@ fn the_copy_is_the_same_program_for_all_users() {
 }
 
 #[test]
-fn a_copy_that_runs_is_replaced_as_a_whole() {
+fn a_running_copy_is_replaced_atomically() {
     let directory = tempfile::tempdir().unwrap();
     assert!(install(directory.path()).status.success());
     let copy = directory.path().join("leasehold");
@@ -74,7 +74,7 @@ fn a_copy_that_runs_is_replaced_as_a_whole() {
         .unwrap();
     let output = install(directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(running.try_wait().unwrap(), None, "it was running");
+    assert_eq!(running.try_wait().unwrap(), None, "the copy was running");
     running.kill().unwrap();
     running.wait().unwrap();
     assert_ne!(fs::metadata(&copy).unwrap().ino(), before, "another file");
@@ -82,7 +82,7 @@ fn a_copy_that_runs_is_replaced_as_a_whole() {
 }
 
 #[test]
-fn where_there_is_no_room_the_old_copy_stays() {
+fn without_disk_space_the_old_copy_stays() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     fs::write(&copy, "the old one").unwrap();
@@ -100,7 +100,7 @@ fn leftovers_of_a_killed_run_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     fs::write(&copy, "the old one").unwrap();
-    // The file that a run leaves if it is killed during the copy.
+    // A run that is killed during the copy leaves this file.
     fs::write(directory.path().join(".leasehold.unfinished"), "half").unwrap();
     assert_eq!(
         names(directory.path()),
@@ -114,7 +114,7 @@ fn leftovers_of_a_killed_run_are_removed() {
 }
 
 #[test]
-fn one_at_a_time() {
+fn only_one_installation_runs_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let lock = File::open(directory.path()).unwrap();
     rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();

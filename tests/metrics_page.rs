@@ -1,6 +1,6 @@
-//! Goal: docs/metrics.md and docs/collection-metrics.md never miss a metric that a scrape shows, and
-//! never list another one. Method: generates the tables from the registries and compares them with
-//! the pages; `UPDATE_DOCS=1 cargo test --test metrics_page` writes the pages.
+//! Goal: docs/metrics.md and docs/collection-metrics.md list exactly the metrics that a scrape
+//! shows. Method: generates the tables from the registries and compares them with the pages.
+//! `UPDATE_DOCS=1 cargo test --test metrics_page` writes the pages.
 
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
@@ -57,7 +57,7 @@ fn full_scrape() -> Metrics {
     metrics
 }
 
-/// Returns the metrics of a collection, with each family.
+/// Returns the metrics of a collection, with a series for each family.
 fn full_collection() -> Vec<MetricFamily> {
     let age = Duration::from_secs(1);
     let holder = LeaseHolder {
@@ -90,7 +90,7 @@ fn full_collection() -> Vec<MetricFamily> {
     sample.registry().unwrap().gather()
 }
 
-/// Returns each page with its families.
+/// Returns each page with its metric families.
 fn pages() -> [(&'static str, Vec<MetricFamily>); 2] {
     [
         ("docs/metrics.md", full_scrape().registry().gather()),
@@ -120,7 +120,7 @@ fn table(families: &[MetricFamily]) -> String {
 }
 
 #[test]
-fn the_pages_list_exactly_what_a_scrape_shows() {
+fn the_pages_list_exactly_the_metrics_of_a_scrape() {
     for (page, families) in pages() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
         let text = fs::read_to_string(&path).unwrap();

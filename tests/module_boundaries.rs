@@ -125,7 +125,7 @@ fn code(line: &str) -> &str {
 }
 
 #[test]
-fn no_module_imports_a_forbidden_one() {
+fn no_module_imports_a_forbidden_module() {
     let mut broken = Vec::new();
     for rule in RULES {
         // Tests are exempt, because they may read files, such as expected results.
@@ -150,7 +150,7 @@ fn no_module_imports_a_forbidden_one() {
 }
 
 #[test]
-fn no_file_is_too_long_to_be_read() {
+fn no_file_exceeds_the_line_limit() {
     let long: Vec<_> = sources(&["src", "crates", "tests", "benches"])
         .into_iter()
         .map(|(file, text)| (file, text.lines().count()))

@@ -1,6 +1,6 @@
-//! Goal: no planted bug is in the shipped daemon. Each program with planted bugs contains a
-//! marker, which must not be in the daemon's binary. A unit test next to the planted bugs checks
-//! that the marker is in the unit tests.
+//! Goal: the shipped daemon contains no planted bug. Every program with planted bugs contains a
+//! marker, which must be absent from the daemon's binary. A unit test next to the planted bugs
+//! checks that the marker is present in the unit tests.
 
 use std::fs;
 
@@ -19,9 +19,9 @@ fn marker() -> String {
 }
 
 #[test]
-fn the_daemon_carries_no_planted_bug() {
+fn the_daemon_contains_no_planted_bug() {
     let marker = marker();
     let daemon = fs::read(env!("CARGO_BIN_EXE_leasehold")).expect("the daemon");
     let found = daemon.windows(marker.len()).any(|w| w == marker.as_bytes());
-    assert!(!found, "planted bugs are in the daemon");
+    assert!(!found, "the daemon contains planted bugs");
 }

@@ -1,6 +1,6 @@
 //! Goal: whatever fault a disk has, a reader of a status file never trusts a leader after its
-//! deadline (I4), and the disk never delays the election. Method: the real writer on a small tmpfs
-//! that is full, read-only, or hangs.
+//! deadline (I4), and the disk never delays the election. Method: runs the real writer on a small
+//! tmpfs that is full, read-only, or hangs.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -74,7 +74,7 @@ fn publish(path: &Path, first: Status) -> Published {
 }
 
 impl Published {
-    /// Fills the disk repeatedly until the writer fails, because the writer may free space while
+    /// Fills the disk until the writer fails. Repeats this, because the writer may free space while
     /// the disk is being filled.
     fn fill(&self, disk: &Mount) {
         let failures = || self.metrics.publish_failures(Surface::File);
@@ -97,7 +97,9 @@ fn within(what: &str, mut answer: oneshot::Receiver<Flushed>) -> Flushed {
     loop {
         match answer.try_recv() {
             Ok(flushed) => return flushed,
-            Err(oneshot::error::TryRecvError::Closed) => panic!("{what}: the thread is gone"),
+            Err(oneshot::error::TryRecvError::Closed) => {
+                panic!("{what}: the writer's thread has exited")
+            }
             Err(oneshot::error::TryRecvError::Empty) => {}
         }
         assert!(boot_now() < limit, "{what}: no answer within 10 s");
@@ -113,8 +115,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Reopens a directory. The lock may stay held for a moment, because a child that another test has
-/// just forked inherits the descriptors of this process until the child executes its program.
+/// Reopens a directory. The lock may stay held for a moment: a child that another test has just
+/// forked inherits this process's descriptors until the child executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
     eventually("the directory is not locked", || {
@@ -150,8 +152,8 @@ fn verdict(path: &Path) -> FileVerdict {
     look(path, Some("orders")).verdict
 }
 
-/// Collects the log of this process. Other tests log here too, so only lines that name the
-/// directory count.
+/// Collects the log of this process. Other tests log here too, so only lines with the directory's
+/// name count.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -177,7 +179,7 @@ impl Log {
 }
 
 #[test]
-fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
+fn i4_a_full_disk_ends_the_leadership_and_the_writer_recovers() {
     let Some(disk) = Mount::small_disk() else {
         return;
     };
@@ -235,7 +237,7 @@ fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
+fn a_disk_that_is_full_at_the_start_is_refused_unless_it_has_the_record() {
     let Some(disk) = Mount::small_disk() else {
         return;
     };
@@ -245,7 +247,7 @@ fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
     let error = StatusDirectory::open(&path, &orders()).unwrap_err();
     assert!(error.what.starts_with("cannot write"), "{error}");
     disk.empty();
-    // The kernel counts the free pages of a tmpfs per processor, so it may notice freed pages late.
+    // The kernel counts a tmpfs's free pages per processor, so it may notice freed pages late.
     eventually("room again", || {
         StatusDirectory::open(&path, &orders()).is_ok()
     });
@@ -273,7 +275,7 @@ fn a_read_only_directory_is_a_configuration_error() {
 }
 
 #[test]
-fn a_hanging_disk_delays_no_caller_and_catches_up() {
+fn a_hanging_disk_delays_no_caller_and_recovers() {
     let place = tempfile::tempdir().unwrap();
     let published = publish(place.path(), follower());
     assert_eq!(published.say(follower()), Flushed::Shown);
@@ -299,7 +301,7 @@ fn a_hanging_disk_delays_no_caller_and_catches_up() {
     assert!(took < Duration::from_secs(5), "calls took {took:?}");
     // The queue is full, so the last request fails immediately.
     assert_eq!(answers.pop().unwrap().blocking_recv(), Ok(Flushed::Failed));
-    eventually("the writer reports that it hangs", || {
+    eventually("the writer reports that the disk hangs", || {
         progress
             .busy_for(boot_now())
             .is_some_and(|busy| busy > REFRESH * 3)
@@ -329,7 +331,7 @@ fn status_file_age(metrics: &Metrics) -> f64 {
 }
 
 #[test]
-fn readers_never_see_half_a_file() {
+fn readers_never_see_a_partial_file() {
     let place = tempfile::tempdir().unwrap();
     let published = publish(place.path(), leader(1));
     assert_eq!(published.say(leader(1)), Flushed::Shown);
@@ -356,7 +358,7 @@ fn readers_never_see_half_a_file() {
 }
 
 #[test]
-fn a_file_of_another_lease_or_boot_is_not_evaluated() {
+fn a_file_of_another_lease_or_boot_is_rejected() {
     let place = tempfile::tempdir().unwrap();
     let published = publish(place.path(), leader(3));
     assert_eq!(published.say(leader(3)), Flushed::Shown);

@@ -1,6 +1,6 @@
-//! Goal: a user who copies a program from docs/reading-status.md never acts on a status file that
-//! is no longer valid. Method: runs each program from the page on the directory of a leader and of
-//! a follower, and on directories that are stale, from another boot, torn, and absent.
+//! Goal: a user who copies a program from docs/reading-status.md never acts on an expired status
+//! file. Method: runs each program from the page on the directories of a leader and of a follower,
+//! and on directories that are stale, from another boot, torn, or absent.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -17,7 +17,7 @@ use leasehold::publish::render::{ClockPair, Identification, render};
 use leasehold_testbed::documented::{code_block, go_program};
 use leasehold_testbed::without_boot_id;
 
-/// Returns the code block in this language from the page's section about files.
+/// Returns the code block in this language from the page's section on files.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
@@ -30,14 +30,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 struct Case {
     name: &'static str,
     directory: PathBuf,
-    /// Expected of `leasehold status`. The programs of the page exit with 1 instead of 2.
+    /// Expected exit code of `leasehold status`. The page's programs exit with 1 instead of 2.
     exit_code: u8,
 }
 
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
         lease: ResourceName::new("orders").unwrap(),
-        // A shell must preserve the quotes and must not run the command.
+        // The shell must preserve the quotes and must not run the command.
         identity: Identity::new("it's $(exit 3) \"me\"").unwrap(),
         boot_id,
     };
@@ -70,7 +70,7 @@ fn cases(place: &Path) -> Vec<Case> {
         authority: None,
         ..leader.clone()
     };
-    // A frozen daemon wrote its file before the deadline; the test reads the file after the
+    // The frozen daemon wrote its file before the deadline, and the test reads the file after the
     // deadline.
     let before = ClockPair {
         boot: now.boot - Duration::from_secs(5),
@@ -136,7 +136,7 @@ fn answers_right(program: &[&str]) {
 }
 
 #[test]
-fn the_shell_program_answers_right() {
+fn the_shell_program_trusts_only_the_valid_leader() {
     let place = tempfile::tempdir().unwrap();
     let script = place.path().join("leads.sh");
     fs::write(&script, block("sh")).unwrap();
@@ -144,7 +144,7 @@ fn the_shell_program_answers_right() {
 }
 
 #[test]
-fn the_python_program_answers_right() {
+fn the_python_program_trusts_only_the_valid_leader() {
     let place = tempfile::tempdir().unwrap();
     let script = place.path().join("leads.py");
     fs::write(&script, block("python")).unwrap();
@@ -152,7 +152,7 @@ fn the_python_program_answers_right() {
 }
 
 #[test]
-fn the_go_program_answers_right() {
+fn the_go_program_trusts_only_the_valid_leader() {
     let place = tempfile::tempdir().unwrap();
     if let Some(program) = go_program(&block("go"), place.path()) {
         answers_right(&[program.to_str().unwrap()]);
@@ -160,7 +160,7 @@ fn the_go_program_answers_right() {
 }
 
 #[test]
-fn the_rust_program_answers_right() {
+fn the_rust_program_trusts_only_the_valid_leader() {
     let place = tempfile::tempdir().unwrap();
     let source = place.path().join("leads.rs");
     let program = place.path().join("leads");
@@ -176,7 +176,7 @@ fn the_rust_program_answers_right() {
 }
 
 #[test]
-fn leasehold_status_answers_right() {
+fn leasehold_status_trusts_only_the_valid_leader() {
     let place = tempfile::tempdir().unwrap();
     let leading = cases(place.path()).remove(0).directory;
     let asked = ["status", "--directory", leading.to_str().unwrap()];
@@ -195,7 +195,7 @@ fn leasehold_status_answers_right() {
 
 /// Without the boot id, readers could not detect a status file from before a reboot.
 #[test]
-fn a_daemon_that_cannot_read_the_boot_does_not_start() {
+fn a_daemon_that_cannot_read_the_boot_id_does_not_start() {
     let place = tempfile::tempdir().unwrap();
     let directory = format!("--status-directory={}", place.path().join("d").display());
     let run = "timeout 30 \"$0\" run --lease=orders --identity=a --mongodb-uri=mongodb://127.0.0.1:1/ --http-listen= \"$1\"";

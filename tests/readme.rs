@@ -7,11 +7,11 @@ const README: &str = include_str!("../README.md");
 fn block(language: &str) -> &'static str {
     let start = format!("```{language}\n");
     let (_, rest) = README.split_once(&start).expect("a block in this language");
-    rest.split_once("```").expect("an end of the block").0
+    rest.split_once("```").expect("the end of the block").0
 }
 
 #[test]
-fn the_arguments_of_the_sidecar_are_a_configuration() {
+fn the_arguments_of_the_sidecar_are_a_valid_configuration() {
     let line = block("yaml")
         .lines()
         .find(|line| line.contains("args: [run,"))
@@ -44,7 +44,7 @@ fn the_sidecar_fits_in_thirty_lines() {
 }
 
 #[test]
-fn every_page_that_it_links_exists() {
+fn every_linked_page_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     for link in README
         .split("](")
@@ -65,7 +65,7 @@ fn part(heading: &str) -> &'static str {
 }
 
 #[test]
-fn the_first_screen_has_the_installation_and_the_use() {
+fn the_first_screen_shows_installation_and_usage() {
     let lines = README.lines().take(32).collect::<Vec<_>>().join("\n");
     for expected in [
         "## Install",
@@ -83,7 +83,7 @@ fn the_first_screen_has_the_installation_and_the_use() {
 }
 
 #[test]
-fn one_command_runs_it_and_one_passes_the_tests() {
+fn the_readme_shows_how_to_run_leasehold_and_its_tests() {
     let makefile = include_str!("../Makefile");
     for target in ["run", "test"] {
         assert!(README.contains(&format!("$ make {target} ")), "{target}");
@@ -117,7 +117,7 @@ fn the_commands_for_use_have_flags_that_exist() {
 }
 
 #[test]
-fn the_pages_that_everyone_reads_are_short() {
+fn the_main_pages_are_short() {
     let limits = [
         (README, 1200),
         (include_str!("../docs/verification.md"), 5000),

@@ -1,5 +1,6 @@
 //! Goal: `packaging/release-check` refuses a release whose files disagree on the version, and names
-//! each disagreement. Method: runs it on copies of the files, with one changed file in each case.
+//! each disagreement. Method: runs the script on copies of the files, with one changed file in each
+//! case.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -62,7 +63,7 @@ fn files_that_agree_are_accepted() {
 }
 
 #[test]
-fn another_version_is_refused_for_every_file() {
+fn a_different_version_is_refused_for_every_file() {
     let release = release();
     let (code, wrong) = check("9.8.7", release.path());
     assert_eq!(code, Some(1));
@@ -74,7 +75,7 @@ fn another_version_is_refused_for_every_file() {
 }
 
 #[test]
-fn each_place_that_is_forgotten_is_named_alone() {
+fn each_outdated_place_is_named() {
     let own = |text: &str| text.replace("{}", VERSION);
     for (file, from, to, named) in [
         (
@@ -169,7 +170,7 @@ fn each_place_that_is_forgotten_is_named_alone() {
 }
 
 #[test]
-fn another_form_of_a_version_is_a_usage_error() {
+fn a_version_in_another_format_is_a_usage_error() {
     for wrong in ["", "1.0", "v1.0.0", "1.0.0-rc1"] {
         assert_eq!(check(wrong, Path::new("/")).0, Some(64), "{wrong}");
     }

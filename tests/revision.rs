@@ -1,5 +1,5 @@
-//! Goal: a build never reports another commit than its own, and reports none if the sources are
-//! not from a checkout. Method: calls the build script's function on various directories.
+//! Goal: a build never reports a commit other than its own, and reports none if the sources are not
+//! from a checkout. Method: calls the build script's function in various directories.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -35,7 +35,7 @@ fn repository() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_checkout_is_its_commit_and_says_so_where_files_differ() {
+fn a_checkout_reports_its_commit_and_changed_files() {
     let repository = repository();
     let path = repository.path();
     let commit = git(path, &["rev-parse", "--short", "HEAD"]);
@@ -67,6 +67,6 @@ fn sources_outside_a_checkout_have_no_revision() {
     assert_eq!(
         revision(repository.path()),
         None,
-        "unpacked over another one"
+        "unpacked over another repository"
     );
 }

@@ -55,7 +55,7 @@ fn all_succeed(jobs: Vec<Job>) {
 }
 
 #[test]
-fn one_at_a_time() {
+fn only_one_job_runs_at_a_time() {
     let place = Place::new();
     all_succeed(jobs(&place, 8, &["one"]));
     assert_eq!(most_at_once(&place, 1), 1);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::job::{Job, PROGRAM, Place, eventually};
 
-/// About the time between the two signals that timeout(1) sends.
+/// Approximate time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
 
 fn stubborn(place: &Place, what: &str) -> String {
@@ -23,7 +23,7 @@ fn trapping(place: &Place, reaction: &str, signal: &str) -> String {
     format!("trap '{reaction}' {signal}; {holds}; while :; do sleep 0.02; done")
 }
 
-/// A command that exits with 4, this many seconds after SIGTERM.
+/// A command that exits with code 4, this many seconds after SIGTERM.
 fn tidy(place: &Place, seconds: &str) -> String {
     let stopped = place.note("stopped");
     trapping(
@@ -33,7 +33,7 @@ fn tidy(place: &Place, seconds: &str) -> String {
     )
 }
 
-/// Asserts that the log contains the removal of `dead`, unless the program ended before MongoDB
+/// Asserts that the log mentions the removal of `dead`, unless the program exited before MongoDB
 /// answered the removal.
 #[track_caller]
 fn removal_is_logged(said: &str) {
@@ -42,7 +42,7 @@ fn removal_is_logged(said: &str) {
 }
 
 #[test]
-fn an_unresponsive_store_ends_the_command_with_76() {
+fn if_mongodb_is_unresponsive_the_command_is_stopped_with_76() {
     let place = Place::new();
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
@@ -57,7 +57,7 @@ fn an_unresponsive_store_ends_the_command_with_76() {
 }
 
 #[test]
-fn a_loss_that_cuts_off_a_lingering_filter_ends_with_76() {
+fn a_loss_that_stops_a_lingering_filter_exits_76() {
     let place = Place::new();
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
@@ -81,11 +81,11 @@ fn a_loss_that_cuts_off_a_lingering_filter_ends_with_76() {
     eventually("the command has exited", || !is_alive(pid));
     proxy.stall();
     job.output().says(76, "lost the lock");
-    assert!(!backup.exists(), "the filter was cut off");
+    assert!(!backup.exists(), "the filter was stopped");
 }
 
 #[test]
-fn a_killed_holders_command_is_gone_before_the_next_one_begins() {
+fn the_command_of_a_killed_holder_exits_before_the_next_command_starts() {
     let place = Place::new();
     let lease = "--lease-duration=3s";
     let script = stubborn(&place, "first");
@@ -101,7 +101,7 @@ fn a_killed_holders_command_is_gone_before_the_next_one_begins() {
 }
 
 #[test]
-fn a_frozen_holders_command_is_gone_before_the_next_one_begins() {
+fn the_command_of_a_frozen_holder_exits_before_the_next_command_starts() {
     let place = Place::new();
     let flags = ["--lease-duration=3s"];
     let job = place.start_under("frozen", &flags, &stubborn(&place, "first"));
@@ -113,15 +113,15 @@ fn a_frozen_holders_command_is_gone_before_the_next_one_begins() {
     assert_eq!(job.output().code, 76);
 }
 
-/// Maximum number of attempts to freeze a grantee before it confirms its grant. On busy cores, an
-/// attempt may come too late.
+/// Maximum number of attempts to freeze a grantee before it confirms its grant. On a busy machine,
+/// an attempt may come too late.
 const TRIES: usize = 5;
 
 #[test]
-fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
+fn the_command_of_a_frozen_grantee_exits_when_its_provisional_authority_ends() {
     let place = Place::new();
-    // Provisional authority lasts an eighth of the renew deadline. With this lease duration of 60
-    // s that is about 5.6 s: time enough to freeze the grantee, and far less than the lease
+    // Provisional authority lasts an eighth of the renew deadline. With a lease duration of 60 s,
+    // this is about 5.6 s: enough time to freeze the grantee, but much less than the lease
     // duration.
     let flags = ["--lease-duration=60s"];
     for attempt in 0..TRIES {
@@ -152,7 +152,7 @@ fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
 }
 
 #[test]
-fn a_signal_is_passed_on_and_the_lock_is_free_when_the_command_is_gone() {
+fn a_signal_is_forwarded_and_the_lock_is_freed_after_the_command_exits() {
     let place = Place::new();
     let job = place.start_under("passed-on", &[], &tidy(&place, "0.3"));
     place.wait_noted("holds");
@@ -164,7 +164,7 @@ fn a_signal_is_passed_on_and_the_lock_is_free_when_the_command_is_gone() {
 }
 
 #[test]
-fn two_signals_milliseconds_apart_are_one() {
+fn two_signals_to_a_job_within_milliseconds_count_as_one() {
     let place = Place::new();
     let job = place.start_under("as-one", &[], &tidy(&place, "0.2"));
     place.wait_noted("holds");
@@ -175,15 +175,15 @@ fn two_signals_milliseconds_apart_are_one() {
 }
 
 #[test]
-fn a_second_signal_after_a_second_kills_the_command() {
+fn a_repeated_signal_after_one_second_kills_the_command() {
     let place = Place::new();
     let script = trapping(&place, &place.note("heard"), "TERM");
     let job = place.start_under("impatient", &[], &script);
     let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
-    // Wait until leasehold has handled the first signal.
+    // leasehold has now handled the first signal.
     place.wait_noted("heard");
-    // For a second from then on, further signals count as one request, so wait longer.
+    // Further signals within the next second would count as a repetition of the first signal.
     std::thread::sleep(Duration::from_millis(1500));
     job.signal(Signal::TERM);
     assert_eq!(job.output().code, 128 + 9);
@@ -191,7 +191,7 @@ fn a_second_signal_after_a_second_kills_the_command() {
 }
 
 #[test]
-fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
+fn a_signal_to_all_processes_of_nested_locks_ends_the_job_within_its_grace_period() {
     let place = Place::new();
     let inner = place.path("inner");
     let innermost = place.path("innermost");
@@ -207,7 +207,7 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
     let job = place.start(&["lock", "around", "--", "sh", inner.to_str().unwrap()]);
     let job_itself = place.wait_noted("holds")[2].clone();
     let within = place.wait_noted("outer")[2].clone();
-    // Signal the outer leasehold, the inner leasehold and the job, as systemd does with all
+    // Signals the outer leasehold, the inner leasehold and the job, as systemd does for all
     // processes of a unit.
     job.signal(Signal::TERM);
     for pid in [within, job_itself] {
@@ -220,7 +220,7 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
 #[test]
 fn jobs_that_never_wait_also_evict_an_expired_holder() {
     let place = Place::new();
-    // With this lease duration, most calls do not time out on a busy machine.
+    // This lease duration is long enough that most calls do not time out on a busy machine.
     let lease = "--lease-duration=5s";
     let script = stubborn(&place, "first");
     let job = place.start_under("never-waits", &[lease, "--identity=dead"], &script);
@@ -241,7 +241,7 @@ fn jobs_that_never_wait_also_evict_an_expired_holder() {
 }
 
 #[test]
-fn after_a_loss_nothing_new_begins_under_the_lock() {
+fn after_a_loss_no_new_command_starts_under_the_lock() {
     let place = Place::new();
     let on_term = place.path("on-term");
     let (inner, refused) = (place.note("inner"), place.note("refused-$?"));
@@ -257,7 +257,7 @@ fn after_a_loss_nothing_new_begins_under_the_lock() {
 }
 
 #[test]
-fn a_killed_guard_is_reported_and_user_signals_are_passed_on() {
+fn a_killed_guard_is_reported_and_user_signals_are_forwarded() {
     let place = Place::new();
     let script = trapping(&place, &place.note("usr1"), "USR1");
     let job = place.start_under("guarded", &[], &script);

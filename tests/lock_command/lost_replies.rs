@@ -1,5 +1,5 @@
-//! Goal: an operator learns whether a lock was broken or pruned even if MongoDB did not acknowledge
-//! the write. Method: let the server apply the write but answer with an error, or close the
+//! Goal: an operator learns whether a lock was broken or pruned, even if MongoDB did not
+//! acknowledge the write. Method: the server applies the write but returns an error, or closes the
 //! connection before it applies the write.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn broken(place: &Place, lock: &str, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn a_forced_break_that_was_applied_without_an_acknowledgement_is_done() {
+fn a_forced_break_that_was_applied_but_not_acknowledged_succeeds() {
     let place = own_set();
     let holder = place.holder("applied", &["--identity=holder"]);
     fail(&place, doc! { "times": 1 }, unacknowledged());
@@ -54,7 +54,7 @@ fn a_forced_break_that_was_applied_without_an_acknowledgement_is_done() {
 }
 
 #[test]
-fn a_forced_break_that_was_not_applied_is_repeated() {
+fn a_forced_break_that_was_not_applied_is_retried() {
     let place = own_set();
     let holder = place.holder("repeated", &["--identity=holder"]);
     fail(&place, doc! { "times": 2 }, closed());
@@ -76,13 +76,13 @@ fn a_forced_break_without_an_answer_has_an_unknown_outcome() {
     broken.says(69, "lock unknown: the outcome is not known");
     broken.says(69, "leasehold locks shows whether it was applied");
     assert_eq!(broken.stdout, "");
-    // The server closed the connection first, so the write was not applied.
+    // The server closed the connection without applying the write.
     assert!(place.run(&["locks"]).stdout.contains("holder"));
     drop(holder);
 }
 
 #[test]
-fn a_prune_without_an_acknowledgement_says_what_was_pruned() {
+fn a_prune_without_an_acknowledgement_reports_the_pruned_locks() {
     let place = own_set();
     for lock in ["first", "second", "third"] {
         assert_eq!(place.run_empty(lock, &[]).code, 0);

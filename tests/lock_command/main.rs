@@ -1,4 +1,5 @@
-//! `leasehold lock` and `leasehold locks` as a job and an operator use them, on a real replica set.
+//! Tests `leasehold lock` and `leasehold locks`, as a job and an operator use them, on a real
+//! replica set.
 
 // The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]

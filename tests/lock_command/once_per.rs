@@ -1,4 +1,4 @@
-//! Goal: `--once-per` skips a command only if it succeeded recently.
+//! Goal: `--once-per` skips a command only if it succeeded within the period.
 
 use leasehold_testbed::pid::is_alive;
 
@@ -81,7 +81,7 @@ fn a_command_whose_filter_was_stopped_by_a_signal_runs_again() {
 }
 
 #[test]
-fn each_key_counts_by_itself_and_only_in_its_period() {
+fn each_key_has_its_own_period() {
     let place = Place::new();
     let run = |flags: &[&str]| place.run_empty("keys", flags).code;
     assert_eq!(run(&["--once-per=1h", "--key=$orders"]), 0);
@@ -122,7 +122,7 @@ fn a_waiter_skips_what_the_holder_has_done() {
 }
 
 #[test]
-fn a_success_and_a_least_time_go_together() {
+fn once_per_and_a_minimum_hold_can_be_combined() {
     let place = Place::new();
     let flags = ["--once-per=1h", "--at-least=1h"];
     assert_eq!(place.run_empty("both", &flags).code, 0);
@@ -132,7 +132,7 @@ fn a_success_and_a_least_time_go_together() {
 }
 
 #[test]
-fn prune_forgets_the_successes() {
+fn a_prune_removes_recorded_successes() {
     let place = Place::new();
     assert_eq!(place.run_empty("pruned", ONCE).code, 0);
     let pruned = place.run(&["locks", "prune", "--unused-for=0s"]);
@@ -141,7 +141,7 @@ fn prune_forgets_the_successes() {
 }
 
 #[test]
-fn flags_that_cannot_be_counted_are_refused() {
+fn flags_that_contradict_once_per_are_refused() {
     let place = Place::new();
     let refused = |flags: &[&str], why: &str| {
         place.run_empty("refused", flags).says(64, why);

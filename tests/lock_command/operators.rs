@@ -1,5 +1,5 @@
-//! Goal: an operator sees the holders of each lock, and only a forced break can let two holders run
-//! at once.
+//! Goal: an operator sees the holders of each lock. Only a forced break may let two holders run at
+//! once.
 
 use mongodb::bson::doc;
 use rustix::process::Signal;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::job::Place;
 
 #[test]
-fn the_list_has_holders_waiters_and_free_places() {
+fn the_list_shows_holders_and_free_locks() {
     let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let holder = place.start(&[
@@ -134,7 +134,7 @@ fn holders_that_renew_at_different_times_are_all_alive() {
 }
 
 #[test]
-fn a_name_that_another_program_wrote_reaches_no_terminal_raw() {
+fn control_characters_in_names_are_escaped() {
     let place = Place::new();
     place.store_document(
         "we\x1b[31m\u{9b}ird",

@@ -1,10 +1,10 @@
-//! Goal: at a process limit, a job runs under the lock or not at all, and its exit code and message
-//! blame the limit, not the command. Method: run jobs as a separate user with a low process limit,
+//! Goal: at a process limit, a job runs under the lock or not at all. Its exit code and message
+//! blame the limit, not the command. Method: runs jobs as a separate user with a low process limit,
 //! because no limit applies to root.
 
 use crate::another_user::AnotherUser;
 
-/// A user that no other test runs as, because all processes of a user count towards the limit.
+/// A user that no other test uses, because all processes of a user count towards the limit.
 const USER: &str = "64242";
 
 #[test]
@@ -41,6 +41,6 @@ fn at_a_process_limit_the_command_runs_under_the_lock_or_the_limit_is_reported()
     }
     assert!(
         ran > 0 && reported > 0,
-        "{ran} ran, {reported} did not: other limits are needed"
+        "{ran} ran, {reported} did not: adjust the limits"
     );
 }

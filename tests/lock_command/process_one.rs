@@ -1,6 +1,6 @@
-//! Goal: as process 1 of a PID namespace (as in a container), leasehold guards its command and
-//! reaps orphans. Its session and process group were created outside the namespace, so both ids are
-//! 0 inside.
+//! Goal: as process 1 of a PID namespace, for example in a container, leasehold guards its command
+//! and reaps orphans. Its session and process group were created outside the namespace, so both ids
+//! are 0 inside.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn as_process_one(job: &Command) -> Command {
 fn only_child(pid: u32) -> u32 {
     match children(pid)[..] {
         [child] => child,
-        ref others => panic!("{pid} has the children {others:?}"),
+        ref others => panic!("process {pid} has children: {others:?}"),
     }
 }
 
@@ -34,14 +34,14 @@ fn holding(place: &Place, name: &str, script: &str) -> Job {
 }
 
 #[test]
-fn the_exit_code_is_the_commands() {
+fn the_exit_code_of_process_1_is_the_exit_code_of_the_command() {
     let place = Place::new();
     let job = holding(&place, "codes-of-one", "exit 7");
     assert_eq!(job.output().code, 7);
 }
 
 #[test]
-fn a_killed_guard_is_noticed_and_nothing_is_left() {
+fn after_a_killed_guard_no_process_remains() {
     let place = Place::new();
     let script = "setsid sleep 1000 & while :; do sleep 0.02; done";
     let job = holding(&place, "guard-of-one", script);
@@ -53,24 +53,26 @@ fn a_killed_guard_is_noticed_and_nothing_is_left() {
 }
 
 #[test]
-fn orphans_of_others_are_reaped() {
+fn orphans_of_other_processes_are_reaped() {
     let place = Place::new();
     let job = holding(&place, "orphans-of-one", "while :; do sleep 0.02; done");
     let one = only_child(job.id());
     let guard = only_child(one);
-    // As with `docker exec` and `kubectl exec`, orphans become children of process 1, although it
-    // did not start them.
+    // Orphans become children of process 1 although it did not start them, as with `docker exec`
+    // and `kubectl exec`.
     let status = Command::new("nsenter")
         .arg(format!("--target={one}"))
         .args(["--pid", "--", "sh", "-c", "sleep 1000 & sleep 1000 &"])
         .status();
     assert!(status.unwrap().success());
-    eventually("process 1 has become their parent", || {
+    eventually("process 1 has become the parent of the orphans", || {
         children(one).len() == 3
     });
     let orphans = children(one).into_iter().filter(|child| *child != guard);
     orphans.for_each(|orphan| signal(orphan, Signal::KILL));
-    eventually("process 1 has reaped them", || children(one) == [guard]);
+    eventually("process 1 has reaped the orphans", || {
+        children(one) == [guard]
+    });
     signal(one, Signal::TERM);
     assert_eq!(job.output().code, 128 + 15);
 }

@@ -1,5 +1,5 @@
-//! Goal: `locks prune` shrinks only the documents of unused locks, keeps their tokens, says why it
-//! keeps the others, and ends in time.
+//! Goal: `locks prune` shrinks only the documents of unused locks, keeps their tokens, reports why
+//! it keeps other locks, and exits within its timeout.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::job::{Place, eventually};
 const PRUNE: [&str; 3] = ["locks", "prune", "--unused-for=0s"];
 
 #[test]
-fn pruned_locks_go_on_with_their_tokens() {
+fn pruned_locks_keep_their_tokens() {
     let place = Place::new();
     assert_eq!(place.run(&["lock", "pruned", "--", "true"]).code, 0);
     let young = place.run(&["locks", "prune", "--unused-for=1d"]);
@@ -22,7 +22,7 @@ fn pruned_locks_go_on_with_their_tokens() {
 }
 
 #[test]
-fn every_lock_is_reported_in_order_with_the_reason() {
+fn every_lock_is_reported_in_order_with_a_reason() {
     let place = Place::new();
     let foreign = doc! { "schema": 2, "kind": "lock", "token": 1_i64 };
     place.store_document("e-newer", foreign);
@@ -93,7 +93,7 @@ fn a_lock_that_was_used_after_it_was_listed_is_skipped() {
     let proxy = place.set.proxy();
     let proxied = place.set.proxied_uri(&proxy);
     let place = place.reached_by(proxied);
-    // The requests that write to the first lock contain its name; the request of the list does not.
+    // Requests that write to the first lock contain its name. The request for the list does not.
     proxy.hold_requests_containing("first");
     let pruning = place.start(&PRUNE);
     eventually("the first lock is being pruned", || {
@@ -112,18 +112,19 @@ fn a_lock_that_was_used_after_it_was_listed_is_skipped() {
 }
 
 #[test]
-fn a_prune_whose_write_is_not_answered_ends_in_time() {
+fn a_prune_whose_write_is_not_answered_exits_within_its_timeout() {
     let place = Place::new();
     assert_eq!(place.run_empty("hangs", &[]).code, 0);
     let proxy = place.set.proxy();
     let proxied = place.set.proxied_uri(&proxy);
     let place = place.reached_by(proxied);
-    // The request of the list has no name. The write and the read after it have one.
+    // The request for the list contains no name. The write and the read after it contain the name.
     proxy.hold_requests_containing("hangs");
     let began = Instant::now();
     let pruned = place.run(&[&PRUNE[..], &["--timeout=4s"]].concat());
     pruned.says(69, "lock hangs: the outcome is not known");
-    // The read has the rest of the write's time. A time of its own would double the total.
+    // The read gets the rest of the write's time. With a timeout of its own, the total time would
+    // double.
     let took = began.elapsed();
     assert!(took < Duration::from_millis(7_500), "{took:?}");
 }

@@ -2,8 +2,8 @@
 
 use crate::job::{Job, Place};
 
-/// Starts a job that succeeds once the file `end` exists. The job renews so rarely that it does not
-/// notice a loss before the release.
+/// Starts a job that succeeds once the file `end` exists. The job renews so rarely that it notices
+/// no loss before the release.
 fn starts(place: &Place, lock: &str) -> Job {
     let end = place.path("end");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());
@@ -20,7 +20,7 @@ fn ends(place: &Place, job: Job) -> crate::job::Output {
 }
 
 #[test]
-fn a_lock_that_is_broken_before_its_command_ends_costs_its_success_and_exits_with_76() {
+fn if_a_lock_is_broken_while_its_command_runs_the_job_exits_76_without_a_success() {
     let place = Place::new();
     let job = starts(&place, "broken");
     let broken = place.run(&["locks", "break", "broken", "--force", "--yes"]);
@@ -33,7 +33,7 @@ fn a_lock_that_is_broken_before_its_command_ends_costs_its_success_and_exits_wit
 }
 
 #[test]
-fn a_release_that_is_not_confirmed_is_reported_and_the_command_keeps_its_code() {
+fn an_unconfirmed_release_is_reported_and_the_exit_code_stays() {
     let place = Place::new();
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);

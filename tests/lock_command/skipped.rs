@@ -1,5 +1,5 @@
-//! Goal: a job that does not start because others hold the lock prints no error, which cron would
-//! mail from each host.
+//! Goal: a job that does not start because the lock is held prints no error. Otherwise cron would
+//! mail the error from each host.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn try_to_lock(place: &Place, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn a_skip_is_information_and_may_be_quiet() {
+fn a_skip_is_logged_as_information_and_can_be_silenced() {
     let place = Place::new();
     let _holder = place.holder("skipped", &[]);
     let output = try_to_lock(&place, &[]);

@@ -1,5 +1,5 @@
-//! Goal: without a command, leasehold refuses a standard input that has already ended, because it
-//! cannot keep the lock.
+//! Goal: without a command, leasehold refuses a standard input that is already at its end, because
+//! the end of the input releases the lock.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,13 +15,13 @@ fn is_refused(place: &Place, lock: &str, input: impl Into<Stdio>) {
     command.stdin(input);
     let output = Job::start(command).output();
     output.says(64, "standard input is at its end");
-    assert_eq!(output.stdout, "", "nothing is held");
+    assert_eq!(output.stdout, "", "no lock is reported as held");
     let listed = place.run(&["locks"]).stdout;
     assert!(!listed.contains(lock), "{listed}");
 }
 
 #[test]
-fn an_input_at_its_end_is_refused() {
+fn a_standard_input_at_its_end_is_refused() {
     let place = Place::new();
     is_refused(&place, "null", Stdio::null());
     let file = place.path("uri");
@@ -57,7 +57,7 @@ fn a_background_job_of_a_script_is_refused() {
 }
 
 #[test]
-fn a_non_blocking_pipe_holds_it() {
+fn a_non_blocking_pipe_keeps_the_lock() {
     let place = Place::new();
     let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
     let mut command = place.command(&["lock", "non-blocking"]);
@@ -90,7 +90,7 @@ fn on_a_terminal(place: &Place, lines: &str) -> (Job, impl Write + use<>) {
     (job, keyboard)
 }
 
-/// Waits for a line with this text, and returns all that was shown up to there.
+/// Waits for a line with this text. Returns all output up to this line.
 fn wait_shown(shown: &mut impl BufRead, text: &str) -> String {
     let mut all = String::new();
     while !all.contains(text) {
@@ -121,7 +121,7 @@ fn a_background_job_of_a_terminal_is_refused() {
 }
 
 #[test]
-fn in_the_background_it_goes_on_to_hold_the_lock() {
+fn in_the_background_the_job_keeps_the_lock() {
     let place = Place::new();
     let lines = format!(
         "{} --lease-duration=3s\nbg\nwhile [ ! -e {go} ]; do sleep 0.02; done\nfg\n",
@@ -141,7 +141,7 @@ fn in_the_background_it_goes_on_to_hold_the_lock() {
 }
 
 #[test]
-fn in_the_foreground_of_a_terminal_it_says_how_to_release_it() {
+fn in_the_foreground_of_a_terminal_the_output_explains_how_to_release() {
     let place = Place::new();
     for (key, code) in [(b"\x04", 0), (b"\x03", 130)] {
         let (mut job, mut keyboard) = on_a_terminal(&place, &line(&place, "foreground"));
@@ -151,7 +151,7 @@ fn in_the_foreground_of_a_terminal_it_says_how_to_release_it() {
             held.contains("lost if MongoDB does not answer for 18s)"),
             "{held}"
         );
-        assert!(!held.contains('{'), "JSON is for programs: {held}");
+        assert!(!held.contains('{'), "a terminal shows JSON: {held}");
         keyboard.write_all(key).unwrap();
         wait_shown(&mut shown, "lock foreground: released");
         assert_eq!(job.output().code, code);

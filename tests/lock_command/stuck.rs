@@ -1,6 +1,6 @@
-//! Goal: a job whose command survives SIGKILL exits, but does not release the lock (I6). Method:
-//! run the command, or a process that it leaves, as another user, so that a job without CAP_KILL
-//! cannot stop or kill it.
+//! Goal: a job whose command survives SIGKILL exits without releasing the lock (I6). Method: the
+//! command, or a process that it leaves, runs as another user, so a job without CAP_KILL cannot
+//! kill it.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ impl Drop for Foreign {
     }
 }
 
-/// Runs a job without CAP_KILL, which can signal only processes of its own user.
+/// Runs a job without CAP_KILL, so the job can signal only processes of its own user.
 fn powerless() -> Command {
     let mut powerless = Command::new("setpriv");
     powerless.args(["--bounding-set=-kill", "--inh-caps=-kill"]);
@@ -48,10 +48,10 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     job.env("LEASEHOLD_WORKLOAD__STOP_GRACE", "1s");
     let mut job = Job::start(through(powerless(), &job));
     let command = Foreign(place.wait_noted("holds")[2].parse().unwrap());
-    eventually("the command is another user's", || is_foreign(command.0));
+    eventually("the command runs as another user", || is_foreign(command.0));
     job.signal(Signal::TERM);
     job.wait_logged("command still runs after SIGKILL");
-    // The guard keeps standard error open, so do not wait for its end.
+    // The guard keeps standard error open, so the test does not wait for its end.
     eventually("the job has exited", || !is_alive(job.id()));
     assert!(exists(command.0), "the process is still running");
     place
@@ -65,7 +65,7 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
 }
 
 #[test]
-fn i6_a_process_that_survives_the_end_of_its_linger_ends_the_job() {
+fn i6_a_job_exits_although_a_lingering_process_survives() {
     if !rustix::process::geteuid().is_root() {
         return skip("needs root, to run a process as another user");
     }
@@ -84,10 +84,10 @@ fn i6_a_process_that_survives_the_end_of_its_linger_ends_the_job() {
     job.env("LEASEHOLD_WORKLOAD__LINGER", "1s");
     let mut job = Job::start(through(powerless(), &job));
     let left = Foreign(place.wait_noted("left")[2].parse().unwrap());
-    eventually("the process is another user's", || is_foreign(left.0));
+    eventually("the process runs as another user", || is_foreign(left.0));
     std::fs::write(place.path("go"), "").unwrap();
     job.wait_logged("command still runs after SIGKILL");
-    // The guard keeps standard error open, so do not wait for its end.
+    // The guard keeps standard error open, so the test does not wait for its end.
     eventually("the job has exited", || !is_alive(job.id()));
     assert!(exists(left.0), "the process is still running");
     place

@@ -1,4 +1,4 @@
-//! Goal: scripts in other languages hold a lock over a pipe.
+//! Goal: scripts in other languages can hold a lock through a pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -25,7 +25,7 @@ fn holder(
 }
 
 #[test]
-fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
+fn one_line_reports_the_lock_and_closing_standard_input_releases_it() {
     let place = Place::new();
     let (job, line, input) = holder(&place, &["piped"]);
     assert_eq!(line, serde_json::json!({ "lock": "piped", "token": 1 }));
@@ -53,20 +53,20 @@ fn is_held_and_expires(place: &Place, name: &str) {
 }
 
 #[test]
-fn after_a_signal_it_is_held_until_standard_input_closes() {
+fn after_a_signal_the_lock_is_held_until_standard_input_closes() {
     let place = Place::new();
     let (job, input) = stopping(&place, "signalled", &[]);
     let next = place.start_empty("signalled", &["--identity=next"]);
     place.wait_listed("next");
     let refused = place.run_empty("signalled", &["--no-wait"]);
-    assert_eq!(refused.code, 75, "its user still works: {refused:?}");
+    assert_eq!(refused.code, 75, "the lock is still in use: {refused:?}");
     drop(input);
     assert_eq!(job.output().code, 128 + 15);
     assert_eq!(next.output().code, 0);
 }
 
 #[test]
-fn after_stop_grace_it_ends_and_leaves_the_lock_of_a_user_that_still_works_to_expire() {
+fn after_stop_grace_the_job_exits_and_a_lock_in_use_expires() {
     let place = Place::new();
     let flags = ["--workload-stop-grace=300ms", "--lease-duration=6s"];
     let (job, input) = stopping(&place, "grace", &flags);
@@ -77,7 +77,7 @@ fn after_stop_grace_it_ends_and_leaves_the_lock_of_a_user_that_still_works_to_ex
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once_and_leaves_the_lock_to_expire() {
+fn after_a_second_signal_the_job_exits_at_once_and_the_lock_expires() {
     let place = Place::new();
     let (job, input) = stopping(&place, "impatient", &["--lease-duration=6s"]);
     job.signal(Signal::TERM);
@@ -89,7 +89,7 @@ fn a_second_signal_ends_it_at_once_and_leaves_the_lock_to_expire() {
 }
 
 #[test]
-fn after_a_loss_by_deadline_nothing_is_released_while_the_work_continues() {
+fn after_a_loss_by_deadline_the_lock_is_not_released() {
     let place = Place::new();
     let direct = place.set.uri();
     let proxy = place.set.proxy();
@@ -116,7 +116,7 @@ fn a_lock_that_was_broken_before_its_input_closes_is_reported() {
 }
 
 #[test]
-fn a_lost_lock_ends_it_with_76() {
+fn after_the_loss_of_the_lock_the_job_exits_76() {
     let place = Place::new();
     let (job, _, input) = holder(&place, &["broken-away"]);
     let broken = place.run(&["locks", "break", "broken-away", "--force", "--yes"]);
@@ -125,13 +125,13 @@ fn a_lost_lock_ends_it_with_76() {
     drop(input);
 }
 
-/// Starts a lock whose standard output is a full pipe. Returns the job, the reader of the pipe,
-/// and the job's standard input.
+/// Starts a lock whose standard output is a full pipe. Returns the job, the reader of the pipe, and
+/// the job's standard input.
 fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + use<>) {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while rustix::io::write(&writer, &[b'\n'; 4096]).is_ok() {}
-    // Make the pipe blocking again, as programs expect.
+    // Programs expect a blocking pipe.
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     let mut command = place.command(&[&["lock", "unread"], flags].concat());
     command.stdin(Stdio::piped()).stdout(writer);
@@ -142,9 +142,9 @@ fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + us
 }
 
 #[test]
-fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
+fn a_lock_whose_line_is_not_read_is_released_and_never_reported_as_held() {
     let place = Place::new();
-    // The lease is shorter than the wait for the write of the line, so the job must renew while it
+    // The lease is shorter than the timeout for writing the line, so the job must renew while it
     // waits.
     let (job, mut output, input) = unread(&place, &["--lease-duration=3s"]);
     place.wait_listed("held");
@@ -159,7 +159,7 @@ fn a_lock_whose_line_is_not_read_is_given_back_and_never_reported_as_held() {
 }
 
 #[test]
-fn a_lock_whose_line_cannot_be_written_is_given_back() {
+fn a_lock_whose_line_cannot_be_written_is_released() {
     let place = Place::new();
     let mut command = place.command(&["lock", "full"]);
     let full = File::options().write(true).open("/dev/full").unwrap();
@@ -173,7 +173,7 @@ fn a_lock_whose_line_cannot_be_written_is_given_back() {
 }
 
 #[test]
-fn a_line_that_waited_is_printed_once_it_is_read() {
+fn a_delayed_line_is_printed_once_the_pipe_is_read() {
     let place = Place::new();
     let (job, output, input) = unread(&place, &[]);
     place.wait_listed("held");
@@ -185,7 +185,7 @@ fn a_line_that_waited_is_printed_once_it_is_read() {
 }
 
 #[test]
-fn a_signal_ends_a_lock_whose_line_is_not_read() {
+fn a_signal_stops_a_job_whose_line_is_not_read() {
     let place = Place::new();
     let (job, _output, _input) = unread(&place, &[]);
     place.wait_listed("held");
@@ -217,7 +217,7 @@ fn a_waiter_whose_standard_input_closes_leaves_the_queue() {
 }
 
 #[test]
-fn between_attempts_it_ends_with_its_standard_input() {
+fn between_attempts_a_job_exits_when_its_standard_input_closes() {
     let place = Place::new();
     let (_job, _, _input) = holder(&place, &["retried"]);
     let flags = ["--no-wait", "--retries=1000", "--lease-duration=24s"];

@@ -36,8 +36,8 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
     .await
 }
 
-/// Runs `begin` with one poll more each time, drops the result, and asserts that the lock is free.
-/// Returns the number of polls after which the future completes.
+/// Runs `begin` with one more poll each time, drops the result, and asserts that the lock is free.
+/// Returns the number of polls that complete the future.
 async fn leaves_nothing<T>(
     stage: &Stage,
     lock: &Lock,
@@ -49,7 +49,7 @@ async fn leaves_nothing<T>(
         let is_done = done.is_some();
         drop(done);
         let idle = tokio::time::timeout(LONG, lock.idle()).await;
-        idle.unwrap_or_else(|_| panic!("a contender still runs after {polls} polls"));
+        idle.unwrap_or_else(|_| panic!("a contender still runs after {polls} polls and the drop"));
         let document = read(&store).await;
         assert_eq!(
             (document.holders, document.queue),
@@ -69,14 +69,17 @@ async fn acquire(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test]
-async fn a_dropped_acquisition_leaves_nothing() {
+async fn a_dropped_acquisition_leaves_no_entry() {
     let stage = shared_stage().await;
     let lock = Lock::new(store_options(&stage, "a"), name());
     drop(acquire(&lock).await);
     let polls = leaves_nothing(&stage, &lock, async |polls| {
         dropped_after(polls, lock.acquire()).await
     });
-    assert!(polls.await > 1, "it was dropped while it waited");
+    assert!(
+        polls.await > 1,
+        "the acquisition was dropped while it waited"
+    );
     leaves_nothing(&stage, &lock, async |polls| {
         dropped_after(polls, lock.acquire_within(LONG)).await
     })
@@ -88,7 +91,7 @@ async fn a_dropped_acquisition_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn an_acquisition_that_is_dropped_while_it_times_out_leaves_nothing() {
+async fn an_acquisition_that_is_dropped_while_it_times_out_leaves_no_entry() {
     let stage = shared_stage().await;
     let holder = acquire(&Lock::new(store_options(&stage, "holder"), name())).await;
     let lock = Lock::new(store_options(&stage, "a"), name());
@@ -103,7 +106,7 @@ async fn an_acquisition_that_is_dropped_while_it_times_out_leaves_nothing() {
             break;
         }
     }
-    holder.release().await.expect("it was held");
+    holder.release().await.expect("the lock was held");
 }
 
 #[tokio::test]
@@ -122,7 +125,7 @@ async fn a_dropped_release_releases_the_lock() {
 }
 
 #[tokio::test]
-async fn a_dropped_wait_is_repeated() {
+async fn a_dropped_wait_can_be_repeated() {
     let stage = shared_stage().await;
     applied(&store(&stage), LockOperation::Create { seen: token(0) }).await;
     for polls in 1..POLLS_MAX {

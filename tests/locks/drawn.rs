@@ -1,4 +1,4 @@
-//! Generates random locks and operations. The ids are few, so that many operations match an entry.
+//! Generates random locks and operations. There are few ids, so many operations match an entry.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::fixture::{claim, entry, joining, revision, token};
 
-/// Claims of entries are between 1 and this number. Some joins have higher claims.
+/// Entries have claims from 1 to this number. Some joins have higher claims.
 const CLAIMS_MAX: u16 = 9;
 
 fn mode() -> impl Strategy<Value = EntryMode> {

@@ -1,5 +1,5 @@
-//! Goal: a lock whose document an operator has edited by hand becomes usable again, and a success
-//! that the server dated in the future does not skip work forever.
+//! Goal: a lock whose document an operator has edited by hand becomes usable again. A success that
+//! the server dated in the future does not skip work indefinitely.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_waiter_is_granted_a_lock_whose_holders_were_removed() {
 }
 
 #[tokio::test]
-async fn a_success_that_is_dated_in_the_future_counts_within_one_period() {
+async fn a_success_dated_in_the_future_skips_work_for_at_most_one_period() {
     let stage = shared_stage().await;
     let period = Duration::from_secs(3600);
     let hourly =

@@ -1,5 +1,5 @@
-//! Goal: a program that embeds a candidate never mistakes an unconfirmed release of its lease for
-//! a confirmed one. Method: a proxy withholds the reply to the release.
+//! Goal: a program that embeds a candidate never mistakes an unconfirmed release of its lease for a
+//! confirmed release. Method: a proxy withholds the reply to the release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn a_stop_reports_whether_the_release_is_confirmed() {
     let stored = stored(&stage);
     let elector = leading(&stage, stage.set().uri()).await;
     assert_eq!(stored.holder().await.as_deref(), Some("a"));
-    elector.stop().await.expect("it is released");
+    elector.stop().await.expect("the lease is released");
     assert_eq!(stored.holder().await, None);
 
     let proxy = stage.set().proxy();

@@ -22,7 +22,7 @@ fn lock(stage: &Stage, identity: &str) -> Lock {
 }
 
 #[tokio::test]
-async fn an_acquisition_that_is_refused_ends_with_the_reason() {
+async fn a_refused_acquisition_returns_the_reason() {
     let stage = shared_stage().await;
     let mut options = store_options(&stage, "a");
     options.uri = Arc::new(|| Err("the secret is not mounted".to_owned()));
@@ -49,7 +49,7 @@ async fn once_per_on_a_lock_of_several_holders_is_refused() {
 }
 
 #[tokio::test]
-async fn a_dropped_acquisition_can_be_waited_for() {
+async fn the_cleanup_of_a_dropped_acquisition_can_be_awaited() {
     let stage = shared_stage().await;
     let guard = lock(&stage, "a").acquire_within(LONG).await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -65,7 +65,7 @@ async fn a_dropped_acquisition_can_be_waited_for() {
 }
 
 #[tokio::test]
-async fn work_and_a_loss_are_awaited_together() {
+async fn work_and_a_loss_can_be_awaited_together() {
     let stage = shared_stage().await;
     let guard = lock(&stage, "a").acquire_within(LONG).await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -82,13 +82,13 @@ async fn work_and_a_loss_are_awaited_together() {
     };
     let lost = tokio::select! {
         lost = guard.lost() => lost,
-        () = work => unreachable!("it never ends"),
+        () = work => unreachable!("the work never ends"),
     };
     assert_eq!(lost, Loss::Rejected);
 }
 
 #[tokio::test]
-async fn the_end_of_a_contender_can_be_asked_for_twice() {
+async fn waiting_twice_for_the_end_of_a_contender_returns_the_same_result() {
     let stage = shared_stage().await;
     let options = LockerOptions::new(store_options(&stage, "a"), name());
     let mut locker = Locker::start(options, ()).expect("legal options");

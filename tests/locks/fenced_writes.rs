@@ -1,7 +1,7 @@
 //! Goal: after a successor's write, a paused former holder cannot overwrite the document. The lock
 //! alone cannot stop the late write; the fence refuses it. Method: the test stops driving the
-//! holder's runtime after the holder has checked the lock, as if the process were paused between
-//! its check and its write.
+//! holder's runtime after the holder has checked the lock, which has the effect of pausing the
+//! process between its check and its write.
 
 use leasehold::election::{ResourceName, Token};
 use leasehold::fenced::{self, Fence, FencedError};
@@ -41,17 +41,17 @@ fn fence(token: Token) -> Fence {
 }
 
 fn holds(guard: &LockGuard) -> Token {
-    guard.authority().expect("it is held").token
+    guard.authority().expect("the lock is held").token
 }
 
 #[test]
-fn a_paused_ex_holders_write_is_refused() {
+fn the_write_of_a_paused_former_holder_is_refused() {
     let stage = run(shared_stage());
     let orders = orders(&stage);
     let paused = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime can be built");
+        .expect("a Tokio runtime starts");
     // The former holder acquires the lock, checks it, and is paused before it writes.
     let (ex_holder, its_token) = paused.block_on(async {
         let guard = lock(&stage, "a").acquire_within(LONG).await;
@@ -85,7 +85,7 @@ fn a_paused_ex_holders_write_is_refused() {
             other => panic!("{other:?}"),
         }
         assert_eq!(value(&orders).await, 3);
-        // A new check would have revealed the loss.
+        // Another check would have revealed the loss.
         let asked = ex_holder
             .update_one(&orders, doc! { "_id": 1 }, set(1))
             .await;
@@ -111,9 +111,7 @@ async fn a_fenced_write_reports_its_outcome() {
     let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
     insert.await.expect("inserted");
     for number in [5, 5, 7] {
-        write(number)
-            .await
-            .expect("the token is not older than the newest one");
+        write(number).await.expect("the token is the newest token");
     }
     let refused = write(6).await;
     let Err(FencedError::Refused { newest }) = refused else {
@@ -151,7 +149,7 @@ async fn the_tokens_of_readers_and_slots_are_not_accepted_for_fencing() {
 }
 
 #[tokio::test]
-async fn a_document_that_another_lock_fences_is_refused() {
+async fn a_document_fenced_by_another_lock_is_refused() {
     let stage = shared_stage().await;
     let orders = orders(&stage);
     let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });

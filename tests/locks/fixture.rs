@@ -1,4 +1,4 @@
-//! Common fixtures of the lock tests: stores, documents, operations.
+//! Common fixtures of the lock tests: stores, documents and operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use tokio::sync::mpsc;
 
 pub(crate) const NAME: &str = "orders";
-/// Later dates come from a real clock; earlier dates come from the test.
+/// Dates after this constant come from a real clock. Earlier dates come from the test.
 const LONG_AGO: i64 = 1_000_000_000_000;
-/// Stands for every date of a real clock in comparisons.
+/// Replaces every date of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -38,7 +38,7 @@ pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// The lease lasts long enough that a busy machine does not lose it.
+/// The lease lasts so long that even a busy machine does not lose it.
 pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(60),
@@ -46,7 +46,7 @@ pub(crate) fn timings(operation_timeout: Duration) -> Timings {
         operation_timeout,
         ..TimingSettings::default()
     })
-    .expect("they keep the rules")
+    .expect("valid timings")
 }
 
 pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {

@@ -1,7 +1,7 @@
 //! Goal: leasehold never changes a document that is not a lock of this schema (I11), and never
-//! reads a lock that it cannot use afterwards. Method: sets each field of a lock, and of its
-//! entries, to many odd BSON values in turn, and attempts every write with values that match the
-//! document.
+//! reads a lock that it cannot use afterwards. Method: sets each field of a lock and of its entries
+//! to various invalid or unusual BSON values, and then attempts every write with values that match
+//! the document.
 
 use leasehold::election::Token;
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};
@@ -16,7 +16,7 @@ use crate::fixture::{
     store, stored, sweep, token,
 };
 
-/// Paths of the fields that get odd values. `0` is the only entry of a list.
+/// Paths of the fields that get unusual values. `0` is the only entry of a list.
 const PATHS: [&str; 27] = [
     "schema",
     "kind",
@@ -52,11 +52,11 @@ fn binary(subtype: BinarySubtype, bytes: Vec<u8>) -> Bson {
     Bson::Binary(Binary { subtype, bytes })
 }
 
-/// Values of many BSON types, some of them almost valid. `None` removes the field.
+/// Unusual values of many BSON types, some of them almost valid. `None` removes the field.
 fn odd_values() -> Vec<Option<Bson>> {
     let regex = Regex {
-        pattern: "lock".try_into().expect("no zero in it"),
-        options: "".try_into().expect("no zero in it"),
+        pattern: "lock".try_into().expect("no NUL byte"),
+        options: "".try_into().expect("no NUL byte"),
     };
     let timestamp = Timestamp {
         time: 1,
@@ -199,7 +199,7 @@ async fn used(store: &MongoLockStore, document: &Document) {
 }
 
 #[tokio::test]
-async fn i11_only_documents_that_are_locks_are_used_and_changed() {
+async fn i11_only_valid_locks_are_used_and_changed() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     let mut counts = [0, 0];
@@ -234,7 +234,7 @@ async fn i11_only_documents_that_are_locks_are_used_and_changed() {
 }
 
 #[tokio::test]
-async fn i11_a_lease_of_that_name_is_not_touched() {
+async fn i11_a_lease_with_the_name_of_a_lock_is_not_changed() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     let lease = doc! {

@@ -1,6 +1,6 @@
-//! Goal: a contender that gets the lock does not pay for a further write, but never trusts the
-//! grant of an older version without confirming it first. Method: contenders of the library on a
-//! real set. The test itself writes the older version's grant.
+//! Goal: a contender that is granted the lock needs no extra write, but confirms a grant from an
+//! older version before trusting it. Method: runs contenders of the library on a real set. The test
+//! itself writes the older version's grant.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use leasehold::election::ResourceName;
 use leasehold::lock::{EntryMode, LockOperation};
 
 /// Number of acquisitions. At least one acquisition must end before its delayed confirmation is
-/// due; on a busy machine, the other acquisitions may be slower.
+/// due. On a busy machine, the others may be slower.
 const TRIES: u16 = 20;
 
 #[derive(Clone, Default)]
@@ -51,12 +51,14 @@ fn contender(stage: &Stage) -> (Locker, Operations) {
 async fn held(locker: &Locker) -> LockStatus {
     let mut status = locker.status();
     let held = status.wait_for(|status| matches!(status.standing, Standing::Held(_)));
-    let held = tokio::time::timeout(LONG, held).await.expect("it is held");
+    let held = tokio::time::timeout(LONG, held)
+        .await
+        .expect("the lock is held");
     held.expect("the contender runs").clone()
 }
 
 #[tokio::test]
-async fn short_work_after_a_wait_takes_two_writes() {
+async fn short_work_after_a_wait_needs_two_writes() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
@@ -92,9 +94,9 @@ async fn a_confirmed_grant_keeps_its_token() {
     let confirmed = status.wait_for(|status| !status.provisional);
     tokio::time::timeout(LONG, confirmed)
         .await
-        .expect("it is confirmed")
+        .expect("the grant is confirmed")
         .expect("the contender runs");
-    assert_eq!(b.authority().expect("it is held").token, token(2));
+    assert_eq!(b.authority().expect("the lock is held").token, token(2));
     assert!(operations.writes().contains(&"renew"));
     let holder = read(&store).await.holders.remove(0);
     assert!(holder.is_confirmed());
@@ -131,7 +133,7 @@ async fn a_grant_of_an_older_version_is_confirmed_first() {
     assert_ne!(read(&store).await.holders[0].claim, claim(1));
     let status = held(&b).await;
     assert!(!status.provisional);
-    assert_eq!(b.authority().expect("it is held").token, token(2));
+    assert_eq!(b.authority().expect("the lock is held").token, token(2));
     assert!(operations.writes().contains(&"renew"));
     b.release().await;
     b.wait().await.expect("it ends");

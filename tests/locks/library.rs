@@ -1,5 +1,5 @@
-//! Goal: a program's lock never has two holders. Contenders get it in order of arrival, with
-//! growing tokens, and lose it when an operator breaks it. Dropping the guard releases it.
+//! Goal: a program's lock never has two holders. Contenders get the lock in order of arrival, with
+//! growing tokens, and lose it when an operator breaks it. Dropping the guard releases the lock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::fixture::{
     token,
 };
 
-/// Waits that time out last this long, which is enough to tell a wait from no wait.
+/// Timeout of waits that must time out. Long enough to distinguish a wait from an immediate return.
 const SHORTLY: Duration = Duration::from_millis(300);
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
@@ -36,7 +36,7 @@ async fn acquire(lock: &Lock) -> LockGuard {
 }
 
 fn held_with(guard: &LockGuard) -> Token {
-    guard.authority().expect("it is held").token
+    guard.authority().expect("the lock is held").token
 }
 
 fn slots(number: u32) -> Slots {
@@ -64,7 +64,7 @@ async fn a_waiter_acquires_with_the_next_token_after_a_release() {
     assert!(held_with(&next) > before);
     assert!(
         released.elapsed() < Duration::from_secs(3),
-        "it was woken, and did not poll: {:?}",
+        "the waiter polled instead of being woken: {:?}",
         released.elapsed()
     );
     drop((next, other));
@@ -80,7 +80,7 @@ async fn a_non_blocking_contender_does_not_wait_for_a_held_lock() {
             assert_eq!(ahead[0].identity.as_str(), "holder");
         }
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("two hold it"),
+        Ok(_) => panic!("two contenders hold the lock"),
     }
     guard.release().await.expect("the lock was held throughout");
     let tried = lock(&stage, "b").try_acquire().await;
@@ -88,7 +88,7 @@ async fn a_non_blocking_contender_does_not_wait_for_a_held_lock() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_over_leaves_the_queue() {
+async fn a_contender_whose_wait_times_out_leaves_the_queue() {
     let stage = shared_stage().await;
     let guard = acquire(&lock(&stage, "a")).await;
     let other = lock(&stage, "b");
@@ -98,7 +98,7 @@ async fn a_wait_that_is_over_leaves_the_queue() {
             // On a busy machine, even the first answer may take longer than the wait.
             Err(LockError::Unreachable { .. }) => {}
             Err(other) => panic!("{other}"),
-            Ok(_) => panic!("two hold it"),
+            Ok(_) => panic!("two contenders hold the lock"),
         }
     }
     // The acquisition returns only after MongoDB has acknowledged the withdrawal.
@@ -107,7 +107,7 @@ async fn a_wait_that_is_over_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
+async fn an_unresponsive_mongodb_is_not_mistaken_for_a_holder() {
     let stage = shared_stage().await;
     let mut nowhere = store_options(&stage, "a");
     nowhere.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
@@ -120,7 +120,7 @@ async fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_gives_the_lock_back() {
+async fn dropping_a_guard_releases_the_lock() {
     let stage = shared_stage().await;
     drop(acquire(&lock(&stage, "a")).await);
     let store = store(&stage);
@@ -133,7 +133,7 @@ async fn a_guard_that_is_dropped_gives_the_lock_back() {
 }
 
 #[tokio::test]
-async fn readers_hold_together_and_a_writer_alone() {
+async fn readers_share_the_lock_and_a_writer_holds_it_alone() {
     let stage = shared_stage().await;
     let readers = [
         acquire(&lock(&stage, "a").shared()).await,
@@ -161,7 +161,7 @@ async fn readers_hold_together_and_a_writer_alone() {
 }
 
 #[tokio::test]
-async fn as_many_hold_as_there_are_slots() {
+async fn there_are_as_many_holders_as_slots() {
     let stage = shared_stage().await;
     let two = |identity| lock(&stage, identity).slots(slots(2));
     let a = acquire(&two("a")).await;
@@ -182,7 +182,7 @@ async fn as_many_hold_as_there_are_slots() {
     b.release().await.expect("the lock was held throughout");
     c.release().await.expect("the lock was held throughout");
     let again = acquire(&two("b")).await;
-    assert_eq!(again.slot(), Some(1), "the one it had");
+    assert_eq!(again.slot(), Some(1), "the previous slot");
     let alone = acquire(&lock(&shared_stage().await, "f")).await;
     assert_eq!(alone.slot(), None);
 }
@@ -207,7 +207,7 @@ async fn a_lock_that_an_operator_breaks_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test]
-async fn i11_a_lease_of_that_name_is_reported_and_left_alone() {
+async fn i11_a_lease_with_the_name_of_a_lock_is_reported_and_not_changed() {
     let stage = shared_stage().await;
     let stored = stored(&stage);
     stored.replace(&doc! { "schema": 1, "kind": "lease" }).await;
@@ -215,13 +215,13 @@ async fn i11_a_lease_of_that_name_is_reported_and_left_alone() {
     match lock(&stage, "a").acquire_within(LONG).await {
         Err(LockError::Foreign { why }) => assert!(why.contains("lease"), "{why}"),
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("a lease is held as a lock"),
+        Ok(_) => panic!("a lease was held as a lock"),
     }
     assert_eq!(stored.bytes().await, before);
 }
 
 #[tokio::test]
-async fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration() {
+async fn a_renewing_holder_keeps_the_lock_beyond_its_lease_duration() {
     let stage = shared_stage().await;
     let guard = acquire(&lock_with(&stage, "a", short())).await;
     let other = lock_with(&stage, "b", short());
@@ -255,7 +255,7 @@ pub(crate) fn short() -> Timings {
 }
 
 #[tokio::test]
-async fn work_that_succeeded_is_skipped_in_its_period() {
+async fn successful_work_is_skipped_within_its_period() {
     let stage = shared_stage().await;
     let hourly = |identity| {
         let hour = Duration::from_secs(3600);
@@ -277,7 +277,7 @@ async fn work_that_succeeded_is_skipped_in_its_period() {
 }
 
 #[tokio::test]
-async fn a_place_with_a_least_time_outlives_its_guard() {
+async fn a_minimum_hold_outlives_its_guard() {
     for drops in [false, true] {
         let stage = shared_stage().await;
         let hour = MinHold::new(Duration::from_secs(3600)).expect("short");
@@ -287,7 +287,7 @@ async fn a_place_with_a_least_time_outlives_its_guard() {
             false => guard.release().await.expect("the lock was held throughout"),
         }
         let store = store(&stage);
-        eventually("its work is over", async || {
+        eventually("the entry's work has ended", async || {
             read(&store)
                 .await
                 .holders
@@ -316,7 +316,7 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
 }
 
 #[tokio::test]
-async fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back() {
+async fn frequent_short_holds_free_the_slot_of_a_killed_holder() {
     let stage = shared_stage().await;
     let lease = Duration::from_secs(4);
     let timings = scaled(&Timings::default(), lease).expect("the defaults scale");
@@ -324,7 +324,7 @@ async fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back(
     let lock = lock_with(&stage, "a", timings).slots(slots(2));
     let store = store(&stage);
     let since = Instant::now();
-    eventually("its slot is free", async || {
+    eventually("the killed holder's slot is free", async || {
         let guard = acquire(&lock).await;
         guard.release().await.expect("the lock was held throughout");
         read(&store).await.holders.is_empty()

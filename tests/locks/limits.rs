@@ -1,5 +1,5 @@
-//! Goal: no number of contenders makes the document of a lock too large: at most 256 hold and 512
-//! wait, the history has at most 20 entries, and an identity is plain text.
+//! Goal: no number of contenders makes a lock's document too large. At most 256 contenders hold and
+//! 512 wait, the history has at most 20 entries, and an identity is plain text.
 
 use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, LockOperation, QUEUE_MAX};
 use leasehold::store::mongo::lock::MongoLockStore;
@@ -13,7 +13,7 @@ use crate::fixture::{
 const HISTORY_MAX: usize = 20;
 
 fn count(number: usize) -> u16 {
-    u16::try_from(number).expect("a bound of the protocol")
+    u16::try_from(number).expect("a limit of the protocol")
 }
 
 async fn locked(
@@ -36,7 +36,7 @@ async fn locked(
 }
 
 #[tokio::test]
-async fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
+async fn only_512_waiters_may_join() {
     let (last, one_more) = (count(QUEUE_MAX) + 1, count(QUEUE_MAX) + 2);
     let waiting = (2..last).map(|number| entry(number, EntryMode::Exclusive));
     let (_stage, store, _) = locked(1, [held(1, EntryMode::Exclusive, 1)], waiting).await;
@@ -77,7 +77,7 @@ fn non_blocking(operation: LockOperation) -> LockOperation {
 }
 
 #[tokio::test]
-async fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
+async fn all_waiting_readers_up_to_the_limit_are_granted_together() {
     let waiting = (2..400).map(|number| entry(number, EntryMode::Shared));
     let (_stage, store, stored) = locked(1, [held(1, EntryMode::Exclusive, 1)], waiting).await;
     let granted = applied(&store, leave(1)).await;
@@ -124,7 +124,7 @@ async fn slots_change_only_while_the_lock_is_empty() {
 }
 
 #[tokio::test]
-async fn the_history_keeps_the_newest_twenty_ends() {
+async fn the_history_keeps_the_twenty_newest_entries() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
@@ -141,7 +141,7 @@ async fn the_history_keeps_the_newest_twenty_ends() {
 }
 
 #[tokio::test]
-async fn an_identity_is_text_and_no_expression() {
+async fn an_identity_is_stored_as_text_and_never_evaluated() {
     let stage = shared_stage().await;
     let (store, _) = store_over(store_options(&stage, "$token"), crate::fixture::NAME);
     applied(&store, LockOperation::Create { seen: token(0) }).await;

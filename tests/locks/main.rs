@@ -1,4 +1,4 @@
-//! Tests locks on real replica sets, with one file for each behavior.
+//! Tests locks on real replica sets. Each file tests one behavior.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,5 +1,5 @@
-//! Goal: work that never began does not keep the lock for its minimum hold, no matter how the
-//! acquisition ended.
+//! Goal: work that never began does not keep the lock for its minimum hold, however the acquisition
+//! ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn name() -> ResourceName {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
+async fn a_lock_that_is_lost_before_the_work_begins_has_no_minimum_hold() {
     let stage = shared_stage().await;
     let proxy = stage.set().proxy();
     let uri = stage.set().proxied_uri(&proxy);
@@ -44,7 +44,7 @@ async fn a_lock_that_is_lost_before_the_work_begins_keeps_no_place() {
 }
 
 #[tokio::test]
-async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
+async fn an_acquisition_that_is_dropped_at_its_grant_has_no_minimum_hold() {
     let stage = shared_stage().await;
     let lock = Lock::new(store_options(&stage, "a"), name()).min_hold(hour());
     let mut acquiring = Box::pin(lock.acquire());
@@ -59,5 +59,8 @@ async fn an_acquisition_that_is_dropped_when_it_is_granted_keeps_no_place() {
     })
     .await;
     drop(acquiring);
-    eventually("it is free", async || read(&store).await.holders.is_empty()).await;
+    eventually("the lock is free", async || {
+        read(&store).await.holders.is_empty()
+    })
+    .await;
 }

@@ -1,5 +1,5 @@
-//! Goal: a client of this version never erases the fields of a newer version, neither in the
-//! document nor in an entry that moves from the queue to the holders.
+//! Goal: a client of this version never erases fields of a newer version, neither in the document
+//! nor in an entry that moves from the queue to the holders.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn marked(number: u16) -> Bson {
     doc! { "of": i32::from(number) }.into()
 }
 
-/// Returns the number of each entry, with the newer version's field if the entry still has it.
+/// Returns each entry's number, with the newer version's field if the entry still has this field.
 fn marks(document: &Document) -> Vec<(u16, Option<Bson>)> {
     let lists = ["holders", "queue"].map(|list| document.get_array(list).expect("a list"));
     let entries = lists.into_iter().flatten().filter_map(Bson::as_document);

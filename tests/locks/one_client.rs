@@ -1,7 +1,7 @@
 //! Goal: a program with many acquisitions does not exhaust the server's connections. All
-//! acquisitions of a lock share one client per runtime, and leases and locks can use the program's
-//! own client, which stays open. Method: the server's list of connections by application name, and
-//! the client's own events.
+//! acquisitions of a lock share one client per runtime. Leases and locks can use the program's own
+//! client, which stays open. Method: reads the server's list of connections by application name,
+//! and the events of the program's client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -48,18 +48,18 @@ async fn connections(stage: &Stage, app: &str) -> BTreeSet<i64> {
 }
 
 #[tokio::test]
-async fn the_acquisitions_of_a_lock_share_a_client_that_ends_with_it() {
+async fn the_acquisitions_of_a_lock_share_a_client_and_close_it() {
     let stage = shared_stage().await;
     let lock = Lock::new(store_options(&stage, "shares-one"), name());
     let app = "leasehold/shares-one";
     let acquire = async |lock: &Lock| {
         let guard = lock.acquire_within(LONG).await;
         let guard = guard.unwrap_or_else(|error| panic!("{error}"));
-        guard.release().await.expect("it was held");
+        guard.release().await.expect("the lock was held");
     };
     acquire(&lock).await;
     let first = connections(&stage, app).await;
-    assert!(!first.is_empty(), "it stays connected");
+    assert!(!first.is_empty(), "the client stays connected");
     for _ in 0..5 {
         acquire(&lock.clone()).await;
     }
@@ -73,7 +73,7 @@ async fn the_acquisitions_of_a_lock_share_a_client_that_ends_with_it() {
 }
 
 /// Holds the lock while `number` contenders of the same `Lock` wait. Then each contender acquires
-/// it in turn.
+/// the lock in turn.
 async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     let guard = lock.acquire_within(LONG).await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -91,16 +91,17 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
     })
     .await;
     let timings = Timings::default();
-    // A busy machine delays one or two renewals; without a connection, none is acknowledged.
+    // A busy machine delays only one or two renewals. Without a free connection, no renewal would
+    // be acknowledged.
     let late = timings.renew_interval();
     let end = Instant::now() + timings.renew_deadline();
     while Instant::now() < end {
-        let authority = guard.authority().expect("it is held");
+        let authority = guard.authority().expect("the lock is held");
         let left = authority.valid_until.since(leasehold_clock::boot_now());
         assert!(left > late, "{left:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    guard.release().await.expect("it was held");
+    guard.release().await.expect("the lock was held");
     while let Some(acquired) = waiters.join_next().await {
         acquired
             .expect("no panic")
@@ -109,7 +110,7 @@ async fn held_while_many_wait(stage: &Stage, lock: Lock, number: usize) {
 }
 
 #[tokio::test]
-async fn many_waiters_on_one_lock_delay_neither_its_holder_nor_each_other() {
+async fn many_waiters_on_one_lock_do_not_delay_its_holder_or_each_other() {
     let stage = shared_stage().await;
     let lock = Lock::new(store_options(&stage, "has-many"), name());
     // More waiters than the connection pool of a single store permits.
@@ -117,7 +118,7 @@ async fn many_waiters_on_one_lock_delay_neither_its_holder_nor_each_other() {
 }
 
 #[tokio::test]
-async fn a_pool_of_a_connection_for_each_waiter_and_twenty_more_is_enough() {
+async fn a_pool_with_one_connection_per_waiter_and_twenty_more_suffices() {
     let stage = shared_stage().await;
     // More waiters than connections in the driver's default pool.
     let waiters = 15;
@@ -139,7 +140,7 @@ fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_lock_is_acquired_and_listed_on_one_runtime_after_another() {
+fn a_lock_can_be_acquired_and_listed_on_several_runtimes() {
     let stage = on_a_runtime(shared_stage());
     let lock = Lock::new(store_options(&stage, "has-runtimes"), name());
     let locks = MongoCollection::brief(store_options(&stage, "has-runtimes"));
@@ -150,7 +151,7 @@ fn a_lock_is_acquired_and_listed_on_one_runtime_after_another() {
             let listed = locks.list(&Scope::Locks).await;
             let listed = listed.unwrap_or_else(|failure| panic!("{failure}"));
             assert_eq!(listed.len(), 1);
-            guard.release().await.expect("it was held");
+            guard.release().await.expect("the lock was held");
         });
     }
 }
@@ -167,10 +168,10 @@ async fn a_holder_is_unaffected_by_a_contender_on_another_runtime() {
     });
     let other = other.await.expect("no panic");
     assert!(matches!(other, Err(LockError::Busy { .. })), "{other:?}");
-    guard.release().await.expect("it was held");
+    guard.release().await.expect("the lock was held");
 }
 
-/// A program's own client. Counts the commands that it has sent, by name.
+/// A program's own client, with the number of commands that it has sent, by command name.
 struct Own {
     client: Client,
     sent: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -203,7 +204,7 @@ impl Own {
 }
 
 #[tokio::test]
-async fn a_lock_and_a_lease_use_the_programs_own_client_and_leave_it_open() {
+async fn a_lock_and_a_lease_use_the_client_of_the_program_and_leave_it_open() {
     let stage = shared_stage().await;
     let own = Own::of(&stage.set().uri()).await;
     let lock = Lock::new(own.options(&stage, "uses-own"), name());
@@ -211,7 +212,7 @@ async fn a_lock_and_a_lease_use_the_programs_own_client_and_leave_it_open() {
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(read(&store(&stage)).await.holders.len(), 1);
     assert!(own.sent("findAndModify") > 0);
-    assert!(own.sent("hello") > 0, "the primary is asked for its set");
+    assert!(own.sent("hello") > 0, "the client queries the set's name");
     let waiter = lock.clone();
     let waiter = tokio::spawn(async move { waiter.acquire_within(LONG).await });
     eventually(
@@ -219,9 +220,12 @@ async fn a_lock_and_a_lease_use_the_programs_own_client_and_leave_it_open() {
         async || read(&store(&stage)).await.queue.len() == 1,
     )
     .await;
-    guard.release().await.expect("it was held");
+    guard.release().await.expect("the lock was held");
     let next = waiter.await.expect("no panic");
-    next.expect("it is granted").release().await.expect("held");
+    next.expect("the contender is granted the lock")
+        .release()
+        .await
+        .expect("held");
     let mut options = ElectorOptions::new(
         own.options(&stage, "uses-own"),
         ResourceName::new("own-client").expect("legal"),

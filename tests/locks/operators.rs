@@ -1,5 +1,5 @@
-//! Goal: an operator can list the holders and waiters of a lock, see its history, and prune an
-//! empty lock without resetting its token.
+//! Goal: an operator can list the holders and waiters of a lock, read its history, and prune an
+//! unused lock without resetting its token.
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
 use leasehold::store::Store;
@@ -12,7 +12,7 @@ use crate::fixture::{
 };
 
 #[tokio::test]
-async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
+async fn pruning_an_unused_lock_keeps_only_its_token() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     applied(&store, LockOperation::Create { seen: token(41) }).await;
@@ -21,7 +21,11 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
     assert_eq!(pruned(42).await, LockOutcome::Rejected, "it is held");
     applied(&store, leave(1)).await;
     stored.set(doc! { "newer": true }).await;
-    assert_eq!(pruned(41).await, LockOutcome::Rejected, "it was used since");
+    assert_eq!(
+        pruned(41).await,
+        LockOutcome::Rejected,
+        "the lock was used since"
+    );
     let pruned = pruned(42).await;
     assert!(
         matches!(pruned, LockOutcome::Applied(FoundLock::Lock(_))),
@@ -76,7 +80,7 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
 }
 
 #[tokio::test]
-async fn the_history_has_holder_token_and_reason_of_the_end() {
+async fn the_history_shows_the_holder_the_token_and_the_reason() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
@@ -87,8 +91,8 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
         claims: vec![crate::fixture::claim(3)],
         seen: token(0),
     };
-    // The second claim leaves without confirming its grant. It may have worked under the grant, so
-    // its end is recorded.
+    // The second claim leaves without confirming its grant. The history records its end, because it
+    // may have worked under the grant.
     applied(&store, leave(1)).await;
     applied(&store, leave(2)).await;
     applied(&store, crate::fixture::renew(3, 30)).await;
@@ -121,7 +125,7 @@ async fn the_history_has_holder_token_and_reason_of_the_end() {
 }
 
 #[tokio::test]
-async fn only_what_is_unchanged_is_swept() {
+async fn only_unchanged_entries_are_evicted() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;

@@ -1,4 +1,4 @@
-//! Goal: a guard never reports a release that MongoDB has not confirmed, or a release of a lock
+//! Goal: a guard never reports success for a release that MongoDB has not confirmed, or for a lock
 //! that it lost in the meantime.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::fixture::{LONG, NAME, applied, read, shared_stage, store, store_optio
 use crate::library::short;
 
 #[tokio::test]
-async fn the_success_of_a_lock_that_was_broken_meanwhile_is_refused() {
+async fn a_broken_lock_cannot_record_a_success() {
     let stage = shared_stage().await;
     let name = ResourceName::new(NAME).expect("legal");
     let hour = Duration::from_secs(3600);
@@ -34,7 +34,7 @@ async fn the_success_of_a_lock_that_was_broken_meanwhile_is_refused() {
 }
 
 #[tokio::test]
-async fn a_success_that_the_store_does_not_confirm_is_not_claimed() {
+async fn an_unconfirmed_success_is_reported_as_unconfirmed() {
     let stage = shared_stage().await;
     let proxy = stage.set().proxy();
     let uri = stage.set().proxied_uri(&proxy);

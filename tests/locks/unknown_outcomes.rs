@@ -1,5 +1,5 @@
-//! Goal: a call whose outcome is unknown never counts as applied (I7), and the store classifies
-//! all other outcomes as the protocol requires. Method: the fail point `failCommand`, a killed
+//! Goal: a call whose outcome is unknown never counts as applied (I7), and the store classifies all
+//! other outcomes as the protocol requires. Method: uses the fail point `failCommand`, a killed
 //! primary, and an unreachable set.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::fixture::{
     store_options, store_over, timings, token,
 };
 
-/// The server returns this code if a majority of members did not acknowledge a write in time.
+/// The server's error code if a majority of members did not acknowledge a write in time.
 const WRITE_CONCERN_FAILED: i32 = 64;
 
 fn hasty(stage: &Stage) -> MongoLockStore {
@@ -50,9 +50,9 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
         fail_once(&set, how.clone()).await;
         let answer = store.perform(join(number, EntryMode::Exclusive)).await;
         assert_eq!(answer.outcome, LockOutcome::Unknown, "{how}");
-        let failure = answer.failure.expect("words for people");
+        let failure = answer.failure.expect("a text for humans");
         assert_eq!(failure.code, code, "{how}: {failure}");
-        // Repeating the join with the same claim must not append a second entry, regardless of the
+        // Repeating the join with an equal claim must not append a second entry, regardless of the
         // first outcome.
         let again = store
             .perform(join(number, EntryMode::Exclusive))
@@ -71,7 +71,7 @@ async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
 
 /// A cloned virtual machine and its original share a claim, but write different revisions.
 #[tokio::test]
-async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
+async fn a_leave_does_not_remove_the_entry_that_a_clone_has_renewed() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
@@ -91,7 +91,7 @@ async fn a_leave_does_not_remove_the_entry_that_a_twin_has_renewed() {
 }
 
 #[tokio::test]
-async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
+async fn i7_without_a_majority_the_outcome_of_a_write_is_unknown() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
@@ -107,7 +107,7 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
         set.cont(*member);
     }
     // A confirmed read resolves the outcome as soon as there is a majority again.
-    eventually("a read is answered", async || {
+    eventually("a read succeeds", async || {
         let read = store.perform(LockOperation::Read { confirm: true }).await;
         matches!(read.outcome, LockOutcome::Applied(FoundLock::Lock(_)))
     })
@@ -115,7 +115,7 @@ async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
 }
 
 #[tokio::test]
-async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
+async fn after_a_kill_of_the_primary_every_acknowledged_write_survives() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);
@@ -150,7 +150,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
 }
 
 #[tokio::test]
-async fn an_unsent_call_has_failed_and_a_second_create_is_rejected() {
+async fn an_unsent_call_fails_and_a_second_create_is_rejected() {
     let set = Arc::new(ReplicaSet::builder().members(1).start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);

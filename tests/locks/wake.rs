@@ -1,5 +1,5 @@
-//! Goal: a waiter learns at once that it was granted the lock or has become the head of the queue,
-//! and other contenders' renewals never wake it.
+//! Goal: a waiter learns immediately that it was granted the lock or has become the head of the
+//! queue. Other contenders' renewals never wake it.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn renew_again(number: u16, last: u16) -> LockOperation {
 }
 
 #[tokio::test]
-async fn only_a_grant_and_reaching_the_head_are_reported() {
+async fn the_stream_reports_only_grants_and_new_heads_of_the_queue() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
@@ -113,7 +113,7 @@ async fn a_replaced_or_deleted_document_is_reported() {
     stored.replace(&document).await;
     waiter.expect(Hint::Changed).await;
     stored.drop_collection().await;
-    // The stream reports the drop of the collection, ends, and is opened again.
+    // When the collection is dropped, the stream reports this, ends, and is reopened.
     eventually("the stream is open again", async || {
         matches!(next_hint(&mut waiter.news).await, Hint::Opened { .. })
     })
@@ -136,7 +136,7 @@ async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
     assert_eq!(next_hint(&mut news).await, Hint::Next);
     assert_eq!(next_hint(&mut news).await, granted(2, 2));
     watching.abort();
-    // A second stream does not start at the join, but when it is opened.
+    // A second stream starts when it is opened, not at the join.
     let watching = tokio::spawn(store.watch(claim(2)));
     let since_join = false;
     assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });

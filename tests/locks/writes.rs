@@ -1,7 +1,7 @@
-//! Goal: the simulator's results are valid for MongoDB, because a real server applies each write
-//! like the reference implementation that the simulator uses. The comparison covers holders and
-//! waiters, tokens, revisions, `granted`, `next` and the history. Method: every kind of write on
-//! random locks, with the shipped store.
+//! Goal: the simulator's results apply to MongoDB, because a real server applies each write like
+//! the simulator's reference implementation. The comparison covers holders and waiters, tokens,
+//! revisions, `granted`, `next` and the history. Method: performs every kind of write on random
+//! locks, with the shipped store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ const RUNS_MAX: u32 = 5;
 fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
     let text = |(claim, grant): &(Claim, Option<Grant>)| {
         let entry = after.holders.iter().find(|entry| entry.claim == *claim);
-        let entry = entry.expect("it was granted");
+        let entry = entry.expect("the claim was granted");
         let slot = entry.slot.map_or(String::new(), |slot| format!("#{slot}"));
         let revision = entry.revision;
         let token = grant.map_or(String::new(), |grant| grant.token.to_string());
@@ -74,8 +74,8 @@ fn outcome_undated(outcome: LockOutcome) -> LockOutcome {
     }
 }
 
-/// Clears the remaining minimum hold of entries whose work is over, because the remaining time
-/// decreases with the server's clock.
+/// Clears the remaining minimum hold of entries whose work has ended, because the server's clock
+/// decreases it.
 fn without_rests(outcome: LockOutcome) -> LockOutcome {
     match outcome {
         LockOutcome::Applied(FoundLock::Lock(mut lock)) => {
@@ -170,7 +170,7 @@ fn history(document: &Document) -> Vec<(Option<i64>, String)> {
 }
 
 #[test]
-fn a_server_makes_of_each_write_what_the_reference_says() {
+fn a_server_applies_each_write_like_the_reference() {
     let (stage, store) = run(async {
         let stage = shared_stage().await;
         let store = store(&stage);
