@@ -59,7 +59,7 @@ fn both_builds_use_the_same_version_of_cargo_auditable() {
     let (_, rest) = DOCKERFILE
         .split_once("cargo install cargo-auditable --version ")
         .expect("the tool");
-    let version = rest.split_whitespace().next().expect("its version");
+    let version = rest.split_whitespace().next().expect("a version");
     assert!(MAKEFILE.contains(&format!(" cargo-auditable@{version} ")));
 }
 

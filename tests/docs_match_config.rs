@@ -110,7 +110,7 @@ fn help_has_a_flag_for_each_key_with_its_default() {
     let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .args(["run", "--help"])
         .output()
-        .expect("it runs");
+        .expect("the program runs");
     assert!(output.status.success());
     let help = String::from_utf8(output.stdout).expect("the output is UTF-8");
     // Line breaks depend on the width of the terminal.

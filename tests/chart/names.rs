@@ -42,7 +42,10 @@ fn umbrella(values: &str) -> Result<Objects, String> {
     });
     match (&three, &four) {
         (Ok(three), Ok(four)) => {
-            assert!(three.iter().eq(four.iter()), "helm 3 renders other objects")
+            assert!(
+                three.iter().eq(four.iter()),
+                "helm 3 renders different objects"
+            )
         }
         (Err(_), Err(_)) => {}
         (three, four) => panic!("helm 3: {three:?}; helm 4: {four:?}"),

@@ -174,7 +174,11 @@ impl<M: Means> Fixture<M> {
             if let Some(index) = contenders.iter().position(acts) {
                 return index;
             }
-            assert!(Instant::now() < end, "nobody acts: {}", self.describe());
+            assert!(
+                Instant::now() < end,
+                "no contender acts: {}",
+                self.describe()
+            );
             tokio::time::sleep(POLL).await;
         }
     }
@@ -227,7 +231,7 @@ impl<M: Means> Fixture<M> {
     #[track_caller]
     pub(crate) fn assert_both_acted(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);
-        assert!(beside >= AT_WORK, "it held: {}", self.describe());
+        assert!(beside >= AT_WORK, "the lock held: {}", self.describe());
     }
 
     /// Asserts that the first contender never acted after the second had begun.

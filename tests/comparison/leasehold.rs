@@ -130,7 +130,11 @@ async fn the_slot_of_a_killed_holder_becomes_free_while_another_runs() {
     );
     let beside = |owner| fixture.journal.after_the_next_began(owner, "c");
     assert_eq!(beside("a"), 0, "{}", fixture.describe());
-    assert!(beside("b") >= AT_WORK, "it lives: {}", fixture.describe());
+    assert!(
+        beside("b") >= AT_WORK,
+        "the live holder stopped: {}",
+        fixture.describe()
+    );
 }
 
 /// The writer waits until the killed reader has expired, and then waits for the live reader.

@@ -88,7 +88,7 @@ fn i12_a_connection_string_in_the_wrong_key_is_refused_and_masked() {
         let error = sources
             .load()
             .settings()
-            .expect_err("it is no value of this key");
+            .expect_err("an invalid value of this key");
         let shown = format!("{error}\n{error:?}");
         assert!(shown.contains(&key.variable()), "{shown}");
         assert!(shown.contains("looks like a connection string"), "{shown}");

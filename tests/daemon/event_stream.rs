@@ -78,7 +78,7 @@ async fn i4_the_stream_of_a_frozen_daemon_grants_authority_until_its_deadline_on
     let frozen = daemon.status();
     // The daemon may have renewed once more than its file shows.
     let lost = boottime_ns() + nanos(DaemonTimings::SHORT.renew_deadline);
-    eventually("its deadline passed", async || boottime_ns() > lost).await;
+    eventually("the deadline passed", async || boottime_ns() > lost).await;
     daemon.cont();
     let again = |data: &Value| leads(data) && token(data) > token(&frozen);
     for event in stream.events_until(again).await {

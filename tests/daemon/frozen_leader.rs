@@ -171,7 +171,7 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
 /// file does not suffice, because the daemon may have renewed once more than the file shows.
 async fn no_authority_left(frozen_ns: u64) {
     let end = frozen_ns + nanos(TIMINGS.renew_deadline);
-    eventually("its deadline passed", async || boottime_ns() > end).await;
+    eventually("the deadline passed", async || boottime_ns() > end).await;
 }
 
 /// Freezes the daemon, and waits until all of its threads have stopped.

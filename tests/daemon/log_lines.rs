@@ -68,7 +68,7 @@ async fn an_uneventful_daemon_logs_no_lines() {
     // MongoDB, possibly after the first leadership begins.
     for daemon in [&leader, &follower] {
         daemon.wait_logged("connected to MongoDB", LONG).await;
-        eventually("its role is logged", async || {
+        eventually("the role is logged", async || {
             daemon.status()["transitions"] == records(daemon, "role changed").len()
         })
         .await;

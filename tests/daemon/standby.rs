@@ -55,7 +55,7 @@ async fn the_standby_leads_next_and_another_registers() {
             next.is_some()
         })
         .await;
-        leader = others.swap_remove(next.expect("one leads"));
+        leader = others.swap_remove(next.expect("a new leader"));
         if leader.identity() == standby {
             // The new leader has removed its own registration, so the other follower can register.
             registered(&stored, leader.identity()).await;

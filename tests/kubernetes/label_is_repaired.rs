@@ -36,7 +36,7 @@ fn the_label_changes_at_the_deadline_although_nothing_is_published() {
         // The repair interval is longer than the test, so the publisher makes no repair.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         // A promotion now would cancel the first write and count as a failure, so the test waits.
-        eventually("in sync", async || publisher.in_sync()).await;
+        eventually("the label is in sync", async || publisher.in_sync()).await;
         let authority = Duration::from_secs(15);
         let begin = Instant::now();
         publisher.set(leader(boot_now() + authority));
@@ -55,7 +55,7 @@ fn nothing_is_written_while_nothing_changes() {
         let place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, LONG);
         cluster.wait_label("a", "follower").await;
-        eventually("in sync", async || publisher.in_sync()).await;
+        eventually("the label is in sync", async || publisher.in_sync()).await;
         // Publishing an unchanged status, as each renewal does, does not write the label.
         cluster.interfere("a", Some("x")).await;
         for _ in 0..20 {

@@ -91,7 +91,7 @@ fn a_request_uses_the_current_token_of_the_file() {
         let mut place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         cluster.wait_label("a", "follower").await;
-        eventually("in sync", async || publisher.in_sync()).await;
+        eventually("the label is in sync", async || publisher.in_sync()).await;
         assert_eq!(publisher.failures(), 0);
         // The refusal of an invalid token shows that the publisher uses the file's token
         // immediately, although the previous token is still valid.

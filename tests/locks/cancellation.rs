@@ -135,7 +135,7 @@ async fn a_dropped_wait_can_be_repeated() {
         let done = dropped_after(polls, locker.wait()).await;
         let end = tokio::time::timeout(LONG, locker.wait())
             .await
-            .expect("it ends");
+            .expect("the contender ends");
         let end = end.expect("no fault");
         if let Some(first) = done {
             assert_eq!(first.expect("no fault"), end);
@@ -158,7 +158,7 @@ async fn a_dropped_stop_releases_the_lease() {
         let elector = Elector::start(options);
         let mut status = elector.status();
         while elector.authority().is_none() {
-            status.changed().await.expect("it runs");
+            status.changed().await.expect("the status is published");
         }
         let done = dropped_after(polls, elector.stop()).await;
         crate::fixture::eventually("the lease is free", async || {

@@ -23,7 +23,10 @@ async fn a_waiter_is_granted_a_lock_whose_holders_were_removed() {
     let waiter = Lock::new(store_options(&stage, "b"), name());
     let waiter = tokio::spawn(async move { waiter.acquire_within(LONG).await });
     let store = store(&stage);
-    eventually("it waits", async || read(&store).await.queue.len() == 1).await;
+    eventually("the contender waits", async || {
+        read(&store).await.queue.len() == 1
+    })
+    .await;
     stored(&stage).set(doc! { "holders": [] }).await;
     let granted = waiter.await.expect("no panic");
     assert!(granted.is_ok_and(|guard| guard.authority().is_some()));

@@ -18,7 +18,7 @@ async fn leading(stage: &Stage, uri: String) -> Elector {
     let elector = Elector::start(options);
     let mut status = elector.status();
     while elector.authority().is_none() {
-        status.changed().await.expect("it runs");
+        status.changed().await.expect("the status is published");
     }
     elector
 }

@@ -27,7 +27,7 @@ async fn a_refused_acquisition_returns_the_reason() {
     let mut options = store_options(&stage, "a");
     options.uri = Arc::new(|| Err("the secret is not mounted".to_owned()));
     let acquired = tokio::time::timeout(LONG, Lock::new(options, name()).acquire()).await;
-    match acquired.expect("it ends") {
+    match acquired.expect("the contender ends") {
         Err(LockError::Refused { failure }) => {
             let why = failure.to_string();
             assert!(why.contains("the secret is not mounted"), "{why}");
@@ -57,7 +57,7 @@ async fn the_cleanup_of_a_dropped_acquisition_can_be_awaited() {
     let store = store(&stage);
     tokio::select! {
         acquired = waiter.acquire() => panic!("{acquired:?}"),
-        _ = eventually("it waits", async || read(&store).await.queue.len() == 1) => {}
+        _ = eventually("the contender waits", async || read(&store).await.queue.len() == 1) => {}
     }
     waiter.idle().await;
     assert_eq!(read(&store).await.queue, []);

@@ -28,7 +28,9 @@ fn orders(stage: &Stage) -> Collection<Document> {
 
 async fn value(orders: &Collection<Document>) -> i32 {
     let found = orders.find_one(doc! { "_id": 1 }).await;
-    let order = found.expect("it is read").expect("the document exists");
+    let order = found
+        .expect("MongoDB answers")
+        .expect("the document exists");
     order.get_i32("value").expect("a number")
 }
 

@@ -66,11 +66,14 @@ async fn short_work_after_a_wait_needs_two_writes() {
     for number in 1..=TRIES {
         applied(&store, join(number, EntryMode::Exclusive)).await;
         let (mut b, operations) = contender(&stage);
-        eventually("it waits", async || read(&store).await.queue.len() == 1).await;
+        eventually("the contender waits", async || {
+            read(&store).await.queue.len() == 1
+        })
+        .await;
         applied(&store, leave(number)).await;
         let status = held(&b).await;
         b.release().await;
-        b.wait().await.expect("it ends");
+        b.wait().await.expect("the contender ends");
         let writes = operations.writes();
         if status.provisional && writes == ["join", "leave"] {
             return;
@@ -87,7 +90,10 @@ async fn a_confirmed_grant_keeps_its_token() {
     applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     let (mut b, operations) = contender(&stage);
-    eventually("it waits", async || read(&store).await.queue.len() == 1).await;
+    eventually("the contender waits", async || {
+        read(&store).await.queue.len() == 1
+    })
+    .await;
     applied(&store, leave(1)).await;
     held(&b).await;
     let mut status = b.status();
@@ -101,7 +107,7 @@ async fn a_confirmed_grant_keeps_its_token() {
     let holder = read(&store).await.holders.remove(0);
     assert!(holder.is_confirmed());
     b.release().await;
-    b.wait().await.expect("it ends");
+    b.wait().await.expect("the contender ends");
 }
 
 /// Grants the lock as older versions did: moves the head of the queue to the holders, without a
@@ -126,7 +132,10 @@ async fn a_grant_of_an_older_version_is_confirmed_first() {
     applied(&store, LockOperation::Create { seen: token(0) }).await;
     applied(&store, join(1, EntryMode::Exclusive)).await;
     let (mut b, operations) = contender(&stage);
-    eventually("it waits", async || read(&store).await.queue.len() == 1).await;
+    eventually("the contender waits", async || {
+        read(&store).await.queue.len() == 1
+    })
+    .await;
     stored
         .replace(&granted_by_an_older_version(stored.get().await))
         .await;
@@ -136,5 +145,5 @@ async fn a_grant_of_an_older_version_is_confirmed_first() {
     assert_eq!(b.authority().expect("the lock is held").token, token(2));
     assert!(operations.writes().contains(&"renew"));
     b.release().await;
-    b.wait().await.expect("it ends");
+    b.wait().await.expect("the contender ends");
 }

@@ -124,11 +124,11 @@ async fn dropping_a_guard_releases_the_lock() {
     let stage = shared_stage().await;
     drop(acquire(&lock(&stage, "a")).await);
     let store = store(&stage);
-    eventually("nobody holds", async || {
+    eventually("the lock is free", async || {
         read(&store).await.holders.is_empty()
     })
     .await;
-    let history = store.history().await.expect("it is read");
+    let history = store.history().await.expect("the history is readable");
     assert_eq!(history[0].reason.as_deref(), Some("released"));
 }
 
@@ -143,9 +143,15 @@ async fn readers_share_the_lock_and_a_writer_holds_it_alone() {
     let writer = lock(&stage, "c");
     let writer = tokio::spawn(async move { acquire(&writer).await });
     let store = store(&stage);
-    eventually("it waits", async || read(&store).await.queue.len() == 1).await;
+    eventually("the contender waits", async || {
+        read(&store).await.queue.len() == 1
+    })
+    .await;
     let late = lock(&stage, "d").shared().try_acquire().await;
-    assert!(matches!(late, Err(LockError::Busy { .. })), "it overtakes");
+    assert!(
+        matches!(late, Err(LockError::Busy { .. })),
+        "the late reader overtakes the writer"
+    );
     for reader in readers {
         reader
             .release()
@@ -311,7 +317,11 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
     options.mode = LockMode::Slot(slots(2));
     let locker = Locker::start(options, ()).expect("legal options");
     let held = |status: &LockStatus| matches!(status.standing, Standing::Held(_));
-    locker.status().wait_for(held).await.expect("it runs");
+    locker
+        .status()
+        .wait_for(held)
+        .await
+        .expect("the status is published");
     locker.abandon();
 }
 

@@ -133,7 +133,7 @@ async fn the_history_keeps_the_twenty_newest_entries() {
         applied(&store, join(number, EntryMode::Exclusive)).await;
         applied(&store, leave(number)).await;
     }
-    let history = store.history().await.expect("it is read");
+    let history = store.history().await.expect("the history is readable");
     let tokens: Vec<_> = history.iter().filter_map(|end| end.token).collect();
     let oldest = i64::from(rounds) - i64::try_from(HISTORY_MAX).expect("small") + 1;
     let expected: Vec<_> = (oldest..=rounds.into()).map(token).collect();
@@ -148,7 +148,7 @@ async fn an_identity_is_stored_as_text_and_never_evaluated() {
     let lock = applied(&store, join(1, EntryMode::Exclusive)).await;
     assert_eq!(lock.holders[0].owner.identity.as_str(), "$token");
     applied(&store, leave(1)).await;
-    let history = store.history().await.expect("it is read");
+    let history = store.history().await.expect("the history is readable");
     let identity = history[0].identity.clone().expect("a name");
     assert_eq!(identity.as_str(), "$token");
 }

@@ -32,10 +32,16 @@ async fn a_lock_that_is_lost_before_the_work_begins_has_no_minimum_hold() {
     let mut locker = Locker::start(options, ()).expect("legal options");
     let mut status = locker.status();
     let held = |status: &LockStatus| matches!(status.standing, Standing::Held(_));
-    status.wait_for(held).await.expect("it runs");
+    status
+        .wait_for(held)
+        .await
+        .expect("the status is published");
     proxy.stall();
     let lost = |status: &LockStatus| matches!(status.standing, Standing::Lost(_));
-    status.wait_for(lost).await.expect("it runs");
+    status
+        .wait_for(lost)
+        .await
+        .expect("the status is published");
     proxy.resume();
     locker.give_up().await;
     let finished = locker.wait().await.expect("no fault");

@@ -234,7 +234,7 @@ async fn a_lock_and_a_lease_use_the_client_of_the_program_and_leave_it_open() {
     let elector = Elector::start(options);
     let mut status = elector.status();
     while elector.authority().is_none() {
-        status.changed().await.expect("it runs");
+        status.changed().await.expect("the status is published");
     }
     elector.stop().await.expect("no fault");
     drop(lock);

@@ -18,7 +18,7 @@ async fn pruning_an_unused_lock_keeps_only_its_token() {
     applied(&store, LockOperation::Create { seen: token(41) }).await;
     applied(&store, join(1, EntryMode::Slot)).await;
     let pruned = async |seen| store.prune(token(seen)).await.outcome;
-    assert_eq!(pruned(42).await, LockOutcome::Rejected, "it is held");
+    assert_eq!(pruned(42).await, LockOutcome::Rejected, "the lock is held");
     applied(&store, leave(1)).await;
     stored.set(doc! { "newer": true }).await;
     assert_eq!(
@@ -35,7 +35,7 @@ async fn pruning_an_unused_lock_keeps_only_its_token() {
         "_id": "orders", "schema": 1, "kind": "lock", "token": 42_i64, "newer": true,
     };
     assert_eq!(stored.get().await, left);
-    assert_eq!(store.history().await.expect("it is read"), []);
+    assert_eq!(store.history().await.expect("the history is readable"), []);
     let lock = applied(&store, join(2, EntryMode::Exclusive)).await;
     assert_eq!(lock.holders[0].token, Some(token(43)));
 }
@@ -44,7 +44,10 @@ async fn pruning_an_unused_lock_keeps_only_its_token() {
 async fn the_listing_shows_the_locks_with_holders_and_waiters() {
     let stage = shared_stage().await;
     let locks = MongoCollection::brief(store_options(&stage, "operator"));
-    assert_eq!(locks.list(&Scope::Locks).await.expect("it is read"), []);
+    assert_eq!(
+        locks.list(&Scope::Locks).await.expect("MongoDB answers"),
+        []
+    );
     for (name, claims) in [("b", 1..4), ("a", 4..5)] {
         let (store, _) = store_over(store_options(&stage, "a"), name);
         applied(&store, LockOperation::Create { seen: token(0) }).await;
@@ -59,7 +62,7 @@ async fn the_listing_shows_the_locks_with_holders_and_waiters() {
     stored(&stage)
         .replace(&doc! { "schema": 2, "kind": "lock" })
         .await;
-    let listed = locks.list(&Scope::Locks).await.expect("it is read");
+    let listed = locks.list(&Scope::Locks).await.expect("MongoDB answers");
     let shown = listed.iter().map(|listed| match &listed.content {
         Content::Lock(record) => (
             listed.name.as_str(),
@@ -108,7 +111,7 @@ async fn the_history_shows_the_holder_the_token_and_the_reason() {
         seen: token(0),
     };
     applied(&store, gone).await;
-    let history = store.history().await.expect("it is read");
+    let history = store.history().await.expect("the history is readable");
     let ends = history
         .iter()
         .map(|end| (end.token, end.reason.as_deref().unwrap_or_default()));

@@ -213,5 +213,5 @@ fn a_server_applies_each_write_like_the_reference() {
             return;
         }
     }
-    panic!("a kind of write was hardly ever applied: {applied:?}");
+    panic!("a kind of write was rarely applied: {applied:?}");
 }
