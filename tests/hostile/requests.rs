@@ -25,7 +25,7 @@ const CLIENTS: usize = 16;
 /// Time that a client waits for an answer before it closes its sending side. This cuts off longer
 /// answers, such as event streams.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
-/// Texts in requests that the server may answer for a long time. If further bytes follow such a
+/// Texts in requests that the server may answer for a long time. If further bytes follow the
 /// request, the server notices a closed connection only at its next write.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
 /// Server errors, which no request may cause. Only 503 is permitted.

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_clu
 
 /// The maximum of `kubernetes.label_wait`.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
-/// Time for which the proxy delays the demotion, well below `LABEL_WAIT`.
+/// Delay of the demotion by the proxy, well below `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
 /// A label that changes within this time after the signal certainly changes within `label_wait`.
 const IN_TIME: Duration = Duration::from_millis(350);
