@@ -15,7 +15,7 @@ ARG FEATURES=
 # stage runs on the builder's platform, because the program is cross-compiled.
 FROM --platform=${BUILDPLATFORM} ${RUST_IMAGE} AS dependencies
 WORKDIR /source
-# Embeds the list of crates in the binary, where scanners find it.
+# Embeds the list of crates in the binary, for scanners.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
 # The target is static: musl from the Rust toolchain. The C compiler compiles ring and links the
 # program.
@@ -83,7 +83,7 @@ COPY build.rs ./
 COPY config config
 COPY crates crates
 COPY src src
-# Declared only here, so that a new revision does not invalidate the cached dependencies.
+# Declared here and not earlier, so that a new revision does not invalidate the cached dependencies.
 ARG LEASEHOLD_VERSION
 ARG LEASEHOLD_REVISION
 # Checks that the program contains the version and revision in the labels. The program is not run,
@@ -104,10 +104,10 @@ LABEL org.opencontainers.image.title="leasehold" \
       org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
-# For trials without a volume: the image's user may not create the directory.
+# For tests without a volume, because the image's user may not create the directory.
 COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
 COPY --from=build /image/leasehold /leasehold
-# A numeric user, so that the kubelet can verify that it is not root.
+# The user is a number, so that the kubelet can verify that it is not root.
 USER 65532:65532
 STOPSIGNAL SIGTERM
 # The kubelet probes /livez and /readyz.

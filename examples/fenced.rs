@@ -1,4 +1,4 @@
-//! Makes a document reject the late write of a former holder:
+//! Rejects the late write of a former holder of a lock:
 //! `cargo run --example fenced -- mongodb://…`.
 
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]

@@ -38,8 +38,8 @@ func (t *Term) Token() int64 {
 	return t.token
 }
 
-// Check returns nil if this leadership lasts at this instant, otherwise [ErrNotLeader] or the cause
-// of an earlier end. Call it before each effect.
+// Check returns nil if this leadership has not ended at this instant, otherwise [ErrNotLeader] or
+// the cause of an earlier end. Call it before each effect.
 func (t *Term) Check() error {
 	if token, leads := t.status.Load().Token(); !leads || token != t.token {
 		t.cancel(ErrNotLeader)
@@ -123,8 +123,8 @@ func (f *Follower) IsLeader() bool {
 	return leads
 }
 
-// Lead waits until the candidate leads. It fails if ctx or the follower's context is cancelled, and
-// for no other reason.
+// Lead waits until the candidate leads. It fails only if ctx or the follower's context is
+// cancelled.
 func (f *Follower) Lead(ctx context.Context) (*Term, error) {
 	for {
 		f.mutex.Lock()

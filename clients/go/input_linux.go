@@ -6,8 +6,8 @@ import (
 )
 
 // newInput returns both ends of the program's input. Unlike the end of a pipe, a socket can be
-// shut down for all processes that share it. A process that a library in C has forked therefore
-// does not delay a release.
+// shut down for all processes that share it. A process that a C library has forked therefore does
+// not delay a release.
 func newInput() (theirs, ours *os.File, err error) {
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

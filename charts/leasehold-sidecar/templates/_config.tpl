@@ -71,8 +71,8 @@ unit, and durations that the daemon would refuse. Without these checks, the pod 
 {{- end -}}
 
 {{/*
-Refuses `env`, the value of `key`, with a key of the configuration. The checks of a release and of its updates do not see this variable, and a
-flag of the chart would replace it silently.
+Refuses `env`, the value of `key`, if it contains a key of the configuration. The checks of a release and of its updates do not see this
+variable, and a flag of the chart would silently override it.
 */}}
 {{- define "leasehold.checkEnv" -}}
 {{- $set := include "leasehold.setElsewhere" .root | fromJson -}}

@@ -1,10 +1,11 @@
 {{/*
-`create` and `patch` on Events allow Events on any object of the namespace under any reporter, and labels and finalizers on the Events of others.
-The policy restricts this to Events on the pod that the token is bound to. The policy applies to requests to events.k8s.io only (`Exact`),
-because the Role has rights for that group only. A workload with the same account may have a separate right to write Events of the core group.
+`create` and `patch` on Events allow Events on any object of the namespace in the name of any reporter, and labels and finalizers on other
+reporters' Events. The policy restricts this to Events on the pod that the token is bound to. The policy applies to requests to events.k8s.io
+only (`Exact`), because the Role has rights for that group only. A workload with the same account may have a separate right to write Events of
+the core group.
 
-`namespace` is a reserved word of CEL: the type checker of older servers does not know a field of an object by that name. The policy therefore
-takes the namespace from a value without a type, and from the request.
+`namespace` is a reserved word of CEL, so the type checker of older servers does not know an object's field with that name. The policy therefore
+reads the namespace from a value without a type, and from the request.
 */}}
 {{- define "leasehold.eventPolicy" -}}
 apiVersion: admissionregistration.k8s.io/v1

@@ -41,7 +41,7 @@ they can come from.
 {{- end -}}
 
 {{/*
-Refuses a chart that the value called `key` turns off. The chart is rendered anyway, because the condition of the dependency does not name
+Refuses the value called `key` if it disables the chart. The chart would still be rendered, because the condition of the dependency does not name
 this value.
 */}}
 {{- define "leasehold.checkCondition" -}}

@@ -37,7 +37,7 @@ contends.leasehold.dev/in: {{ $collection | quote }}
 
 {{/*
 The name of the objects that a release creates from this chart: the name of the release. A chart in another chart may be used more than once, so
-its own name (or its alias) is added. The name is not shortened, because two names, and therefore two leases, could become one.
+its own name (or its alias) is added. The name is not shortened, because two names, and therefore two leases, could become equal.
 */}}
 {{- define "leasehold.fullname" -}}
 {{- range list "nameOverride" "fullnameOverride" -}}
@@ -80,7 +80,7 @@ its own name (or its alias) is added. The name is not shortened, because two nam
 {{- end -}}
 
 {{/*
-The labels of an object. The labels `more`, from the value called `key`, replace those in `commonLabels`.
+The labels of an object. The labels `more`, from the value called `key`, override `commonLabels`.
 */}}
 {{- define "leasehold.labelsWith" -}}
 {{- $own := include "leasehold.ownLabels" .root -}}

@@ -66,7 +66,7 @@ lease.
 {{- end }}
 {{- end -}}
 
-{{/* Items of the `args` of `leasehold run`. They depend on the status directory, and on whether the workload ends before the sidecar. */}}
+{{/* Items of the `args` of `leasehold run`. They depend on the status directory, and on the order in which the workload and the sidecar end. */}}
 {{- define "leasehold.flags" -}}
 {{- $values := .root.Values.leasehold -}}
 - --lease-name={{ .lease }}
@@ -102,7 +102,7 @@ lease.
   protocol: TCP
 {{- end -}}
 
-{{/* A port's name has 15 characters at most. */}}
+{{/* A port's name has at most 15 characters. */}}
 {{- define "leasehold.portName" -}}
 {{- ternary (printf "lh-%s" .) "leasehold" (ne . "") -}}
 {{- end -}}

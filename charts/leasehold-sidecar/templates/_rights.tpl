@@ -170,7 +170,7 @@ leases.
   message: {{ printf "a sidecar changes no label but %s; %s" $labels (include "leasehold.ownAccount" .) | quote }}
 {{- end -}}
 
-{{/* The part of a message for the sidecar of another release with the same account. This policy also restricts that sidecar. */}}
+{{/* The part of a message for the sidecar of another release that shares the account. This policy also restricts that sidecar. */}}
 {{- define "leasehold.ownAccount" -}}
 {{- printf "the account %s belongs to the release %s: give another release an account of its own (leasehold.serviceAccount)" (include "leasehold.serviceAccountName" .) (include "leasehold.fullname" .) -}}
 {{- end -}}
@@ -182,7 +182,7 @@ leases.
     request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
 {{- end -}}
 
-{{/* The fields of a binding, which refuses violations in the release's namespace. */}}
+{{/* The fields of a binding that refuses violations in the release's namespace. */}}
 {{- define "leasehold.deniesHere" -}}
 validationActions: [Deny]
 matchResources:

@@ -143,8 +143,8 @@ label `lease` with this `name`. If all alerts are off, the error names the value
 {{- end -}}
 
 {{/*
-The seconds of authority below which the alert fires. At rest, renew_deadline − renew_interval is left right before a renewal, so an alert at
-that value or above would never end.
+The threshold of the alert, in seconds of remaining authority. In normal operation, renew_deadline − renew_interval remains right before a
+renewal, so with this threshold or a higher one, the alert would always fire.
 */}}
 {{- define "leasehold.authorityLeft" -}}
 {{- $timings := include "leasehold.timings" . | fromJson -}}

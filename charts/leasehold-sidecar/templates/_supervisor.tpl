@@ -41,7 +41,7 @@ container.
 {{- end -}}
 
 {{/*
-Items of the container's `env`. leasehold does not pass these variables on, so the workload's own POD_NAME stays unchanged.
+Items of the container's `env`. leasehold does not pass these variables to the workload, so the workload's own POD_NAME stays unchanged.
 */}}
 {{- define "leasehold.supervisorEnv" -}}
 - name: LEASEHOLD_IDENTITY__NAME
@@ -65,7 +65,7 @@ Items of the container's `env`. leasehold does not pass these variables on, so t
 
 {{/*
 Items of the container's `volumeMounts`. The token is not in the directory where client libraries look for a token. Otherwise the workload would
-act with leasehold's rights unintentionally, and could not mount another token.
+unintentionally use leasehold's permissions, and could not mount another token.
 */}}
 {{- define "leasehold.supervisorMounts" -}}
 - name: leasehold-program
@@ -105,9 +105,9 @@ kills leasehold and the workload, and the lease is not released but expires.
 {{- end -}}
 
 {{/*
-A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. It serves no HTTP, publishes no status and sets no
-label, so it needs neither a token nor a status directory. Its account has no permission. The name of the account shows whether a kustomization
-renamed the objects (kubernetes.rendered_for).
+A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. The lock has no HTTP server, no status and no label,
+so it needs neither a token nor a status directory. Its account has no permission. The name of the account shows whether a kustomization renamed
+the objects (kubernetes.rendered_for).
 */}}
 {{- define "leasehold.lockFlags" -}}
 {{- include "leasehold.noExtraLeases" (dict "root" . "what" "a Job in mode supervisor runs under one lock; set mode to sidecar") -}}

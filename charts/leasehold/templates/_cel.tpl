@@ -1,5 +1,5 @@
 {{/*
-A value as a literal of CEL. The items of a map or list must have one type, so each item is a dyn.
+A value as a CEL literal. All items of a map or list must have one type, so each item is a dyn.
 */}}
 {{- define "app.cel" -}}
 {{- if kindIs "map" . -}}

@@ -4,8 +4,8 @@
 {{- end -}}
 
 {{/*
-The alerts on the leases and locks of the collection. Their series exist only while the exporter's view is current, so no alert is about old
-values. Two exporters of one job count once.
+The alerts on the leases and locks of the collection. Their series exist only while the exporter is current, so no alert uses old values. Two
+exporters of one job count as one.
 */}}
 {{- define "app.collectionAlerts" -}}
 {{- $monitoring := .Values.web.monitoring -}}

@@ -1,4 +1,4 @@
-{{/* Refuses a release without an effect, or with another effect than its values say. */}}
+{{/* Refuses a release whose values have no effect, or another effect than intended. */}}
 {{- define "app.checkRelease" -}}
 {{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled .Values.web.enabled) -}}
 {{- fail "leasehold: deployment.enabled is false, and no other part is enabled: set inject.enabled for a release that injects the sidecar into pods of others" -}}

@@ -1,12 +1,12 @@
 {{/*
-Leases that another release of the namespace, or another use of the chart in this release, would share by accident: two different values can
-result in one name that the chart derives, such as the release orders with the further lease reports, and the release orders-reports. A name that is set may be
-shared on purpose. If the name of the first lease is set, the names that are derived from it may be shared too.
+Leases that another release of the namespace, or another use of the chart in this release, would share by accident. The chart may derive one name
+from different values, such as the release orders with the further lease reports, and the release orders-reports. Releases may share an explicit
+name on purpose. If the name of the first lease is explicit, the names that are derived from it may be shared too.
 */}}
 
 {{/*
-The leases or the lock whose names the chart derives, by lease and collection, as JSON. Each has the `value` that would set its name, and `from`,
-the first lease if its name is set and this name is derived from it.
+The leases or the lock with derived names, by lease and collection, as JSON. Each has the `value` that would set its name, and `from`, the first
+lease if the first lease has an explicit name and this name is derived from it.
 */}}
 {{- define "app.derivedNames" -}}
 {{- $names := dict -}}
@@ -26,7 +26,7 @@ the first lease if its name is set and this name is derived from it.
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Refuses a derived name of a lease or lock if another release or use derives the name from other values. */}}
+{{/* Refuses a derived name of a lease or lock if another release or use derives this name from other values. */}}
 {{- define "app.checkOthers" -}}
 {{- $own := include "app.recordName" . -}}
 {{- $others := list -}}

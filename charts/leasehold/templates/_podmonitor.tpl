@@ -8,7 +8,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* The fields of an endpoint after its port, with the chart's own `relabelings` before the user's. */}}
+{{/* The fields of an endpoint after its port; the chart's own `relabelings` precede the user's relabelings. */}}
 {{- define "app.scrape" -}}
 {{- $monitor := .root.Values.podMonitor -}}
 path: /metrics

@@ -18,7 +18,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- merge (include "app.testSelector" . | fromYaml) (include "leasehold.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
-{{/* A container that asks every replica of one lease. The image has no shell, so the program asks. */}}
+{{/* A container that asks every replica of one lease. The image has no shell, so it runs `leasehold replicas`. */}}
 {{- define "app.testContainer" -}}
 - name: {{ include "leasehold.partName" (dict "part" "replicas" "name" .name) }}
   image: {{ include "leasehold.image" .root | quote }}
@@ -27,7 +27,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
     - replicas
     - {{ include "app.testName" .root }}:{{ .port }}
     - --lease={{ .lease }}
-    {{- /* An autoscaler chooses the number if it is null or empty. */}}
+    {{- /* If the number is null or empty, an autoscaler sets it. */}}
     {{- with .root.Values.deployment.replicas }}
     - --expect={{ . }}
     {{- end }}

@@ -1,5 +1,5 @@
 {{/*
-Updates that would result in two leaders at the same time: an old replica, and a replica with the new values.
+Refuses updates that would result in two leaders at the same time: an old replica, and a replica with the new values.
 
 The API server refuses an update of a Deployment or StatefulSet that changes the lease or the collection, because the selector contains both and
 cannot change. This also holds for helm rollback, which runs no template, and for other tools. The templates find an object of another name or
@@ -55,9 +55,9 @@ because a rollback could return to the first lease while pods of the second leas
 {{- end -}}
 
 {{/*
-Notes the record of this instance in `.Release`, which all charts of a release share. Helm renders the templates with the most directories in
-their path first, and a chart in a chart adds two. The path of note.yaml has eleven directories, so that an instance is noted before the checks
-of the charts up to five levels deeper. In deeper charts, a new instance counts as a rename.
+Notes the record of this instance in `.Release`, which all charts of a release share. Helm first renders the templates with the most directories
+in their path, and each nested chart adds two directories. The path of note.yaml has eleven directories, so that an instance is noted before the
+checks of the charts up to five levels deeper. In deeper charts, a new instance counts as a rename.
 */}}
 {{- define "app.noteInstance" -}}
 {{- $names := dict -}}
@@ -68,8 +68,8 @@ of the charts up to five levels deeper. In deeper charts, a new instance counts 
 {{- end -}}
 
 {{/*
-The records of objects that this instance may replace, as JSON: its own record. A new instance has no record and may have been renamed. In
-that case, the result is all records of the release whose instance is no longer rendered.
+The records of objects that this instance may replace, as JSON. An existing instance has its own record. A new instance has no record and may
+have been renamed, so the result is all records of the release whose instance is no longer rendered.
 */}}
 {{- define "app.recordsBefore" -}}
 {{- $own := include "app.recordName" . -}}
@@ -87,7 +87,7 @@ that case, the result is all records of the release whose instance is no longer 
 {{- $mine | default $gone | toJson -}}
 {{- end -}}
 
-{{/* Annotations of the workload's object. A later update reads from them what the pods contend for. */}}
+{{/* Annotations of the workload's object. A later update reads from them the leases of the pods. */}}
 {{- define "app.contendsAnnotations" -}}
 leasehold.dev/contends-for: {{ include "app.contendsFor" . | quote }}
 {{- if .Values.leasehold.extraLeases }}
@@ -98,7 +98,7 @@ leasehold.dev/label: {{ include "leasehold.label" . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* "true" if an object is to have pods or has pods; else nothing. A CronJob has pods during a run. */}}
+{{/* "true" if an object has pods or should have pods; else nothing. A CronJob has pods during a run. */}}
 {{- define "app.mayRun" -}}
 {{- $status := .status | default dict -}}
 {{- if eq .kind "CronJob" -}}
@@ -118,7 +118,7 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Returns how to end the pods of an `object`. `same` means that the new values apply to this object. */}}
+{{/* Explains how to end the pods of an `object`. `same` means that the new values apply to this object. */}}
 {{- define "app.updateRemedy" -}}
 {{- $kind := .object.kind -}}
 {{- $delete := printf "kubectl --namespace %s delete %s %s" .object.metadata.namespace (lower $kind) .object.metadata.name -}}

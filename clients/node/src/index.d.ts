@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" />
 
 /** A snapshot of a candidate's status, with its deadline. The snapshot is invalid after the deadline,
- * and may be out of date before: read it again before each effect. */
+ * and may be out of date even earlier. Read it again before each effect. */
 export class Status {
   private constructor();
   /** All fields unchanged, for log messages; empty if they could not be read. The field
@@ -30,17 +30,17 @@ export class Term {
   private constructor();
   /** The fencing token. */
   readonly token: number;
-  /** Is aborted when this leadership has ended. The signal can be late, because it depends on timers.
+  /** A signal that is aborted when this leadership has ended. The signal can be late, because it depends on timers.
    * `check` reads the clock. */
   readonly signal: AbortSignal;
-  /** Returns true if this leadership lasts at this instant. */
+  /** Returns true if this leadership has not ended at this instant. */
   isValid(): boolean;
-  /** Throws `NotLeader` unless this leadership lasts. Call it before each effect. */
+  /** Throws `NotLeader` if this leadership has ended. Call it before each effect. */
   check(): void;
 }
 
 /** Reads the events of a daemon until it is closed. Events are handled between callbacks: a program whose
- * callback computes for longer than `lease.handoff_delay` notices a step-down too late. */
+ * callback runs for longer than `lease.handoff_delay` notices a step-down too late. */
 export class Follower {
   private constructor();
   /** Reason why the last stream ended or could not be opened, for log messages; null after an event. */
@@ -89,14 +89,14 @@ export class HeldLock {
   readonly token: number;
   /** The number of the slot; null if the lock has no slots. */
   readonly slot: number | null;
-  /** Is aborted between callbacks: with `LockLost` when the lock is lost, and with another `LockError`
+  /** A signal that is aborted between callbacks, with `LockLost` when the lock is lost, and with another `LockError`
    * when the lock is released. After a use of the signal, the lock is held until its release or loss. */
   readonly signal: AbortSignal;
   /** Returns true if `leasehold` has not reported a loss, and the lock was not released. */
   isValid(): boolean;
   /** Throws the reason of `signal` unless the lock is held. Call it before each effect. */
   check(): void;
-  /** Releases the lock. Rejects with `LockLost` if it was lost before, or if `leasehold` does not
+  /** Releases the lock. Rejects with `LockLost` if it was already lost, or if `leasehold` does not
    * confirm the release in time. Further calls wait for the first call and report its result. */
   release(): Promise<void>;
   /** `release`, for `await using`. */

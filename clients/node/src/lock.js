@@ -241,7 +241,7 @@ class Program {
     return code;
   }
 
-  /** Ends a program that holds nothing. The program may not be `leasehold`. */
+  /** Ends a program that does not hold the lock. The program may not be `leasehold`. */
   abandon() {
     // After the exit, another process may have the id.
     if (!this.hasExited()) this.child.kill("SIGTERM");

@@ -73,7 +73,7 @@ function parsed(text) {
 }
 
 /**
- * Returns false if the status is of another boot, if the boot is unknown and required, or if the boot
+ * Returns false if the status is from another boot, if the boot is unknown and required, or if the boot
  * could not be read at this instant.
  */
 function isThisBoot({ boot_id: theirs }, required) {
@@ -82,7 +82,7 @@ function isThisBoot({ boot_id: theirs }, required) {
   return theirs === null || ours === null ? !required : theirs === ours;
 }
 
-/** Returns false if the deadline is of another time namespace, which has another clock. */
+/** Returns false if the deadline is from another time namespace, whose clock differs. */
 function isThisClock({ time_namespace: theirs = null }) {
   const ours = ifShown(() => statSync("/proc/self/ns/time").ino);
   if (ours === undefined) return false;
@@ -118,8 +118,8 @@ function openClock() {
  * Node has no function for that clock: `process.hrtime` and timers stop while the machine is
  * suspended. `/proc/uptime` shows CLOCK_BOOTTIME, truncated to hundredths of a second, and one
  * hundredth is added. After 104 days, instants in nanoseconds are rounded by up to 1024 ns, also in a
- * deadline. If lxcfs replaces the file by the uptime of the container, which is less, all deadlines
- * count as past.
+ * deadline. If lxcfs replaces the file by the shorter uptime of the container, all deadlines count as
+ * past.
  */
 function boottimeNs() {
   try {

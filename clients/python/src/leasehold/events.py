@@ -42,13 +42,13 @@ class Term:
         self._process = os.getpid()
 
     def is_valid(self) -> bool:
-        """Returns True if this leadership lasts at this instant."""
+        """Returns True if this leadership has not ended at this instant."""
         if os.getpid() != self._process or self._status.token() != self.token:
             self._ended = True
         return not self._ended
 
     def check(self) -> None:
-        """Raises :class:`NotLeader` unless this leadership lasts. Call it before each effect."""
+        """Raises :class:`NotLeader` if this leadership has ended. Call it before each effect."""
         if not self.is_valid():
             raise NotLeader(f"the leadership with token {self.token} has ended")
 

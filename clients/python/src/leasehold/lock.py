@@ -320,7 +320,7 @@ class HeldLock:
 
 
 def _drop(program: _Program, name: str) -> None:
-    """Releases a lock whose :class:`HeldLock` no longer exists."""
+    """Releases a lock whose :class:`HeldLock` was garbage-collected."""
     program.give_up()
     if os.getpid() == program.owner:
         warnings.warn(f"lock {name} was dropped without a release", ResourceWarning, stacklevel=2)
