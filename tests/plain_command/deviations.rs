@@ -225,5 +225,5 @@ pub(crate) const TERMINAL: &[Deviation] = &[deviation(
     "*",
     &[Run, Lock],
     "*",
-    "the command in the foreground of a terminal ends itself by SIGINT or SIGQUIT",
+    "the command in the foreground of a terminal kills itself with SIGINT or SIGQUIT",
 )];
