@@ -93,7 +93,7 @@ fn write(client: Client) -> JoinHandle<()> {
             let order = doc! { "text": "x".repeat(200) };
             let orders_of_batch = vec![order; BATCH as usize];
             let written = orders.insert_many(orders_of_batch).await;
-            written.expect("the server takes other writes");
+            written.expect("the server accepts other writes");
         }
     })
 }

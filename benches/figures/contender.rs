@@ -73,7 +73,7 @@ impl Warm {
                     | LockEffect::Lost(_)
                     | LockEffect::Notice(_)
                     | LockEffect::Exit(_)) => {
-                        panic!("no other contender wants it: {other:?}")
+                        panic!("no other contender waits: {other:?}")
                     }
                 }
             }

@@ -86,7 +86,7 @@ pub(crate) async fn write(document: &Collection<Document>, number: i64) {
     written.expect("the set answers");
 }
 
-/// Waits for the event of a write. Returns the time at which it arrived.
+/// Waits for the event of a write. Returns the event's arrival time.
 pub(crate) async fn seen(
     events: &mut ChangeStream<ChangeStreamEvent<Document>>,
     number: i64,

@@ -26,8 +26,8 @@ const SETTLE: Duration = Duration::from_secs(15);
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let set = setup.set_of(ReplicaSet::builder().default_election()).await;
     let mut rows = freezes(&setup, &set, "default election settings").await;
-    // A new primary first tries to catch up with all other members. It waits for the frozen member
-    // until a heartbeat times out, after 10 s by default.
+    // A new primary first tries to catch up with all other members. The new primary waits for the
+    // frozen member until a heartbeat times out, after 10 s by default.
     limit_catch_up(&set).await;
     rows.extend(freezes(&setup, &set, "catchUpTimeoutMillis 2000").await);
     rows

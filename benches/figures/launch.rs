@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// First argument of this program when it acts as a stage.
 pub(crate) const STAGE: &str = "--stage-of";
 
-/// Enough for fifty daemons that start at once on two cores.
+/// Maximum wait, enough for fifty daemons that start at once on two cores.
 const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(2);
@@ -126,8 +126,8 @@ impl Line {
     }
 }
 
-/// A program whose execution time is known. Killed on drop. It must be started on the main thread,
-/// because the child exits with the thread that started it.
+/// A running program, and the time at which it was executed. Killed on drop. It must be started on
+/// the main thread, because the child exits with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,

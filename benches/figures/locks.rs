@@ -75,7 +75,7 @@ struct Means<'a> {
 }
 
 impl Means<'_> {
-    /// Returns the bounds of leasehold. Other programs have none, because only leasehold has
+    /// Returns the bounds of leasehold. Other programs have no bounds, because only leasehold has
     /// targets.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));

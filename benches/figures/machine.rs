@@ -101,7 +101,7 @@ pub(crate) fn mongod() -> String {
     })
 }
 
-/// Returns the first line that a program prints for this argument, which requests the version.
+/// Asks a program for its version with this argument. Returns the first line of the output.
 pub(crate) fn version(program: PathBuf, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

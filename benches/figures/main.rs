@@ -1,5 +1,5 @@
-//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary. They
-//! cover only speed and cost, because the tests cover correctness.
+//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary. The
+//! figures cover only speed and cost, because the tests cover correctness.
 //!
 //! `cargo bench --bench figures -- --help` lists the options. The name `peers` selects all figures
 //! whose names begin with `peers_`, which compare leasehold with other electors and locks.
@@ -16,7 +16,7 @@ mod busy_store;
 #[allow(
     clippy::disallowed_methods,
     dead_code,
-    reason = "the tests of hand-made locks use the other part"
+    reason = "only the tests of hand-made locks use the rest"
 )]
 mod client;
 mod contender;

@@ -163,7 +163,7 @@ pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     let (minutes, after) = (seconds(began, boottime_ns()) / 60.0, Work::of(pid));
     let many = Memory::of(pid);
     let ended = browsers.iter().any(tokio::task::JoinHandle::is_finished);
-    assert!(!ended, "all browsers are served to the end");
+    assert!(!ended, "no browser's stream ends early");
     drop(serving);
     let row = |what: &str, browsers: usize, unit, value: f64| {
         let what = format!(

@@ -50,7 +50,7 @@ impl Options {
         }
     }
 
-    /// True if a part of the comparison is selected.
+    /// True if any figure of the comparison is selected.
     pub(crate) fn compares(&self) -> bool {
         let of_peers = |selected: &String| selected.starts_with("peers");
         self.selected.iter().any(of_peers)

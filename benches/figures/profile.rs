@@ -1,12 +1,12 @@
-//! Reads the commands that a primary has received from the server's profiler.
+//! Reads from the server's profiler which commands a primary has received.
 
 use std::collections::BTreeMap;
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Document, doc};
 
-/// Databases whose commands the profiler records. It does not record the hello commands of the
-/// driver's monitors.
+/// Databases whose commands the profiler records. The profiler does not record the hello commands
+/// of the driver's monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
 /// Turns the profiler on or off. Clears its records before turning it on.
@@ -20,7 +20,7 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
                 .collection::<Document>("system.profile")
                 .drop()
                 .await;
-            // Enough for the commands of some minutes. The default size is 1 MB.
+            // The default size of 1 MB is too small for a few minutes of commands.
             let create = doc! { "create": "system.profile", "capped": true, "size": 64 << 20 };
             let made = database.run_command(create).await;
             made.unwrap_or_else(|error| panic!("make the profile of {name}: {error}"));

@@ -23,7 +23,7 @@ const WRITES: usize = 20;
 
 #[derive(Default)]
 pub(crate) struct Takeovers {
-    /// Seconds from when the last renewal was sent to each takeover.
+    /// Time from sending the last renewal to each takeover, in seconds.
     pub(crate) durations: Vec<f64>,
     /// Duration of majority writes in a connected client during the takeovers, in seconds.
     pub(crate) writes: Vec<f64>,

@@ -60,8 +60,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Sums over all threads. Uses the scheduler's nanoseconds, because utime and stime count only
-    /// whole ticks of 10 ms.
+    /// Returns the sum over all threads. Uses the scheduler's nanoseconds, because utime and stime
+    /// count only whole ticks of 10 ms.
     pub(crate) fn of(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
         let mut work = Self {

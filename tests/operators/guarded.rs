@@ -1,4 +1,4 @@
-//! Goal: an operator's command has no effect if the lease changed after the operator looked at it.
+//! Goal: an operator's command has no effect if the lease has changed since the operator read it.
 //! The command cannot affect another leader, overwrite another operator's request, or change a
 //! document that is not a lease. No command changes the revision.
 

@@ -12,8 +12,8 @@ const BLOCKING: &str = "python3 -c 'import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 os.execvp(sys.argv[1], sys.argv[1:])'";
 
-/// The situation without tini, which would wait indefinitely if SIGCHLD is ignored. The observer is
-/// not a shell, because a shell resets an ignored SIGCHLD.
+/// Name of the situation that excludes tini, because tini waits indefinitely if SIGCHLD is ignored.
+/// The observer is not a shell, because a shell resets an ignored SIGCHLD.
 const SIGCHLD_IGNORED: &str = "SIGCHLD ignored";
 
 /// Names and scripts. The program `OBSERVE` records the properties of its own process.

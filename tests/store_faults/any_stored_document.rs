@@ -398,7 +398,7 @@ fn standby_of(document: &Document) -> Option<Session> {
     standby.map(|_| standby_in(document))
 }
 
-/// Returns every kind of write, as a process would send it that does not hold the lease.
+/// Returns every kind of write by a process that does not hold the lease.
 fn writes_by_stranger(document: &Document, lease: &Lease) -> [Operation; 5] {
     let revision = Revision::from_bytes(id(document.get("revision")));
     let token = lease.token.next().expect("not the last");

@@ -15,7 +15,7 @@ use crate::fixture::{LONG, POLL, eventually, leader_of};
 const LOCK: &str = "held";
 pub(crate) const FREE: &str = "free";
 
-/// Texts of timeout errors, which any call may return on a busy machine.
+/// Texts of timeout errors, which any call may report on a busy machine.
 const LATE: [&str; 3] = ["no answer", "no primary", "does not answer"];
 
 fn is_late(text: &str) -> bool {

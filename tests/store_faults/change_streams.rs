@@ -19,7 +19,7 @@ const EVENTS: &str = "nextBatch";
 /// Index of the replica set's only member, and the application name of `b`.
 const OF_B: (usize, &str) = (0, "leasehold/b");
 
-/// Asserts that the stream notifies the follower of a release, before any poll does.
+/// Asserts that the stream notifies the follower of a release before any poll.
 async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();

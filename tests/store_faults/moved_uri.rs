@@ -1,7 +1,7 @@
-//! Goal: a daemon refuses a new connection string that names another replica set, because the
-//! daemon could lead there while another leads on the first set. Method: replace one daemon's URI
-//! file with the string of another set, which the daemon reads when calls fail. Another test
-//! restarts the daemon on the status directory that records its deployment.
+//! Goal: a daemon refuses a new connection string that names another replica set, because two
+//! daemons could then lead, one on each set. Method: replace one daemon's URI file with the string
+//! of another set, which the daemon reads when calls fail. Another test restarts the daemon on the
+//! status directory that records its deployment.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;

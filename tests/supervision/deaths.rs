@@ -46,7 +46,7 @@ async fn wait_gone(pid: u32) {
 const LATE_MAX: Duration = Duration::from_millis(500);
 
 /// Asserts that the first command wrote nothing after its deadline, which is `renew_deadline` +
-/// `loss_grace` after the last renewal. `sent` is an upper bound for the time of this renewal.
+/// `loss_grace` after the last renewal. The last renewal was sent no later than `sent`.
 fn assert_gone_in_time(journal: &Journal, sent: u64) {
     let first = |line: &Line| line.token == 1;
     let last = journal.lines().into_iter().rfind(first);

@@ -222,7 +222,7 @@ fn tampered(lines: &Lines) {
     });
 }
 
-/// Makes changes to a guard's trace, each in one place.
+/// Changes a guard's trace in one place at a time.
 fn tampered_guards(lines: &Lines) {
     let guarded = |line: &Value| line["started"]["options"]["guarded"] == "command";
     let began = lines.position(guarded);

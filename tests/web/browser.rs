@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use leasehold_testbed::skip;
 
 const PROGRAM: &str = "/usr/bin/chromium";
-/// Maximum wait for an answer of the browser or a change of the page. The browser shares two
-/// processors with the daemons, so this is long.
+/// Maximum wait for an answer of the browser or a change of the page. The wait is long, because the
+/// browser shares two processors with the daemons.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// The DevTools protocol uses descriptors 3 and 4. Chromium requires --no-sandbox if root starts
 /// it.

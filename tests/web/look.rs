@@ -105,7 +105,7 @@ async fn the_summary_counts_and_filters() {
     assert_eq!(
         browser.value("document.title").await,
         "(4) leasehold",
-        "the title counts what is silent or unclaimed"
+        "the title counts silent and unclaimed documents"
     );
     browser
         .value("document.querySelector('[data-only=silent]').click()")
@@ -122,7 +122,7 @@ async fn the_summary_counts_and_filters() {
         .until("document.querySelector('#count').textContent === '16 documents'")
         .await;
 
-    // An expired leader is shown with evidence, in the list and in the details.
+    // The list and the details show the evidence that a leader has expired.
     let class = browser.value(&row_class(SILENT)).await;
     assert!(class.as_str().unwrap().starts_with("silent"), "{class}");
     let note = browser.value(&cell(SILENT, "notes")).await;

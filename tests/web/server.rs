@@ -153,7 +153,7 @@ impl Answer {
     }
 }
 
-/// A stream of events, and the documents that it has built.
+/// A stream of events, and the documents as the events describe them.
 pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     pub(crate) code: u16,

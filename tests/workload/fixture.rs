@@ -61,7 +61,8 @@ impl Fixture {
         GuardedCommand::start(&self.script(script), terms, None).unwrap()
     }
 
-    /// Starts a stand-in daemon. Returns it, and the process ids of its command and its guard.
+    /// Starts a stand-in daemon. Returns the stand-in, and the process ids of its command and its
+    /// guard.
     pub(crate) async fn stand_in(&self, plan: Plan) -> (StandIn<'_>, u32, u32) {
         let daemon = plan.start(self);
         let command = self.wait_pid("pid").await;

@@ -62,7 +62,7 @@ impl Claim {
     }
 }
 
-/// True if SIGKILL is pending. A killed process in an uninterruptible wait stays in this state.
+/// True if SIGKILL is pending. SIGKILL stays pending while a process is in an uninterruptible wait.
 fn killed(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));

@@ -1,5 +1,5 @@
-//! A stand-in for a daemon, which a test can kill and freeze. It is a second process of this test
-//! binary that runs one workload and records its progress.
+//! A stand-in for a daemon, which a test can kill and freeze. The stand-in is a second process of
+//! this test binary, which runs one workload and records its progress.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -162,12 +162,12 @@ pub(crate) async fn guard(fixture: &Fixture) -> u32 {
     fixture.wait_pid("guard").await
 }
 
-/// Returns the newest deadlines. A killed stand-in may not have sent them.
+/// Returns the newest deadlines, which a killed stand-in may not have sent.
 pub(crate) fn deadlines(fixture: &Fixture) -> Terms {
     recorded(fixture, NEWEST)
 }
 
-/// Returns deadlines that the stand-in has certainly sent. It must have recorded its [`guard`].
+/// Returns deadlines that the stand-in, which must have recorded its [`guard`], has certainly sent.
 pub(crate) fn sent(fixture: &Fixture) -> Terms {
     recorded(fixture, SENT)
 }

@@ -23,7 +23,7 @@ const ELECT_LIFE: Duration = Duration::from_secs(60);
 /// TTL of a lock's session in the comparison of takeovers, equal to the other systems' lease
 /// duration.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// Duration of a holder's command. The holder is killed earlier.
+/// Duration of a holder's command, which is killed earlier.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 

@@ -1,5 +1,5 @@
-//! The programs that the nemesis runs. They work while they have authority, and record their work
-//! in a journal.
+//! The programs that the nemesis runs. The programs work while they have authority, and record
+//! their work in a journal.
 //!
 //! Each program reads the clock, then writes a line with that time. A line therefore proves that
 //! its writer relied on the token at that time, even if the writer was frozen before the write.
@@ -41,7 +41,7 @@ pub(crate) enum Actor {
     },
     /// A command that runs under a lock.
     Job(Work),
-    /// A program that uses the library once, and later tries a late write.
+    /// A program that uses the library once, and later makes a late write.
     Embedder(Embedder),
     /// A program that uses the library to acquire and release a lock repeatedly.
     Resident(Resident),

@@ -1,5 +1,5 @@
 //! A program that uses the library: it acquires the lock, works, writes with its fencing token, and
-//! releases the lock. Later it writes again with the old token, like a program that was paused.
+//! releases the lock. Later the program writes again with its old token, as if it had been paused.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

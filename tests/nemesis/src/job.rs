@@ -86,7 +86,8 @@ pub(crate) struct Begun {
 
 pub(crate) struct Jobs {
     number: usize,
-    /// Set if the locks are not leasehold's: their design, and the wall clock of their holders.
+    /// The design of the locks and the wall clock of their holders; `None` for leasehold's own
+    /// locks.
     rival: Option<(Rival, JumpingClock)>,
     places: Places,
     timings: DaemonTimings,

@@ -7,7 +7,7 @@ use leasehold_trace_check::Tenure;
 
 use crate::job::SLOTS;
 
-/// A journal line. Proves that its writer relied on the token at the time `at`.
+/// A journal line, which proves that its writer relied on the token at the time `at`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Time of the line on CLOCK_BOOTTIME, in nanoseconds.

@@ -39,7 +39,7 @@ use world::{Options, Profile, World};
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
 /// Minimum length of a run that measures growth.
 const SOAK_MINUTES: f64 = 10.0;
-/// Time that calls in flight get to finish at the end.
+/// Time for in-flight calls to finish at the end of the run.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Injects faults into daemons and jobs, and checks their behavior.
@@ -52,7 +52,7 @@ struct Arguments {
     /// Seed of the faults; random if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// Durations of the leases and of the store's elections.
+    /// Timings of the leases and of MongoDB's elections.
     #[arg(long, value_enum, default_value_t = Profile::Fast)]
     profile: Profile,
     /// Also inject the faults into holders of other locks, and count their overlaps.

@@ -1,8 +1,8 @@
 //! Processes that run throughout, and their resource usage over time: a leader and its guard, a
 //! follower, `leasehold web` with visitors, and a program that repeatedly acquires a lock.
 //!
-//! No fault kills these processes. They have their own lease, which outlasts most faults of the
-//! replica set.
+//! No fault kills these processes. These processes have their own lease, which outlasts most faults
+//! of the replica set.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

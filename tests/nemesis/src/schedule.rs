@@ -11,9 +11,9 @@ use crate::fault::Fault;
 use crate::world::World;
 
 const TOGETHER_MAX: usize = 3;
-/// If no draw out of this many matches the requested name, no fault has this name.
+/// Maximum number of draws. If none matches the requested name, no fault has this name.
 const DRAWS_MAX: usize = 10_000;
-/// One round in this many has several simultaneous faults.
+/// Several faults strike together in every round whose number is a multiple of this.
 const TOGETHER_EVERY: usize = 3;
 const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
 /// Number of rounds between copies of the document, which later faults restore.

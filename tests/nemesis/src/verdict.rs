@@ -269,8 +269,9 @@ fn judges_itself(writer: &str) -> bool {
     writer.starts_with(SIDECAR) || writer.starts_with(Mode::Library.word())
 }
 
-/// Checks that work continues within the bound (I10). The bound starts when work was interrupted if
-/// other candidates can take over during the fault, and otherwise when the fault was healed.
+/// Checks that work continues within the bound (I10). If other candidates can take over during the
+/// fault, the bound starts at the interruption of work. Otherwise the bound starts when the fault
+/// is healed.
 fn outlasted(lone: &Lone<'_>, bound: Duration) -> Option<String> {
     let fault = &lone.struck.fault;
     let counted = if fault.is_survived() {

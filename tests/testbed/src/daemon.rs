@@ -35,7 +35,7 @@ pub struct Daemon {
     directory: PathBuf,
     /// Declared after `process`, so that the trace is checked after the process has ended.
     _trace: Option<CheckedTrace>,
-    /// Declared before `scratch`, so that it is dropped before the log is removed.
+    /// Declared before `scratch`, so that the last lines are printed before the log is removed.
     _last_lines: LastLines,
     scratch: Scratch,
 }
@@ -90,8 +90,8 @@ impl Daemon {
             .unwrap_or_else(|| panic!("no status.json; the log:\n{}", self.logs()))
     }
 
-    /// Returns true if a reader that checks the deadline in the status file sees a leader, as
-    /// `leasehold status` does.
+    /// Returns true if the status file says leader and its deadline is in the future, like
+    /// `leasehold status`.
     pub fn leads(&self) -> bool {
         self.try_status().is_some_and(|status| leads(&status))
     }
@@ -184,7 +184,7 @@ impl Daemon {
     /// Waits until this many store calls of a kind had this outcome.
     ///
     /// # Panics
-    /// After [`LONG`](crate::wait::LONG).
+    /// If this takes longer than [`LONG`](crate::wait::LONG).
     pub async fn wait_operations(&self, operation: &str, outcome: &str, count: f64) {
         eventually(&format!("{operation}: {outcome}"), async || {
             self.operations(operation, outcome).await >= count
@@ -195,7 +195,7 @@ impl Daemon {
     /// Waits until the change stream is open.
     ///
     /// # Panics
-    /// After [`LONG`](crate::wait::LONG).
+    /// If this takes longer than [`LONG`](crate::wait::LONG).
     pub async fn wait_stream(&self) {
         eventually("the change stream is open", async || {
             self.metric_sum("leasehold_watch_connected", &[]).await == 1.0
@@ -223,7 +223,7 @@ impl Daemon {
     }
 
     /// Leaves a [detached](DaemonBuilder::detached) daemon running, with its files. The caller must
-    /// end the process by its id.
+    /// end the process.
     pub fn leave_up(mut self) {
         self.process.leave_up();
         self.scratch.keep();
@@ -315,7 +315,7 @@ impl Daemon {
     /// Waits until a log line contains this text.
     ///
     /// # Panics
-    /// After `deadline`, with the log.
+    /// If this takes longer than `deadline`. The message contains the log.
     pub async fn wait_logged(&self, text: &str, deadline: Duration) {
         let end = Instant::now() + deadline;
         let mut seen = None;
@@ -341,7 +341,8 @@ impl Daemon {
     /// Polls the status file until it satisfies `condition`.
     ///
     /// # Panics
-    /// After `deadline`, or if the daemon exits first, with the last status and the log.
+    /// If this takes longer than `deadline`, or the daemon exits first. The message contains the
+    /// last status and the log.
     pub async fn wait_until(
         &self,
         condition: impl FnMut(&Value) -> bool,
@@ -354,7 +355,8 @@ impl Daemon {
     /// Like [`wait_until`](Self::wait_until), but returns errors.
     ///
     /// # Errors
-    /// After `deadline`, or if the daemon exits first, with the last status and the log.
+    /// If this takes longer than `deadline`, or the daemon exits first. The message contains the
+    /// last status and the log.
     pub async fn try_wait_until(
         &self,
         mut condition: impl FnMut(&Value) -> bool,

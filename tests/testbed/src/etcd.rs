@@ -56,18 +56,17 @@ impl Etcd {
     /// healthy.
     ///
     /// # Panics
-    /// If the cluster does not start, with the reason.
+    /// If the cluster does not start.
     pub async fn start(count: usize, storage: Storage) -> Self {
         let here = vec![None; count];
         let started = Self::on(&here, storage).await;
         started.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Like [`start`](Self::start), but each member runs on its own host, and errors are
-    /// returned.
+    /// Like [`start`](Self::start), but runs each member on its own host, and returns errors.
     ///
     /// # Errors
-    /// If the cluster does not start, with the reason.
+    /// If the cluster does not start.
     pub async fn start_on(hosts: &[Host], storage: Storage) -> Result<Self, Failure> {
         let hosts: Vec<_> = hosts.iter().map(Some).collect();
         Self::on(&hosts, storage).await

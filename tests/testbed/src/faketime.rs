@@ -29,7 +29,7 @@ impl FakeClock {
     /// Returns a clock with a constant offset, such as `+1h` or `-30m`.
     ///
     /// # Errors
-    /// If libfaketime is not installed, with the command that installs it.
+    /// If libfaketime is not installed. The error names the command that installs it.
     pub fn offset(offset: &str) -> Result<Self, Failure> {
         let mut clock = Self::base()?;
         clock.variables.push(("FAKETIME".to_owned(), offset.into()));
@@ -63,7 +63,7 @@ impl JumpingClock {
     /// Returns a clock that is correct until the first jump.
     ///
     /// # Errors
-    /// If libfaketime is not installed, with the command that installs it.
+    /// If libfaketime is not installed. The error names the command that installs it.
     pub fn new() -> Result<Self, Failure> {
         let scratch = Scratch::new();
         let mut clock = FakeClock::base()?;

@@ -17,7 +17,7 @@ pub struct FreezableDisk {
 /// A frozen disk: all writes block until this value is dropped.
 #[derive(Debug)]
 pub struct Frozen {
-    /// Thaws the disk when its standard input closes, even if the test is killed.
+    /// A process that thaws the disk when its standard input closes, even if the test is killed.
     thawer: Child,
 }
 

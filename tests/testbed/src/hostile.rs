@@ -51,7 +51,7 @@ pub enum Attack {
 pub struct Counts {
     /// Number of connections opened.
     pub connections: AtomicU64,
-    /// Number of bytes handed to the kernel.
+    /// Number of bytes passed to the kernel.
     pub bytes: AtomicU64,
     /// Largest number of bytes sent on a single connection.
     pub bytes_of_one: AtomicU64,

@@ -62,7 +62,7 @@ impl Kubernetes {
     /// Starts a control plane with one node.
     ///
     /// # Panics
-    /// If the control plane cannot be started, with the reason.
+    /// If the control plane cannot be started.
     pub async fn start() -> Self {
         let started = Self::start_with(Surroundings::Own(None)).await;
         started.unwrap_or_else(|failure| panic!("{failure}"))
@@ -82,7 +82,7 @@ impl Kubernetes {
     /// returns errors.
     ///
     /// # Errors
-    /// If the control plane cannot be started, with the reason.
+    /// If the control plane cannot be started.
     pub async fn start_on(host: Host, etcd: &str) -> Result<Self, Failure> {
         Self::start_with(Surroundings::Host(host, etcd.to_owned())).await
     }
@@ -335,7 +335,7 @@ impl Kubernetes {
     /// after defaults and admission.
     ///
     /// # Errors
-    /// The API server's answer for the first document that it refuses.
+    /// If the API server refuses a document. The error is the API server's answer.
     pub async fn dry_run(
         &self,
         namespace: &str,

@@ -35,7 +35,7 @@ pub struct Reign {
 /// Waits until one of these candidates leads, and returns it.
 ///
 /// # Panics
-/// After [`LONG`](crate::wait::LONG).
+/// If this takes longer than [`LONG`](crate::wait::LONG).
 pub async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
     let found = std::cell::Cell::new(None);
     eventually("a candidate leads", async || {
@@ -103,7 +103,7 @@ impl LeaderMonitor {
         lock(&self.record).reigns.clone()
     }
 
-    /// Returns the identities of the leaders so far, in order.
+    /// Returns the identities of all leaders so far, in the order of their tokens.
     pub fn leaders(&self) -> Vec<String> {
         let reigns = self.reigns();
         reigns.into_iter().map(|reign| reign.identity).collect()
@@ -193,7 +193,8 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
 }
 
 fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
-    // Skip an incomplete file. It would be a bug of the daemon, which the fixture reports.
+    // Skip an incomplete file. An incomplete file is a bug of the daemon, which the fixture
+    // reports.
     let status = file.read(directory)?.ok()?;
     leads(status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();

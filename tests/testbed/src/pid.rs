@@ -38,7 +38,7 @@ pub fn state(pid: u32) -> Option<char> {
     stat(pid)?.first()?.chars().next()
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 ///
 /// # Panics
 ///

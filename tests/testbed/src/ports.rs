@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 /// Start of the range. All ports have five digits, so that a proxy can replace a port without
 /// changing the length of a message.
 const FIRST: u32 = 10_000;
-/// End of the range, where Linux starts its ephemeral range by default.
+/// End of the range: by default, Linux's ephemeral ports start here.
 const END: u32 = 32_768;
 /// Number of attempts, so each port is tried at most once.
 const TRIES_MAX: u32 = END - FIRST;
@@ -72,8 +72,8 @@ fn next_number() -> u16 {
 }
 
 /// Returns true if this process can bind the port, so no process listens on it. The probe itself
-/// never listens: another thread's forked child inherits the probe until it executes its program,
-/// and a listening copy would prevent the port's owner from binding the port.
+/// never listens, because another thread's forked child inherits the probe until it executes its
+/// program. A listening copy would prevent the port's owner from binding the port.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }

@@ -54,7 +54,7 @@ impl ReplicaSet {
     /// Starts three members with elections after 2 s, without TLS and users. Takes about 3 s.
     ///
     /// # Panics
-    /// If the set cannot be started, with the reason.
+    /// If the set cannot be started.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
@@ -123,7 +123,7 @@ impl ReplicaSet {
     }
 
     /// Leaves a [detached](ReplicaSetBuilder::detached) set running, with its data. The caller must
-    /// end the processes by their ids.
+    /// end the processes.
     pub fn leave_up(mut self) {
         self.members.iter_mut().for_each(Member::leave_up);
         self.scratch.keep();
@@ -143,7 +143,7 @@ impl ReplicaSet {
     /// Waits until a member reports that it is a writable primary. Returns its index.
     ///
     /// # Panics
-    /// After 60 s without a primary.
+    /// If there is no primary for 60 s.
     pub async fn primary(&self) -> usize {
         let found = self.primary_within(PRIMARY_DEADLINE).await;
         found.unwrap_or_else(|| panic!("no primary within {PRIMARY_DEADLINE:?}"))
@@ -204,7 +204,7 @@ impl ReplicaSet {
     /// its data.
     ///
     /// # Panics
-    /// If the copy cannot be started, with the reason.
+    /// If the copy cannot be started.
     pub async fn copy(&self, index: usize) -> Member {
         self.kill(index);
         let copy = self.members[index].copied(&self.scratch.path().join("copy"));

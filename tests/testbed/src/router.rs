@@ -48,7 +48,7 @@ struct State {
     lag: Duration,
     /// The error when a client opens a change stream; `None` if this succeeds.
     no_streams: Option<(i32, &'static str)>,
-    /// Fields that replace fields of a reply, by command name.
+    /// Replacements for reply fields, by command name.
     overlays: Vec<(&'static str, Document)>,
     commands: Vec<Document>,
     /// The open cursors. A driver may send getMore on another connection.
@@ -124,7 +124,7 @@ impl Router {
         self.state().overlays.push((command, fields));
     }
 
-    /// Returns the commands that clients have sent, except for monitoring.
+    /// Returns the commands that clients have sent, without monitoring commands.
     pub fn commands(&self) -> Vec<Document> {
         self.state().commands.clone()
     }

@@ -7,15 +7,15 @@ use rustix::fs::{statfs, statvfs};
 
 use crate::Failure;
 
-/// Free memory that is required for using /dev/shm. mongod writes about 200 MB of journal and files
-/// per member.
+/// Minimum free memory for using /dev/shm. mongod writes about 200 MB of journal and files per
+/// member.
 const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 /// The type of tmpfs in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
 
-/// Maximum number of attempts to remove a directory. After about a second, the last attempt has
-/// failed, the directory remains, and `leaves-nothing` reports it.
+/// Maximum number of attempts to remove a directory. The attempts take about a second. If all fail,
+/// the directory remains, and `leaves-nothing` reports it.
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 
@@ -39,7 +39,7 @@ pub struct Scratch {
 
 impl Scratch {
     /// Creates a directory on /dev/shm, because a benchmark would otherwise measure a journal on a
-    /// slow disk. If /dev/shm is too small, creates the directory in the temporary directory.
+    /// slow disk. If /dev/shm is too small, creates the directory below TMPDIR.
     pub fn new() -> Self {
         let in_memory = Path::new("/dev/shm");
         let parent = if room_bytes(in_memory) >= ROOM_MIN_BYTES {

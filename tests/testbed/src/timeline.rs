@@ -83,7 +83,7 @@ pub fn readable(duration: Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A table of fixed-width columns: the first aligned left, the others right.
+/// A table with columns of fixed width. The first column is aligned left, the others right.
 #[derive(Debug, Clone)]
 pub struct Table {
     rows: Vec<Vec<String>>,

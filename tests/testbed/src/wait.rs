@@ -10,7 +10,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// Polls until `condition` holds. Returns the elapsed time.
 ///
 /// # Panics
-/// After [`LONG`], with `what`.
+/// If this takes longer than [`LONG`]. The message contains `what`.
 pub async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) -> Duration {
     within(LONG, what, condition).await
 }
@@ -18,7 +18,7 @@ pub async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) -> Dur
 /// Like [`eventually`], but with this timeout.
 ///
 /// # Panics
-/// After `limit`, with `what`.
+/// If this takes longer than `limit`. The message contains `what`.
 pub async fn within(
     limit: Duration,
     what: &str,
@@ -38,7 +38,7 @@ pub async fn within(
 /// Polls `look` until it returns a value.
 ///
 /// # Panics
-/// After [`LONG`], with `what`.
+/// If this takes longer than [`LONG`]. The message contains `what`.
 pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let mut found = None;
     eventually(what, async || {
@@ -53,7 +53,7 @@ pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
 /// something does not happen.
 ///
 /// # Panics
-/// If the condition does not hold, with `what`.
+/// If the condition does not hold. The message contains `what`.
 pub async fn throughout(time: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + time;
     while Instant::now() < end {

@@ -13,7 +13,7 @@ pub(crate) enum Exclusion {
     All,
     /// Exclusive claims (on a shared lock).
     Writers,
-    /// All claims above this number (on a lock with slots).
+    /// Claims in excess of this number (on a lock with slots).
     Beyond(u32),
 }
 

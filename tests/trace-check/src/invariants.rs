@@ -76,8 +76,7 @@ fn excludes(one: &Claim, other: &Claim) -> bool {
 }
 
 /// I3: no two claims have the same token, and the token grows with each acquisition. For shared
-/// locks and slots, only the first half applies, because acquisitions may be acknowledged out of
-/// order.
+/// locks and slots, tokens need not grow, because acquisitions may be acknowledged out of order.
 fn tokens(kind: Kind, document: &str, claims: &[&Claim]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut seen: BTreeMap<_, &Claim> = BTreeMap::new();

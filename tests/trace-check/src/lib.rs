@@ -150,7 +150,7 @@ impl Checker {
         let mut recording = None;
         while lines.read_line(&mut line)? > 0 {
             self.line += 1;
-            // Ignore an incomplete last line. Its writer was killed, and a recording without an end
+            // Ignore an incomplete last line. The writer was killed, and a recording without an end
             // counts as incomplete.
             if let Some(text) = line.strip_suffix('\n') {
                 let read = match &mut recording {
@@ -275,7 +275,7 @@ impl Checker {
             }
             self.authorities
                 .turned(id, self.line, turned.now, turned.authority);
-            // Report only one violation per line, because it usually causes the others.
+            // Report only one violation per line, because the first usually causes the others.
             match turned.difference {
                 Some(difference) => Err(difference),
                 None => replied.unwrap_or(Ok(())).and(asked),

@@ -52,14 +52,14 @@ struct Transition {
     declared: usize,
 }
 
-/// Counts of changes, by what explains them.
+/// Counts of changes, by kind of explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transitions {
     /// All changes.
     pub all: usize,
-    /// Changes by calls of machines.
+    /// Changes that machines' calls made.
     pub calls: usize,
-    /// Changes by calls with an unknown outcome, which `calls` includes.
+    /// Changes that calls with an unknown outcome made, which `calls` includes.
     pub unknown: usize,
     /// Operators' requests, roll calls, and forced removals of lock holders.
     pub operators: usize,

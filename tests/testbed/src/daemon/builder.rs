@@ -54,8 +54,8 @@ impl DaemonTimings {
         }
     }
 
-    /// Returns when the renewal or acquisition was sent that set the deadline in `status`, on
-    /// CLOCK_BOOTTIME. The authority may have ended since.
+    /// Returns when the write that set the deadline in `status` was sent, on CLOCK_BOOTTIME. The
+    /// authority may have ended since.
     ///
     /// # Panics
     /// If the status has no deadline.

@@ -73,7 +73,7 @@ impl Place {
         daemon: DaemonBuilder,
         environment: [(String, String); 2],
     ) -> DaemonBuilder {
-        let uid = self.pod.uid().expect("a created pod has one");
+        let uid = self.pod.uid().expect("a created pod has a uid");
         self.mounted(daemon, environment)
             .flag("--kubernetes-enabled=on")
             .env("POD_NAME", self.pod.name_any())

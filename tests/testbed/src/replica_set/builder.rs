@@ -16,7 +16,8 @@ use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, Storage, mongod
 
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
-/// Short enough for tests, and long enough that a busy machine does not cause elections.
+/// Election timeout that is short enough for tests, but so long that a busy machine does not cause
+/// elections.
 const ELECTION_TIMEOUT_FAST: Duration = Duration::from_secs(2);
 
 /// Builds a set; see [`ReplicaSet::builder`].
@@ -164,7 +165,7 @@ impl ReplicaSetBuilder {
     /// secondaries.
     ///
     /// # Panics
-    /// If the set cannot be started, with the reason.
+    /// If the set cannot be started.
     pub async fn start(self) -> ReplicaSet {
         self.try_start()
             .await
@@ -174,7 +175,7 @@ impl ReplicaSetBuilder {
     /// Like [`start`](Self::start), but returns errors.
     ///
     /// # Errors
-    /// If the set cannot be started, with the reason.
+    /// If the set cannot be started.
     pub async fn try_start(self) -> Result<ReplicaSet, Failure> {
         let binary = mongod_binary()?;
         let scratch = Scratch::on(self.storage)?;

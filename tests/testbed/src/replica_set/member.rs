@@ -42,8 +42,8 @@ pub struct Member {
     directory: PathBuf,
     port: ReservedPort,
     process: Mutex<Option<Arc<Process>>>,
-    /// Recreated after each start, because a client that failed to connect waits before it tries
-    /// that server again.
+    /// The client is recreated after each start, because a client that failed to connect waits
+    /// before it tries that server again.
     client: Mutex<Option<Client>>,
     stays: bool,
 }

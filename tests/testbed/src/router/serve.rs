@@ -152,8 +152,8 @@ impl Session {
             return Ok(answer);
         };
         if self.backend.lost_primary(&reply) {
-            // From this reply a driver would conclude that the router itself is not the primary, so
-            // `mongos` replaces it with an error.
+            // This reply would tell a driver that the router itself is not the primary, so `mongos`
+            // replaces the reply with an error.
             return Err(error(HOST_UNREACHABLE, "HostUnreachable"));
         }
         if let Some(id) = wire::cursor_in(&reply) {
@@ -175,8 +175,8 @@ impl Session {
         Ok(answer)
     }
 
-    /// Returns a reply once its events are due. If that is after the command's timeout, holds the
-    /// events, and at the timeout returns a reply without events.
+    /// Returns a reply once its events are due. If the command times out earlier, holds the events
+    /// and returns a reply without events.
     async fn deliver(
         &self,
         (id, command): (i64, &Document),

@@ -124,8 +124,8 @@ fn redeclared(expected: &mut Lease, actual: &Lease, operation: &Operation, inter
     }
 }
 
-/// Checks the holder's token, which is informational. It remains the token of the acquisition, even
-/// if an operator raises the lease's token.
+/// Checks the holder's token, which is informational. The holder's token stays the token of the
+/// acquisition, even if an operator raises the lease's token.
 fn holder_token(lease: &Lease, after: &Stored) -> Result<(), String> {
     let Some(token) = after
         .fields

@@ -77,7 +77,7 @@ pub(super) fn effect(
     woken(operation, &performed, &lock, before, after)
 }
 
-/// Returns the time that the write set in its entry. It is informational and comes from the
+/// Returns the time that the write set in its entry. The time is informational and comes from the
 /// sender's wall clock.
 fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     let claim = match operation {

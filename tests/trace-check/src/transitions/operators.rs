@@ -1,5 +1,6 @@
 //! Recognizes changes that no machine makes: requests of operators and their scripts, roll calls,
-//! and commands for locks. Their processes write no trace, so each kind of change has its own rule.
+//! and commands for locks. The processes of operators write no trace, so each kind of change has
+//! its own rule.
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};
@@ -84,7 +85,7 @@ fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored))
 }
 
 /// True for `leasehold locks break`, which records its reason, and for the removal of entries whose
-/// work is done. A removal of waiters only leaves no record, so the test must declare it.
+/// work is done. Removing only waiters leaves no record, so the test must declare this removal.
 fn is_broken(
     (old, before): (&LockDocument, &Stored),
     (new, after): (&LockDocument, &Stored),

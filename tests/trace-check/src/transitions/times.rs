@@ -39,7 +39,7 @@ impl Times {
         Self { earliest, latest }
     }
 
-    /// Returns the first change whose latest time is before its earliest.
+    /// Returns the first change whose latest possible time is before its earliest possible time.
     pub(super) fn contradiction(&self) -> Option<usize> {
         let bounds = self.earliest.iter().zip(&self.latest);
         let mut bounds = bounds.map(|(earliest, latest)| latest.is_some_and(|at| at < *earliest));

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                     Some(_) => mongodb().await,
                 }
             } => done,
-            // The other branch owns all processes. They end when that branch is dropped.
+            // The other branch owns all processes, which end when that branch is dropped.
             _ = stop_requested() => {
                 println!("\ninterrupted; all processes ended");
                 Ok(())
