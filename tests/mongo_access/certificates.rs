@@ -39,7 +39,7 @@ async fn trusting(stage: &Stage, user: &str, authority: &Path) -> Daemon {
 }
 
 #[tokio::test]
-async fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
+async fn a_server_with_an_untrusted_authority_is_refused() {
     let (stage, others) = (stage().await, Certificates::new());
     let a = trusting(&stage, "truster", &others.authority()).await;
     a.wait_logged("is not signed by a trusted authority", LONG)
@@ -50,7 +50,7 @@ async fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
 }
 
 #[tokio::test]
-async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart() {
+async fn replaced_certificates_are_used_without_a_restart() {
     let stage = stage().await;
     let scratch = Scratch::new();
     let path = scratch.path().join("ca.pem");
@@ -67,7 +67,7 @@ async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart
 }
 
 #[tokio::test]
-async fn a_missing_file_of_certificates_is_named_as_the_cause() {
+async fn a_missing_certificate_file_is_named_as_the_cause() {
     let stage = stage().await;
     let a = trusting(&stage, "pathless", Path::new("/nonexistent/ca.pem")).await;
     a.wait_logged("tlsCAFile", LONG).await;

@@ -69,12 +69,12 @@ async fn admin(stage: &Stage, command: Document) {
 }
 
 #[tokio::test]
-async fn a_user_that_is_dropped_and_created_again_stops_no_process() {
+async fn dropping_and_recreating_a_user_stops_no_process() {
     stops_no_process("dropped", Dropped::User).await;
 }
 
 #[tokio::test]
-async fn a_role_that_is_dropped_and_created_again_stops_no_process() {
+async fn dropping_and_recreating_a_role_stops_no_process() {
     stops_no_process("powerless-for-a-while", Dropped::Role).await;
 }
 

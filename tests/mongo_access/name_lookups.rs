@@ -102,7 +102,7 @@ impl SlowNames {
 }
 
 #[tokio::test]
-async fn a_nameserver_that_does_not_answer_delays_the_connection_and_is_named() {
+async fn an_unresponsive_nameserver_delays_the_connection_and_is_named() {
     let Some(names) = SlowNames::new().await else {
         return;
     };

@@ -10,7 +10,7 @@ use mongodb::bson::doc;
 use crate::entrance::{LONG, eventually, keeps_secrets, stage, stays_out};
 
 #[tokio::test]
-async fn a_wrong_password_is_logged_and_retried_until_it_is_right() {
+async fn a_wrong_password_is_logged_and_retried_until_corrected() {
     let stage = stage().await;
     let set = stage.set();
     let user = set.add_user("forgetful", vec!["root".into()]).await;
@@ -31,7 +31,7 @@ async fn a_wrong_password_is_logged_and_retried_until_it_is_right() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
+async fn rotating_a_leaders_password_needs_no_restart_and_keeps_its_leadership() {
     // The lease outlasts two rotations on a busy machine, where a login can take seconds. Frequent
     // renewals make the daemon notice each rotation quickly.
     let stage = stage().await.timings(DaemonTimings {

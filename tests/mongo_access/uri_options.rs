@@ -93,7 +93,7 @@ async fn tried(set: &ReplicaSet, option: &'static UriOption, name: String) -> Op
 }
 
 #[tokio::test]
-async fn each_option_is_refused_by_name_or_the_server_is_reached() {
+async fn each_option_is_refused_by_name_or_the_client_connects() {
     let set = ENCRYPTED.get().await;
     let names = OPTIONS.iter().flat_map(|option| {
         let names = [option.name]
@@ -115,7 +115,7 @@ async fn each_option_is_refused_by_name_or_the_server_is_reached() {
 }
 
 #[tokio::test]
-async fn a_string_with_all_options_without_an_effect_leads_and_names_each_of_them_once() {
+async fn a_daemon_leads_with_all_ineffective_options_and_logs_each_of_them_once() {
     let set = ENCRYPTED.get().await;
     let without_effect: Vec<_> = OPTIONS
         .iter()

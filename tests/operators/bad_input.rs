@@ -9,7 +9,7 @@ use mongodb::bson::doc;
 use crate::command::{LONG, command_with, leasehold, name, run, shared_stage};
 
 #[tokio::test]
-async fn a_name_that_does_not_exist_is_reported_with_a_similar_one() {
+async fn an_unknown_name_is_reported_with_a_similar_name() {
     let stage = shared_stage().await;
     leasehold(
         &stage,
@@ -68,7 +68,7 @@ async fn locks_and_foreign_documents_are_not_taken_for_leases() {
 }
 
 #[tokio::test]
-async fn values_that_make_no_sense_are_usage_errors() {
+async fn invalid_values_are_usage_errors() {
     let stage = shared_stage().await;
     for (arguments, part) in [
         (vec!["step-down"], "<NAME>"),
@@ -149,7 +149,7 @@ async fn a_missing_right_is_named() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_waited_for() {
+async fn commands_wait_for_an_unreachable_mongodb() {
     let stage = shared_stage().await;
     // No server listens on port 9.
     let uri = "mongodb://127.0.0.1:9/?replicaSet=none";

@@ -49,7 +49,7 @@ pub(crate) fn action(kind: ActionKind) -> OperatorAction {
 }
 
 #[tokio::test]
-async fn a_request_reaches_no_other_leader_than_the_one_that_was_seen() {
+async fn a_request_affects_only_the_leader_that_the_operator_saw() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = ResourceName::new(name(&stage).await).expect("legal");
@@ -70,7 +70,7 @@ async fn a_request_reaches_no_other_leader_than_the_one_that_was_seen() {
 }
 
 #[tokio::test]
-async fn an_action_is_not_written_over_another_and_changes_no_revision() {
+async fn an_action_overwrites_no_other_action_and_changes_no_revision() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = ResourceName::new(name(&stage).await).expect("legal");
@@ -159,7 +159,7 @@ async fn only_the_latest_actions_are_kept() {
 }
 
 #[tokio::test]
-async fn a_read_that_is_not_answered_is_reported_and_the_lease_is_not_deleted() {
+async fn an_unanswered_read_is_reported_and_the_lease_is_not_deleted() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = ResourceName::new(name(&stage).await).expect("legal");
@@ -202,7 +202,7 @@ async fn a_read_that_is_not_answered_is_reported_and_the_lease_is_not_deleted() 
 }
 
 #[tokio::test]
-async fn a_write_that_is_not_answered_is_unknown_in_bounded_time() {
+async fn an_unanswered_write_becomes_unknown_in_bounded_time() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;

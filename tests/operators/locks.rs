@@ -87,7 +87,7 @@ async fn a_lock_is_described_with_its_waiters_history_and_successes() {
 }
 
 #[tokio::test]
-async fn a_kept_lock_says_until_when() {
+async fn a_minimum_hold_shows_when_it_ends() {
     let stage = shared_stage().await;
     done(&stage, "minutely", &["--at-least=1h", "--identity=quick"]).await;
     let listed = leasehold(&stage, &["locks"]).await.expect(0, &[]).stdout;
@@ -137,7 +137,7 @@ async fn a_kept_lock_says_until_when() {
 }
 
 #[tokio::test]
-async fn an_expired_holder_is_marked_at_the_first_look() {
+async fn an_expired_holder_is_marked_immediately() {
     let stage = shared_stage().await;
     let mut killed = holder(&stage, "dead", "gone", &[]).await;
     wait_listed(&stage, "gone").await;

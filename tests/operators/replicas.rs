@@ -122,7 +122,7 @@ async fn replicas_on_a_store_that_is_not_a_replica_set_are_compared() {
 }
 
 #[tokio::test]
-async fn a_name_stands_for_all_of_its_addresses() {
+async fn a_name_resolves_to_all_replicas() {
     let place = tempfile::tempdir().unwrap();
     let hosts = place.path().join("hosts");
     fs::write(
@@ -185,7 +185,7 @@ async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
 }
 
 #[tokio::test]
-async fn a_wrong_place_is_refused_with_the_expected_form() {
+async fn an_invalid_address_is_refused_with_the_expected_format() {
     for wrong in [
         "localhost",
         "localhost:0",

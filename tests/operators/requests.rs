@@ -62,7 +62,7 @@ async fn a_step_down_reports_the_next_leader_and_records_who_asked() {
 }
 
 #[tokio::test]
-async fn a_transfer_goes_to_its_candidate_and_back_to_the_one_that_stepped_down() {
+async fn a_lease_is_transferred_to_a_candidate_and_back() {
     let stage = shared_stage().await;
     let (_a, _b, witness) = pair(&stage).await;
     let c = stage.candidate("c").following("a", LONG).await;
@@ -224,7 +224,7 @@ async fn a_request_that_the_leader_does_not_apply_is_explained_and_can_be_withdr
 }
 
 #[tokio::test]
-async fn a_leader_whose_token_was_passed_by_is_asked_with_its_own() {
+async fn a_leader_whose_lease_token_was_raised_is_addressed_by_its_own_token() {
     let stage = shared_stage().await;
     let (_a, b, _witness) = pair(&stage).await;
     let lease = name(&stage).await;
@@ -297,7 +297,7 @@ async fn roll_calls_at_the_same_time_miss_no_candidate() {
 }
 
 #[tokio::test]
-async fn the_same_request_again_does_not_wait_if_it_shall_not() {
+async fn a_repeated_request_with_no_wait_does_not_wait() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;

@@ -25,7 +25,7 @@ const LAST_WRITE: &str = "silent; last write 6m";
 const EXPIRES: &str = "s ago by the holder's clock; expires for others in ";
 
 #[tokio::test]
-async fn each_command_shows_a_killed_leader_at_the_first_look() {
+async fn each_command_shows_a_killed_leader_immediately() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let lease = dead_leader(&stage).await;
 
@@ -125,7 +125,7 @@ async fn each_command_shows_a_killed_leader_at_the_first_look() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_write_sees_the_evidence_too() {
+async fn a_read_only_role_sees_the_evidence() {
     let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
     let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), Arc::clone(&set));
     let stage = stage.timings(DaemonTimings::DEFAULT);
@@ -156,7 +156,7 @@ async fn a_role_that_may_not_write_sees_the_evidence_too() {
 }
 
 #[tokio::test]
-async fn a_leader_that_renews_is_held_whatever_its_clock_says() {
+async fn a_renewing_leader_holds_the_lease_whatever_its_clock_says() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;

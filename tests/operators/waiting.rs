@@ -138,7 +138,7 @@ async fn a_roll_call_lasts_no_longer_than_the_timeout() {
 }
 
 #[tokio::test]
-async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
+async fn a_leader_is_not_reported_as_expired_while_reads_fail() {
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (_a, _directory) = busy(&stage).await;
     let lease = name(&stage).await;
@@ -165,7 +165,7 @@ async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
 }
 
 #[tokio::test]
-async fn a_pause_waits_through_a_time_without_sight() {
+async fn a_pause_waits_while_reads_fail() {
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (_a, directory) = busy(&stage).await;
     let lease = name(&stage).await;

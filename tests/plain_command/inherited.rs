@@ -207,7 +207,7 @@ fn a_command_inherits_what_the_plain_command_does() {
 }
 
 #[test]
-fn attributes_that_only_the_process_sees_are_those_of_the_plain_command() {
+fn attributes_that_only_the_process_sees_equal_the_plain_commands() {
     let place = Place::new();
     let attributes = r#"RUN python3 "$HOME/prctl.py" '' $'a\nb\xff' '*' "#;
     let mut rows = Vec::new();
@@ -225,7 +225,7 @@ fn attributes_that_only_the_process_sees_are_those_of_the_plain_command() {
 }
 
 #[test]
-fn it_finds_the_sockets_of_its_unit() {
+fn a_command_finds_the_sockets_of_its_unit() {
     let place = Place::new();
     let finds = "case $LISTEN_PID in
             $$) echo own $LISTEN_FDS; cat <&3;;

@@ -178,7 +178,7 @@ fn a_signal_that_ends_a_process_by_default_ends_a_wait() {
 }
 
 #[test]
-fn a_guard_survives_what_ends_a_process_by_default() {
+fn a_guard_survives_signals_that_end_a_process_by_default() {
     let place = Place::new();
     for tool in [Tool::Run, Tool::Lock] {
         let scene = place.scene(tool);

@@ -22,7 +22,7 @@ fn started(scene: &Scene<'_>, script: &str) -> Child {
 }
 
 #[test]
-fn it_can_be_stopped_by_signals_that_its_parent_had_blocked() {
+fn a_command_is_stopped_by_signals_that_its_parent_had_blocked() {
     let place = Place::new();
     for tool in TOOLS {
         let scene = place.scene(tool);
@@ -91,7 +91,7 @@ fn a_process_that_stays_is_stopped_after_the_linger_and_reported() {
 }
 
 #[test]
-fn an_output_that_ends_costs_a_line_and_not_the_process() {
+fn a_failed_output_costs_a_log_line_but_not_the_process() {
     let place = Place::new();
     let limited = "head -c 1024 /dev/zero > full; ulimit -f 1
          export LEASEHOLD_LOG__LEVEL=debug; exec RUN sh -c 'exit 3' 2>> full";

@@ -369,7 +369,7 @@ fn a_background_job_waits_on_a_terminal_that_stops_its_output() {
 }
 
 #[test]
-fn a_job_on_a_terminal_is_the_plain_commands() {
+fn a_job_on_a_terminal_behaves_like_the_plain_command() {
     let place = Place::new();
     let mut rows = Vec::new();
     for situation in situations() {

@@ -44,7 +44,7 @@ async fn routers_are_shown_as_a_sharded_cluster() {
 }
 
 #[tokio::test]
-async fn a_loss_is_confirmed_by_a_linearizable_read_through_a_router() {
+async fn a_rollback_is_confirmed_by_a_linearizable_read_through_a_router() {
     let cluster = Cluster::shared().await;
     let (a, b) = cluster.pair().await;
     cluster.stage.stored().delete().await;

@@ -46,7 +46,7 @@ async fn i10_a_handoff_takes_a_renewal_interval_at_most() {
 }
 
 #[tokio::test]
-async fn i10_late_events_do_not_put_off_a_takeover() {
+async fn i10_late_events_do_not_delay_a_takeover() {
     let timings = DaemonTimings::DEMO;
     let cluster = late_cluster(timings).await;
     let (a, b) = cluster.pair().await;
@@ -67,7 +67,7 @@ async fn i10_late_events_do_not_put_off_a_takeover() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_in_time_makes_a_handoff_immediate() {
+async fn a_punctual_stream_makes_a_handoff_immediate() {
     let mut cluster = Cluster::shared().await;
     let slow = DaemonTimings {
         lease_duration: Duration::from_secs(120),

@@ -225,7 +225,7 @@ async fn shipped(project: &Project, token: u64) -> String {
 }
 
 #[test]
-fn the_compose_file_has_three_replicas_of_which_one_works() {
+fn one_of_the_compose_files_three_replicas_works() {
     run(async {
         let project = Project::load();
         let mut running = BTreeMap::new();

@@ -140,7 +140,7 @@ fn the_runbook_for_a_lease_that_flaps_shows_real_outputs() {
 }
 
 #[test]
-fn the_runbook_for_two_that_work_shows_real_outputs() {
+fn the_runbook_for_two_leaders_shows_real_outputs() {
     run(async {
         let heading = "Two of them work";
         let runbook = Runbook::new(heading, ReplicaSet::builder().members(1)).await;

@@ -466,7 +466,7 @@ fn entry(reason: Reason) -> HistoryEntry {
 }
 
 #[tokio::test]
-async fn i11_no_write_changes_what_is_not_a_lease_or_loses_what_is_newer() {
+async fn i11_no_write_changes_a_foreign_document_or_loses_newer_fields() {
     let stage = shared_stage().await;
     let documents = Arc::new(documents());
     let workers = (0..WORKERS).map(|worker| {

@@ -56,14 +56,14 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
 }
 
 #[tokio::test]
-async fn a_twin_that_renews_is_given_way_to_by_the_change_stream() {
+async fn a_leader_yields_to_a_renewing_twin_that_its_change_stream_shows() {
     let stage = shared_stage().await.timings(TIMINGS);
     let a = stage.candidate("a").leading(LONG).await;
     a_twin_renews(&stage, &a).await;
 }
 
 #[tokio::test]
-async fn a_twin_that_renews_is_given_way_to_at_the_next_renewal() {
+async fn a_leader_yields_to_a_renewing_twin_at_the_next_renewal() {
     let stage = shared_stage().await.timings(TIMINGS);
     let (_proxy, polling) = without_change_stream(&stage);
     let a = polling.candidate("a").leading(LONG).await;

@@ -239,7 +239,7 @@ fn undated(mut outcome: Outcome) -> Outcome {
 }
 
 #[tokio::test]
-async fn a_server_makes_of_each_write_what_the_reference_says() {
+async fn a_server_applies_each_write_like_the_reference_store() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stage.stored());
     let mut applied = std::collections::BTreeMap::new();
@@ -270,7 +270,7 @@ async fn a_server_makes_of_each_write_what_the_reference_says() {
 }
 
 #[tokio::test]
-async fn i11_no_write_matches_what_is_foreign() {
+async fn i11_no_write_matches_a_foreign_document() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stage.stored());
     for document in foreign() {

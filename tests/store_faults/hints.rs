@@ -75,7 +75,7 @@ async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
 }
 
 #[tokio::test]
-async fn without_a_collection_of_hints_a_change_stream_is_followed() {
+async fn without_a_hints_collection_followers_use_a_change_stream() {
     let stage = shared_stage().await.timings(SLOW);
     let (a, b) = pair(&stage, "auto", "auto").await;
     b.wait_logged("no collection of hints", LONG).await;
@@ -88,7 +88,7 @@ async fn without_a_collection_of_hints_a_change_stream_is_followed() {
 }
 
 #[tokio::test]
-async fn a_collection_that_is_not_capped_is_left_alone() {
+async fn an_uncapped_hints_collection_is_not_used() {
     let stage = shared_stage().await.timings(SLOW);
     let ours = doc! { "_id": "somebody's" };
     hints(&stage).insert_one(&ours).await.expect("stored");
@@ -102,7 +102,7 @@ async fn a_collection_that_is_not_capped_is_left_alone() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_polled() {
+async fn without_the_privilege_for_hints_followers_use_a_change_stream_or_poll() {
     let set = ReplicaSet::builder().members(1).auth().start().await;
     let stage = stage_on(&Arc::new(set)).timings(DaemonTimings::DEFAULT);
     let actions = ["find", "insert", "update", "changeStream"];
@@ -207,7 +207,7 @@ async fn a_collection_of_hints_that_is_dropped_is_replaced_by_a_change_stream() 
 }
 
 #[tokio::test]
-async fn the_cursor_on_hints_is_opened_anew_when_the_primary_steps_down() {
+async fn the_hints_cursor_is_reopened_when_the_primary_steps_down() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set).timings(SLOW);
     let (a, b) = pair(&stage, "hints", "hints").await;
@@ -224,7 +224,7 @@ async fn the_cursor_on_hints_is_opened_anew_when_the_primary_steps_down() {
 }
 
 #[tokio::test]
-async fn a_leader_that_leaves_no_hints_is_followed_by_a_change_stream() {
+async fn followers_of_a_leader_without_hints_use_a_change_stream() {
     let stage = shared_stage().await.timings(SLOW);
     // The collection exists, but the next leader writes no hints, like an earlier version.
     let (a, b) = pair(&stage, "hints", "stream").await;

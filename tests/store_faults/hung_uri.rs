@@ -25,7 +25,7 @@ fn daemon(lease: &str, uri_file: &Path) -> DaemonBuilder {
 }
 
 #[tokio::test]
-async fn i1_a_connection_string_on_a_disk_that_hangs_costs_no_renewal() {
+async fn i1_a_connection_string_on_a_hanging_disk_delays_no_renewal() {
     let (set, scratch) = (set_of_one().await, Scratch::new());
     let file = scratch.path().join("uri");
     std::fs::write(&file, set.uri()).expect("written");
@@ -51,7 +51,7 @@ async fn i1_a_connection_string_on_a_disk_that_hangs_costs_no_renewal() {
 }
 
 #[tokio::test]
-async fn a_connection_string_on_a_disk_that_hangs_does_not_prevent_a_new_client() {
+async fn a_connection_string_on_a_hanging_disk_does_not_prevent_a_new_client() {
     let (set, scratch) = (set_of_one().await, Scratch::new());
     let file = scratch.path().join("uri");
     std::fs::write(&file, set.uri()).expect("written");

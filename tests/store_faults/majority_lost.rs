@@ -69,7 +69,7 @@ async fn i10_with_two_of_three_members_frozen_the_lease_waits_until_they_go_on()
 }
 
 #[tokio::test]
-async fn i7_a_write_concern_that_times_out_is_unknown_and_a_short_one_is_ridden_out() {
+async fn i7_a_write_concern_timeout_is_unknown_and_a_short_timeout_is_survived() {
     let (set, secondaries, a, b) = stage_of_three(SURVIVING).await;
     let monitor = LeaderMonitor::of([&a, &b]);
     let before = a.operations("renew", "unknown").await;

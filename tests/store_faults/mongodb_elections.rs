@@ -16,7 +16,7 @@ async fn default_set() -> Arc<ReplicaSet> {
 }
 
 #[tokio::test]
-async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_defaults() {
+async fn i1_killing_the_primary_ends_a_15_10_2_leadership_but_not_a_default_leadership() {
     let set = default_set().await;
     let defaults = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&defaults).await;
@@ -79,7 +79,7 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
 /// write only 18 s after the primary freezes. A new primary is elected after 12 s, and the
 /// remaining secondary waits a few more seconds for its old sync source.
 #[tokio::test]
-async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
+async fn freezing_the_primary_does_not_end_a_default_leadership() {
     let set = default_set().await;
     let timings = DaemonTimings::DEFAULT;
     let (a, b) = pair(&stage_on(&set).timings(timings)).await;
@@ -102,7 +102,7 @@ async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
 }
 
 #[tokio::test]
-async fn a_step_down_of_the_primary_does_not_cost_the_defaults_their_leadership() {
+async fn a_step_down_of_the_primary_does_not_end_a_default_leadership() {
     let set = default_set().await;
     let (a, b) = pair(&stage_on(&set).timings(DaemonTimings::DEFAULT)).await;
     let monitor = LeaderMonitor::of([&a, &b]);

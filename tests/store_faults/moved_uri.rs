@@ -115,7 +115,7 @@ async fn address(target: watch::Receiver<u16>) -> u16 {
 }
 
 #[tokio::test]
-async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
+async fn i1_a_host_name_that_moves_to_another_set_is_refused() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let (name, target) = watch::channel(set.node(0).port());
     let port = address(target).await;

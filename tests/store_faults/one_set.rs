@@ -148,7 +148,7 @@ async fn stays_out(a: &Daemon) {
 }
 
 #[tokio::test]
-async fn names_of_one_set_that_it_does_not_list_are_no_other_set() {
+async fn unlisted_names_of_a_set_do_not_count_as_another_set() {
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(DaemonTimings::DEMO);
     let port = set.node(0).port();
@@ -185,7 +185,7 @@ async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
 }
 
 #[tokio::test]
-async fn a_named_server_that_does_not_respond_costs_no_answer() {
+async fn an_unresponsive_named_server_prevents_no_command() {
     let set = std::sync::Arc::new(ReplicaSet::start().await);
     let members: Vec<_> = (0..3).map(|member| set.node(member).address()).collect();
     let stage = stage_on(&set).timings(SURVIVING);

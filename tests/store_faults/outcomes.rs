@@ -129,7 +129,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
 }
 
 #[tokio::test]
-async fn a_renewal_that_no_server_could_be_found_for_has_failed_and_is_repeated() {
+async fn a_renewal_without_a_reachable_server_fails_and_is_repeated() {
     let stage = shared_stage().await.timings(SURVIVING);
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;

@@ -245,7 +245,7 @@ async fn a_set_whose_members_may_not_become_primary_is_named_and_costs_nothing()
 }
 
 #[tokio::test]
-async fn a_collection_that_only_check_refuses_serves_each_role() {
+async fn a_collection_that_only_check_rejects_works_for_each_role() {
     let set = set_of_one().await;
     let serves = async |options: Document| {
         let stage = stage_on(&set).timings(SURVIVING);
@@ -314,7 +314,7 @@ async fn a_full_disk_is_named_and_recovered_from() {
 }
 
 #[tokio::test]
-async fn a_server_without_free_connections_costs_those_nothing_that_are_connected() {
+async fn a_server_without_free_connections_affects_no_connected_client() {
     let set = ReplicaSet::builder().members(1).flags(["--maxConns", "60"]);
     let set = Arc::new(set.start().await);
     let mut cast = Cast::start(stage_on(&set).timings(SURVIVING), "24s").await;

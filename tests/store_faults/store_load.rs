@@ -59,7 +59,7 @@ async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease
 }
 
 #[tokio::test]
-async fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_the_uri_says() {
+async fn reads_and_writes_use_the_required_concerns_whatever_the_uri_says() {
     let set = set_of_one().await;
     let stage = stage_on(&set);
     profile(&set, stage.database(), 2).await;

@@ -157,7 +157,7 @@ async fn i3_a_restart_remembers_the_token_of_a_document_that_was_deleted_meanwhi
 }
 
 #[tokio::test]
-async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back() {
+async fn a_majority_read_alone_never_proves_a_rollback_to_a_leader() {
     let stage = stage().await;
     let (proxy, behind) = stage.proxied();
     // Hold the linearizable read that would confirm the deletion.

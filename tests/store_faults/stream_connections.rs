@@ -25,7 +25,7 @@ async fn a_pool_of_one_connection_delays_no_renewal() {
 }
 
 #[tokio::test]
-async fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
+async fn hanging_change_streams_never_cost_the_leadership() {
     let timings = DaemonTimings::DEMO;
     let stage = shared_stage().await.timings(timings);
     let proxy = stage.set().proxy();

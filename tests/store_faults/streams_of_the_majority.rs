@@ -15,7 +15,7 @@ use crate::fixture::{LONG, stage_on};
 const SHOWN_WITHIN: Duration = Duration::from_secs(12);
 
 #[tokio::test]
-async fn a_takeover_that_only_the_primary_has_when_a_stream_is_opened_is_reported() {
+async fn a_stream_reports_a_takeover_that_only_the_primary_has_when_it_opens() {
     let set = Arc::new(ReplicaSet::builder().default_election().start().await);
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     stage.candidate("a").leading(LONG).await.kill();

@@ -251,7 +251,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
+async fn a_second_daemon_on_a_used_directory_is_refused_immediately() {
     let (contest, journal) = (Contest::new("second").await, Journal::new());
     let (daemon, _) = leader(&contest, &journal).await;
     let second = contest

@@ -113,7 +113,7 @@ async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
 }
 
 #[tokio::test]
-async fn tries_of_a_lone_crash_loop_are_spaced() {
+async fn a_lone_crash_loop_restarts_at_growing_intervals() {
     let (contest, journal) = (Contest::new("spaced").await, Journal::new());
     let daemon = crash_looping(&contest, &journal, "a");
     journal.wait("start", 4).await;

@@ -80,7 +80,7 @@ async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
 }
 
 #[tokio::test]
-async fn two_signals_milliseconds_apart_are_one() {
+async fn two_signals_milliseconds_apart_count_as_one() {
     let (contest, journal, [old, _new]) =
         pair("as-one", Behaviour::Slow("0.3"), "--workload-stop-grace=1h").await;
     old.term();

@@ -91,7 +91,7 @@ async fn an_unhealthy_command_is_stopped_and_another_replica_takes_its_turn() {
 }
 
 #[tokio::test]
-async fn a_url_is_asked_of_the_workload_next_door() {
+async fn a_health_url_of_a_separate_workload_is_checked() {
     let (contest, workload) = (Contest::new("url").await, Responder::start().await);
     let url = format!("http://{}/healthz", workload.address());
     let a = contest.candidate("a");

@@ -39,7 +39,7 @@ async fn one_leads(daemons: &[Daemon]) {
 }
 
 #[tokio::test]
-async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
+async fn i3_each_token_belongs_to_one_command_whatever_fails() {
     let (set, journal) = (ReplicaSet::start().await, Journal::new());
     let seed = RandomState::new().hash_one(());
     let mut rng = Rng(seed);

@@ -59,7 +59,7 @@ async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
 }
 
 #[tokio::test]
-async fn without_a_store_nothing_runs() {
+async fn without_mongodb_no_command_runs() {
     let journal = Journal::new();
     let daemon = leasehold_testbed::Daemon::builder(crate::contest::PROGRAM)
         .lease("nowhere")

@@ -164,7 +164,7 @@ async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
 }
 
 #[tokio::test]
-async fn a_lost_mongodb_makes_what_is_shown_old_until_it_is_back() {
+async fn the_page_is_stale_while_mongodb_is_unreachable() {
     let stage = stage_of(ReplicaSet::start().await);
     let (proxy, _) = stage.proxied();
     let _a = stage.candidate("a").leading(LONG).await;

@@ -9,7 +9,7 @@ use crate::production::{ago, collection, entry, lock, with};
 use crate::server::{Server, run, shared_stage};
 
 #[tokio::test]
-async fn a_place_that_is_kept_needs_no_attention() {
+async fn a_minimum_hold_needs_no_attention() {
     let Some(mut browser) = Browser::start().await else {
         return;
     };

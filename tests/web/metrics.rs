@@ -278,7 +278,7 @@ async fn a_holder_whose_work_and_minimum_hold_have_ended_is_not_counted() {
 }
 
 #[tokio::test]
-async fn an_exporter_without_mongodb_says_that_it_is_blind() {
+async fn an_exporter_without_mongodb_reports_that_it_is_disconnected() {
     let stage = stage_of(ReplicaSet::builder().members(1).start().await);
     let _a = stage.candidate("a").leading(LONG).await;
     let server = Server::start(&stage, &["--metrics-only"]).await;

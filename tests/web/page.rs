@@ -234,7 +234,7 @@ async fn a_roll_call_is_shown_and_a_standing_request_can_be_canceled() {
 }
 
 #[tokio::test]
-async fn the_page_says_since_when_it_is_old() {
+async fn the_page_says_since_when_its_data_is_stale() {
     let Some(mut browser) = Browser::start().await else {
         return;
     };

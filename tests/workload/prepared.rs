@@ -46,7 +46,7 @@ async fn runs(fixture: &Fixture, prepared: StandbyGuard) {
 }
 
 #[tokio::test]
-async fn it_has_not_run_and_starts_with_what_is_known_only_then() {
+async fn a_prepared_command_starts_only_with_authority_and_its_token() {
     let fixture = Fixture::new();
     let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     // `pgrep -f` for the workload must not match a waiting guard or shim.
@@ -97,7 +97,7 @@ async fn a_stopped_standby_guard_continues() {
 }
 
 #[tokio::test]
-async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
+async fn a_dismissed_standby_guard_leaves_no_process_and_no_zombie() {
     let fixture = Fixture::new();
     let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     prepared.dismiss().await;
@@ -105,7 +105,7 @@ async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
 }
 
 #[tokio::test]
-async fn one_that_was_stopped_is_dismissed_too() {
+async fn a_stopped_standby_guard_can_be_dismissed() {
     let fixture = Fixture::new();
     let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     signal(guard, Signal::STOP);
@@ -115,7 +115,7 @@ async fn one_that_was_stopped_is_dismissed_too() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_needed_goes() {
+async fn an_unneeded_standby_guard_exits() {
     let fixture = Fixture::new();
     let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     drop(prepared);
@@ -124,7 +124,7 @@ async fn one_that_is_not_needed_goes() {
 }
 
 #[tokio::test]
-async fn it_is_refused_by_a_deadline_that_has_passed() {
+async fn a_passed_deadline_refuses_the_prepared_command() {
     let fixture = Fixture::new();
     let (prepared, _, shim) = prepare(&fixture, SCRIPT).await;
     let passed = terms(millis(0), LONG);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_at_first_is_flat() {
+    fn initial_growth_counts_as_flat() {
         let fills = |hours: f64| 9e6 - 2e6 * (-10.0 * hours).exp();
         let growth = Growth::of(&samples(fills)).expect("samples");
         assert!(!growth.is_certain(), "{growth:?}");

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn works_one_after_the_other_are_right_under_each_rule() {
+    fn sequential_work_satisfies_each_rule() {
         let works = [work(1, "writer-a", 0, 9), work(2, "writer-b", 10, 20)];
         for rule in [Rule::Exclusive, Rule::Readers, Rule::Slots] {
             assert_eq!(exclusion(rule, &works), Vec::<String>::new());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn overlaps_are_counted_where_there_are_no_tokens() {
+    fn overlaps_are_counted_without_tokens() {
         let works = [
             work(1, "a", 0, 10),
             work(2, "b", 10, 20),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_the_slots_is_found() {
+    fn more_holders_than_slots_are_found() {
         let works = [
             work(1, "a", 0, 10),
             work(2, "b", 1, 20),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_used_again_or_goes_back_is_found() {
+    fn a_reused_or_decreasing_token_is_found() {
         let mut again = work(1, "b", 10, 20);
         again.pid = 7;
         let works = [work(1, "a", 0, 9), again];

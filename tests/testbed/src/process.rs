@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_is_stopped_again_after_it_went_on_and_not_waited_for_after_its_end() {
+    async fn a_process_is_stopped_again_after_it_continued_and_not_awaited_after_its_exit() {
         let process = Launch::new("/bin/sleep").argument("1000").start().unwrap();
         for _ in 0..2 {
             process.stop();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn p99_of_two_hundred_leaves_out_two() {
+    fn p99_of_two_hundred_values_excludes_two() {
         let series: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(
             Summary::of(&series).unwrap().p99,

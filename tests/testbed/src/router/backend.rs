@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_late_reply_is_not_taken_for_the_next_one() {
+    async fn a_late_reply_is_not_mistaken_for_the_next_reply() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let member = listener.local_addr().unwrap().port();
         let server = tokio::spawn(async move {

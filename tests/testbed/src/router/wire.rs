@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legacy_query_is_answered_in_kind() {
+    fn a_legacy_query_gets_a_legacy_reply() {
         let mut before = vec![0; 4];
         before.extend_from_slice(b"admin.$cmd\0");
         before.extend_from_slice(&[0; 8]);

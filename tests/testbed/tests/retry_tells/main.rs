@@ -259,7 +259,7 @@ fn a_process_that_a_test_left_behind_is_not_awaited() {
 }
 
 #[test]
-fn a_failure_that_is_not_that_of_a_test_is_not_run_again() {
+fn a_failure_outside_of_a_test_is_not_run_again() {
     let suite = Suite::new();
     // The binary refuses its arguments.
     let (code, text) = suite.run(&["--no-such-option"]);
