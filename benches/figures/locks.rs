@@ -45,7 +45,7 @@ const WRITES: [&str; 4] = ["findAndModify", "insert", "update", "delete"];
 
 pub(crate) const CONNECTED: &str = "acquire + release alone, in a connected client";
 pub(crate) const EXEC: &str = "exec → CMD runs";
-const EXIT: &str = "CMD has ended → the program has";
+const EXIT: &str = "CMD has ended → the program has ended";
 pub(crate) const HAND_OVER: &str = "CMD has ended → the next CMD runs";
 pub(crate) const RATE: &str = "20 contenders: acquisitions a second";
 pub(crate) const SHARE: &str =

@@ -40,8 +40,8 @@ pub(crate) const SERIES: [Series; 2] = [
             "leases of 3 daemons: 100: CPU of the servers a second",
         ],
         network: [
-            "leases of 3 daemons: 10: their network a second",
-            "leases of 3 daemons: 100: their network a second",
+            "leases of 3 daemons: 10: network traffic a second",
+            "leases of 3 daemons: 100: network traffic a second",
         ],
     },
     Series {
@@ -52,8 +52,8 @@ pub(crate) const SERIES: [Series; 2] = [
             "leases of 3 daemons, hints: 100: CPU of the servers a second",
         ],
         network: [
-            "leases of 3 daemons, hints: 10: their network a second",
-            "leases of 3 daemons, hints: 100: their network a second",
+            "leases of 3 daemons, hints: 10: network traffic a second",
+            "leases of 3 daemons, hints: 100: network traffic a second",
         ],
     },
 ];
@@ -183,6 +183,6 @@ fn both(what: &str, load: Load) -> [Row; 2] {
     };
     [
         row("CPU of the servers a second", Unit::Time, load.cpu),
-        row("their network a second", Unit::Bytes, load.network),
+        row("network traffic a second", Unit::Bytes, load.network),
     ]
 }
