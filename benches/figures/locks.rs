@@ -225,7 +225,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
         let began_ns = boottime_ns();
         let acquired = lock.acquire().await.expect("the set answers");
         let released = lock.release().await.expect("the set answers");
-        assert!(acquired && released, "no other contender wants it");
+        assert!(acquired && released, "no other contender waits");
         series.push(seconds(began_ns, boottime_ns()));
     }
     series
@@ -286,7 +286,11 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         .await;
         let took = seconds(began_ns, boottime_ns());
         let total = acts(journal).len();
-        assert_eq!(total, CONTENDERS * rounds, "each ran as often as intended");
+        assert_eq!(
+            total,
+            CONTENDERS * rounds,
+            "each contender ran as often as intended"
+        );
         let shares = at_first.get().expect("all have ended");
         let mut rows = shared_out(means.system, took, total, &shares);
         if let Some(app_name) = means.app_name {
@@ -381,7 +385,7 @@ pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
         let at = line
             .strip_prefix(what)
             .and_then(|at| at.trim().parse().ok());
-        at.unwrap_or_else(|| panic!("two at once: {line} where one {what}"))
+        at.unwrap_or_else(|| panic!("two commands at once: {line} where a command {what}"))
     };
     let pairs = lines.chunks_exact(2);
     pairs

@@ -124,7 +124,7 @@ async fn faults(setup: &Setup, set: &ReplicaSet, fault: Fault, round: usize) -> 
         said.old_until_ns = said.old_until_ns.max(http_ns);
     }
     let margin = |said: &Said| {
-        let from = said.new_from_ns.expect("the other one took over");
+        let from = said.new_from_ns.expect("the other daemon took over");
         seconds(said.old_until_ns, from)
     };
     said.iter().map(margin).collect()

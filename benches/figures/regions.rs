@@ -297,7 +297,7 @@ async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     let mut led_ns = vec![None; count];
     while led_ns.contains(&None) {
         let seen = observer
-            .find("the other one takes over", LEADS_MAX, |seen| {
+            .find("the other daemon takes over", LEADS_MAX, |seen| {
                 seen.index % 2 == 1 && seen.leads_until_ns().is_some()
             })
             .await;

@@ -94,7 +94,7 @@ pub(crate) async fn crashes(
     let mut led_ns = vec![None; count];
     while led_ns.contains(&None) {
         let seen = observer
-            .find("the other one takes over", LEADS_MAX, |seen| {
+            .find("the other daemon takes over", LEADS_MAX, |seen| {
                 seen.index % 2 == 1 && seen.leads_until_ns().is_some()
             })
             .await;

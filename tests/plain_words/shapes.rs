@@ -56,7 +56,7 @@ pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static
         odd.push(("One that", "the noun"));
     }
     if word(0) == "by" && word(1) == "this" {
-        odd.push(("By this", "the effect as the verb"));
+        odd.push(("By this", "a verb that states the effect"));
     }
     let conditional = [
         "if", "when", "while", "until", "unless", "as", "because", "since", "once",
@@ -80,10 +80,10 @@ pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static
                 let parts = ["each", "some", "all", "many", "most", "one", "none", "both"];
                 let partitive = at > 0 && parts.contains(&word(at - 1));
                 if at > 0 && !ends(at) && !(partitive && word(at) == "of") {
-                    odd.push(("of which, by which", "a clause of its own"));
+                    odd.push(("of which, by which", "a separate clause"));
                 }
             }
-            "of" if next == "whom" => odd.push(("of whom", "a clause of its own")),
+            "of" if next == "whom" => odd.push(("of whom", "a separate clause")),
             "as" if ["it", "they"].contains(&next) => {
                 let verb = ["is", "are", "was", "were"].contains(&word(at + 2));
                 let measure = ["soon", "far", "long", "well", "often"];
@@ -106,12 +106,12 @@ pub(super) fn shapes(sentence: &str, first: bool) -> Vec<(&'static str, &'static
                     && ["for", "out"].contains(&next)
                     && ["be", "is", "are", "was", "were", "been"].contains(&word(at - 1)) =>
             {
-                odd.push(("is waited for", "the waiting subject first"));
+                odd.push(("is waited for", "an active verb"));
             }
             "no" if ["is", "are"].contains(&word(at + 2)) => {
                 let state = ["left", "to"].contains(&word(at + 3));
                 if state {
-                    odd.push(("no … is left", "what there is, or a verb"));
+                    odd.push(("no … is left", "an affirmative phrase"));
                 }
             }
             _ => {}

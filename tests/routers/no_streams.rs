@@ -1,5 +1,5 @@
-//! Goal: candidates work on a server without change streams. They poll, and do not burden the
-//! server by trying to open a stream at each retry interval.
+//! Goal: candidates work on a server without change streams. The candidates poll, and do not burden
+//! the server by trying to open a stream at each retry interval.
 
 use std::time::Duration;
 

@@ -98,7 +98,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// Returns the section with this heading. Its lines keep their numbers on the page.
+/// Returns the section with this heading. The lines keep their numbers on the page.
 pub(crate) fn section(text: &str, heading: &str) -> String {
     let mut inside = false;
     let mut fenced = false;

@@ -42,7 +42,7 @@ async fn i1_killing_the_primary_ends_a_15_10_2_leadership_but_not_a_default_lead
 }
 
 /// Returns true if a leader with default timings can survive this time without writes. Otherwise
-/// prints that the test skips the case.
+/// prints that this case is skipped.
 #[allow(clippy::print_stderr, reason = "report a case that cannot be tested")]
 fn survivable(without_writes: Duration) -> bool {
     let timings = DaemonTimings::DEFAULT;

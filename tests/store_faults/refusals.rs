@@ -4,7 +4,7 @@
 //! then only for writes, and check a leader, a follower, a holder, a waiter, and each command. The
 //! test prints the results as a table.
 
-#![allow(clippy::print_stdout, reason = "the table is for a reader")]
+#![allow(clippy::print_stdout, reason = "the table is for humans")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Goal: a browser never shows an old state. It receives the whole collection once, then each
-//! change, and the current state of the connection to MongoDB.
+//! Goal: a browser never shows an old state. The browser receives the whole collection once, then
+//! each change, and the current state of the connection to MongoDB.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,8 @@ pub(crate) const HANDOFF_OF_50: &str = "handoff with 50 contenders";
 pub(crate) const REJECTED: &str = "rejected acquisitions of a handoff with 50 contenders";
 pub(crate) const TAKEOVER: &str =
     "takeover after SIGKILL: time beyond the lease duration, 15/10/2 s";
-pub(crate) const TAKEOVER_OF_50: &str = "takeover with 50 contenders: time beyond the lease duration";
+pub(crate) const TAKEOVER_OF_50: &str =
+    "takeover with 50 contenders: time beyond the lease duration";
 const MANY: usize = 50;
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {

@@ -47,7 +47,7 @@ impl Cgroup {
         Err(reasons.join("; "))
     }
 
-    /// Adds a process to the group. Its future children join too.
+    /// Adds a process to the group. The process's future children join too.
     pub(crate) fn add(&self, pid: u32) {
         // The process may have exited.
         let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());

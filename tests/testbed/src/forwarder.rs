@@ -36,7 +36,7 @@ pub struct Route {
     pub target: SocketAddr,
 }
 
-/// A running forwarder, on its own thread. It ends with the process.
+/// A running forwarder, on its own thread. The forwarder ends with the process.
 #[derive(Debug)]
 pub struct Forwarder {
     weather: Vec<watch::Sender<Weather>>,

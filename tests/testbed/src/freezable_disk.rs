@@ -1,5 +1,5 @@
 //! A disk that can hang and continue: an ext4 file system in a file, which the kernel can freeze.
-//! Unlike a [`crate::HungDisk`], it also blocks writes to files that are already open.
+//! Unlike a [`crate::HungDisk`], a frozen disk also blocks writes to files that are already open.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -31,8 +31,8 @@ const POLL: Duration = Duration::from_millis(1);
 pub enum Lifetime {
     /// The process ends with its starter, by SIGKILL from the kernel.
     OfStarter,
-    /// The process does not end automatically. It runs in a separate session, so that a terminal's
-    /// hangup and Ctrl-C do not reach it.
+    /// The process does not end automatically. The process runs in a separate session, so that a
+    /// terminal's hangup and Ctrl-C do not reach it.
     Detached,
 }
 

@@ -71,7 +71,7 @@ impl Proxy {
         let thread = std::thread::Builder::new()
             .name("testbed-proxy".to_owned())
             .spawn(move || run(routes, &link))
-            .expect("a thread can be started");
+            .expect("start a thread");
         Self {
             ports,
             targets: targets.to_vec(),

@@ -1,12 +1,12 @@
 //! Simulates `mongos`, the router of a sharded cluster, in front of a real replica set.
 //!
 //! `mongos` is not available to the tests, so the simulation reproduces the behavior that matters
-//! to a client. It speaks MongoDB's protocol, describes itself as a router, and forwards each
-//! command to the current primary of the set. A client therefore sees no election: its connection
-//! stays open, and its calls fail or wait for the next primary. The simulation can delay change
-//! stream events until the next tick of an interval, as a real router delays events until the shard
-//! with the fewest writes has written. Replies to `hello` and `buildInfo` can be changed to imitate
-//! other products.
+//! to a client. The simulated router speaks MongoDB's protocol, describes itself as a router, and
+//! forwards each command to the current primary of the set. A client therefore sees no election:
+//! its connection stays open, and its calls fail or wait for the next primary. The simulation can
+//! delay change stream events until the next tick of an interval, as a real router delays events
+//! until the shard with the fewest writes has written. Replies to `hello` and `buildInfo` can be
+//! changed to imitate other products.
 //!
 //! The simulation does not shard or reproduce other behavior of `mongos`.
 

@@ -15,7 +15,7 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The recording begins. It contains every later change, unless a later line reports a loss.
+    /// The recording begins, and contains every later change unless a later line reports a loss.
     Begun(Begun),
     /// A document changed.
     Change(Change),

@@ -1,7 +1,7 @@
 //! Checks traces (`LEASEHOLD_TRACE`) against the state machines, which are the specification.
 //!
 //! - **Replay**: each machine is created with the recorded options, time and random bits, and
-//!   receives the recorded inputs. It must return the recorded effects.
+//!   receives the recorded inputs. The machine must return the recorded effects.
 //! - **Calls**: each store call was passed to the driver once, after the turn that requested it,
 //!   and was answered at most twice. A second answer must be late and follow "unknown".
 //! - **Transitions** (T2), if the documents' changes were recorded: one call explains each change,

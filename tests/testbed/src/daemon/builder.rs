@@ -161,7 +161,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// Uses this status directory instead of a new one. Another daemon may have used it.
+    /// Uses this status directory, which another daemon may have used, instead of a new directory.
     pub fn status_directory(mut self, directory: &Path) -> Self {
         self.status_directory = Some(directory.to_path_buf());
         self

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Maximum wait after SIGTERM. mongod takes 0.2 s; a daemon waits for its handoff delay.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// Returns the path of the file. It is next to the binaries, so `cargo clean` removes it too.
+/// Returns the path of the file. The file is next to the binaries, so `cargo clean` removes it too.
 pub(crate) fn file() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.parent().unwrap_or(Path::new(".")).join("demo.kept")
