@@ -207,7 +207,7 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
 }
 
 /// The read in flight, with the protocol's data about it, and the instant of the next read.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ReadSchedule<C> {
     pub(crate) in_flight: Option<ReadInFlight<C>>,
     pub(crate) due: Option<BootTime>,
@@ -228,15 +228,6 @@ pub(crate) struct ReadInFlight<C> {
 }
 
 impl<C> ReadSchedule<C> {
-    pub(crate) const fn none() -> Self {
-        Self {
-            in_flight: None,
-            due: None,
-            behind: false,
-            suspicious: false,
-        }
-    }
-
     /// Returns the instant of the next read; `None` while a read is in flight.
     pub(crate) fn next(&self) -> Option<BootTime> {
         self.due.filter(|_| self.in_flight.is_none())
@@ -257,7 +248,7 @@ impl<C> ReadSchedule<C> {
         self.in_flight = Some(ReadInFlight {
             call: send(confirm),
             confirm,
-            token_known: marks.document_token(),
+            token_known: marks.document_token,
             note,
         });
         self.due = None;
@@ -268,10 +259,10 @@ impl<C> ReadSchedule<C> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Watermarks {
     /// Token of the document when last seen; `None` if no document is known.
-    document_token: Option<Token>,
-    token_highest: Token,
+    pub(crate) document_token: Option<Token>,
+    pub(crate) token_highest: Token,
     /// The longest valid lease duration seen or used. No known holder has authority for longer.
-    lease_longest: Duration,
+    pub(crate) lease_longest: Duration,
 }
 
 /// The loss of acknowledged writes: the document is missing, or its token is lower than before.
@@ -290,18 +281,6 @@ impl Watermarks {
             token_highest: remembered,
             lease_longest,
         }
-    }
-
-    pub(crate) fn document_token(&self) -> Option<Token> {
-        self.document_token
-    }
-
-    pub(crate) fn token_highest(&self) -> Token {
-        self.token_highest
-    }
-
-    pub(crate) fn lease_longest(&self) -> Duration {
-        self.lease_longest
     }
 
     /// Records that a document with this token existed. Late and untrusted replies count too,
@@ -332,13 +311,5 @@ impl Watermarks {
         let seen = self.document_token?;
         let lower = found.is_none_or(|token| token < seen);
         lower.then_some(Rollback { seen, found })
-    }
-}
-
-#[cfg(all(test, not(proof)))]
-impl Watermarks {
-    /// Sets the highest token, for tests of states that no input leads to.
-    pub(crate) fn set_token_highest(&mut self, token: Token) {
-        self.token_highest = token;
     }
 }

@@ -95,7 +95,8 @@ impl Election {
             self.apply(input, turn);
         }
         self.advance(turn);
-        turn.effects.extend(self.contender.refresh_record());
+        turn.effects
+            .extend(self.contender.record.refresh(&self.contender.view));
         let transition = self
             .publication
             .refresh(&self.contender, &self.state, self.now);
@@ -156,7 +157,7 @@ impl Election {
             }
             Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
             Input::Health { healthy } => {
-                self.contender.set_health(healthy);
+                self.contender.waits.unhealthy = !healthy;
                 if !healthy {
                     self.stop(Reason::Unhealthy, None, turn);
                 }
@@ -167,7 +168,7 @@ impl Election {
             }
             Input::Shutdown => self.shut_down(turn),
             Input::Reconfigure(tunables) => {
-                self.contender.reconfigure(tunables);
+                self.contender.me.tunables = tunables;
                 if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.state.tenure_mut()) {
                     tenure.timings = tunables.timings;
                 }
@@ -203,7 +204,7 @@ impl Election {
         let Some(tenure) = self.state.tenure() else {
             return self.contender.changed(lease, turn);
         };
-        let identity = &self.contender.me().identity;
+        let identity = &self.contender.me.identity;
         let expected = tenure.sent(lease.revision) && self.state.demand(&lease, identity).is_none();
         self.contender
             .changed_while_leading(lease, expected, turn.now);
@@ -246,7 +247,7 @@ impl Election {
         if (self.state.tenure()).is_some_and(|tenure| tenure.valid_until() <= turn.now) {
             self.lose(CauseOfLoss::Deadline, turn);
         }
-        self.contender.expire(turn.now);
+        self.contender.waits.expire(turn.now);
     }
 
     fn advance(&mut self, turn: &mut Turn<'_>) {
@@ -346,7 +347,7 @@ impl Election {
     }
 
     fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        let retry_at = self.contender.me().retry_at(turn);
+        let retry_at = self.contender.me.retry_at(turn);
         let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
@@ -365,7 +366,7 @@ impl Election {
             let notice = self.publication.report_request(lease, tenure.token);
             turn.effects.extend(notice.map(Effect::Notice));
         }
-        let identity = &self.contender.me().identity;
+        let identity = &self.contender.me.identity;
         if let Some((reason, reserved_for)) = self.state.demand(lease, identity) {
             self.stop(reason, reserved_for, turn);
         }
@@ -378,7 +379,7 @@ impl Election {
                 self.publication.request_reported = None;
                 self.publication.reason = Some(reason);
                 // An acquisition does not match a paused lease, but an adopted lease may be paused.
-                if let Some(lease) = self.contender.view().lease().cloned() {
+                if let Some(lease) = self.contender.view.lease().cloned() {
                     self.carry_out_request(&lease, turn);
                 }
             }
@@ -415,7 +416,7 @@ impl Election {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         self.contender.check_invariants(&self.state);
-        let token_highest = self.contender.view().marks.token_highest();
+        let token_highest = self.contender.view.marks.token_highest;
         self.publication.check_invariants(self.now, token_highest);
     }
 }

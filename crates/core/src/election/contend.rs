@@ -21,7 +21,7 @@ use super::publication::DirectoryRecord;
 use super::view::{Document, LeaseView};
 use super::waits::Waits;
 use super::{
-    BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Role, Session, Token, Tunables,
+    BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Role, Session, Token,
 };
 use crate::claim::{Rollback, Turn, earliest};
 use decide::Decision;
@@ -35,18 +35,17 @@ use standby::Registration;
 use supervise::WorkloadState;
 use write::WriteInFlight;
 
-/// A candidate's knowledge of the store, and its workload. Only the files below `contend/` access
-/// its fields.
+/// A candidate's knowledge of the store, and its workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
-    me: Participant,
-    view: LeaseView,
+    pub(super) me: Participant,
+    pub(super) view: LeaseView,
     reads: LeaseReads,
-    claims: OpenClaims,
-    waits: Waits,
+    pub(super) claims: OpenClaims,
+    pub(super) waits: Waits,
     registration: Registration,
     preference: Preference,
-    record: DirectoryRecord,
+    pub(super) record: DirectoryRecord,
     write: Option<WriteInFlight>,
     /// A claim whose renewal was rejected, kept until a read shows why.
     checking: Option<RejectedClaim>,
@@ -78,14 +77,6 @@ impl Contender {
         }
     }
 
-    pub(super) fn me(&self) -> &Participant {
-        &self.me
-    }
-
-    pub(super) fn view(&self) -> &LeaseView {
-        &self.view
-    }
-
     /// Returns the role of a candidate without a claim.
     pub(super) fn role(&self, before: Role, now: BootTime) -> Role {
         let stopped = self.is_shutting_down() && before == Role::Stopping;
@@ -100,22 +91,6 @@ impl Contender {
         } else {
             Role::Follower
         }
-    }
-
-    pub(super) fn reconfigure(&mut self, tunables: Tunables) {
-        self.me.tunables = tunables;
-    }
-
-    pub(super) fn set_health(&mut self, healthy: bool) {
-        self.waits.unhealthy = !healthy;
-    }
-
-    pub(super) fn expire(&mut self, now: BootTime) {
-        self.waits.expire(now);
-    }
-
-    pub(super) fn refresh_record(&mut self) -> Option<Effect> {
-        self.record.refresh(&self.view)
     }
 
     fn is_busy(&self) -> bool {
@@ -166,7 +141,7 @@ impl Contender {
         let wait = if planted!(OwnQuarantine) {
             self.me.timings().lease_duration()
         } else {
-            self.view.marks.lease_longest()
+            self.view.marks.lease_longest
         };
         self.waits.quarantine = Some(turn.now + wait);
         turn.effects
@@ -229,7 +204,7 @@ impl Contender {
         let pending = self.claims.cancel();
         let acquiring = self.write.as_mut().is_some_and(WriteInFlight::cancel);
         if pending || acquiring {
-            self.cool_down(self.view.marks.document_token().unwrap_or_default(), now);
+            self.cool_down(self.view.marks.document_token.unwrap_or_default(), now);
         }
     }
 
@@ -252,21 +227,5 @@ impl Contender {
         let leading = state.tenure().map(|tenure| tenure.claim);
         self.claims.check_invariants(leading);
         self.workload.check_invariants(state);
-    }
-}
-
-/// The parts that tests read, or modify to build states that no input leads to.
-#[cfg(all(test, not(proof)))]
-impl Contender {
-    pub(super) fn view_mut(&mut self) -> &mut LeaseView {
-        &mut self.view
-    }
-
-    pub(super) fn claims(&mut self) -> &mut OpenClaims {
-        &mut self.claims
-    }
-
-    pub(super) fn waits(&mut self) -> &mut Waits {
-        &mut self.waits
     }
 }

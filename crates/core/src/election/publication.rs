@@ -29,8 +29,8 @@ impl Publication {
     pub(super) fn new(contender: &Contender, now: BootTime) -> Self {
         Self {
             status: Status {
-                token_highest: contender.view().marks.token_highest(),
-                ..Status::initial(contender.me().session, now)
+                token_highest: contender.view.marks.token_highest,
+                ..Status::initial(contender.me.session, now)
             },
             reason: None,
             request_reported: None,
@@ -103,9 +103,9 @@ impl Publication {
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
         self.status.unnoticed = contender.draining(now);
         self.status.holder = holder_view(authority, contender, now);
-        self.status.session = contender.me().session;
+        self.status.session = contender.me.session;
         self.status.reason = self.reason;
-        self.status.token_highest = contender.view().marks.token_highest();
+        self.status.token_highest = contender.view.marks.token_highest;
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
@@ -139,8 +139,8 @@ impl DirectoryRecord {
     pub(super) fn new(claim: Option<Claim>, view: &LeaseView) -> Self {
         Self {
             claim,
-            token: view.marks.token_highest(),
-            lease_longest: view.marks.lease_longest(),
+            token: view.marks.token_highest,
+            lease_longest: view.marks.lease_longest,
         }
     }
 
@@ -157,8 +157,8 @@ impl DirectoryRecord {
 
     /// Records newer values of `view`. After a rollback, the next process waits that long.
     pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
-        let newer = view.marks.token_highest() > self.token
-            || view.marks.lease_longest() > self.lease_longest;
+        let newer =
+            view.marks.token_highest > self.token || view.marks.lease_longest > self.lease_longest;
         newer.then(|| self.set(self.claim, view))
     }
 }
@@ -170,7 +170,7 @@ fn holder_view(
     contender: &Contender,
     now: BootTime,
 ) -> Option<HolderView> {
-    let (me, view) = (contender.me(), contender.view());
+    let (me, view) = (contender.me, contender.view);
     if let Some(authority) = authority {
         return Some(HolderView {
             identity: me.identity.clone(),

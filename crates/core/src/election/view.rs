@@ -42,7 +42,7 @@ impl LeaseView {
         if planted!(HighestTokenForgotten) {
             return lease.token.next();
         }
-        lease.token.max(self.marks.token_highest()).next()
+        lease.token.max(self.marks.token_highest).next()
     }
 
     /// Returns true if an event of a late stream may show more than the last read did. Renewals do

@@ -126,7 +126,7 @@ impl LockContender {
 
     /// Returns the highest token of this lock seen so far, for later contenders to remember.
     pub fn token_highest(&self) -> Token {
-        self.exchange.view.marks.token_highest()
+        self.exchange.view.marks.token_highest
     }
 
     /// Returns the observations of other entries, for the next contender of this boot.

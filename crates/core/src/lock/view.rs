@@ -65,7 +65,7 @@ impl LockView {
     }
 
     pub(super) fn token(&self) -> Token {
-        self.marks.document_token().unwrap_or_default()
+        self.marks.document_token.unwrap_or_default()
     }
 
     /// Returns true if no other claim can have had the token, so that a grant with it counts.
@@ -97,7 +97,7 @@ impl LockView {
 
     /// Continues with another claim, whose token must exceed every token known so far.
     pub(super) fn claims_anew(&mut self) {
-        self.token_floor = self.marks.token_highest();
+        self.token_floor = self.marks.token_highest;
     }
 
     pub(super) fn is_news(&self, call: CallId) -> bool {
@@ -124,7 +124,7 @@ impl LockView {
         self.marks.set_document(found);
         self.lock = None;
         self.observations = Observations::default();
-        (seen, self.marks.lease_longest())
+        (seen, self.marks.lease_longest)
     }
 
     /// Returns true if `claim` heads the queue and the lock has room, which only a manual edit

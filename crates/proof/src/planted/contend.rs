@@ -7,20 +7,17 @@ use super::{AfterWrite, Contender};
 use crate::claim::Turn;
 
 impl Contender {
-    pub(in crate::election) fn only_reads_after_events(&self) -> bool {
+    pub(crate) fn only_reads_after_events(&self) -> bool {
         self.reads.is_late()
     }
 
-    pub(in crate::election) fn continue_from(&mut self, before: &Self) {
+    pub(crate) fn continue_from(&mut self, before: &Self) {
         self.view.continue_from(&before.view);
     }
 
     /// Makes a claim that was found in the store lead, as if the store had acknowledged its
     /// renewal.
-    pub(in crate::election) fn lead_unrenewed(
-        &mut self,
-        turn: &mut Turn<'_>,
-    ) -> Option<AfterWrite> {
+    pub(crate) fn lead_unrenewed(&mut self, turn: &mut Turn<'_>) -> Option<AfterWrite> {
         if !planted!(AdoptedWithoutRenewal) {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::election::{
     BootTime, Effect, Found, HistoryEntry, Notice, Reason, Reservation, Stopping, Tenure,
 };
 
-pub(in crate::election) enum AfterWrite {
+pub(crate) enum AfterWrite {
     Leads(Tenure, Reason),
     StoreRolledBack,
     Nothing,
@@ -51,7 +51,7 @@ impl Contender {
         }
         if attempt.overtaken.is_some() {
             // The other claim may lead. If an event showed the claim, no read can disprove it.
-            let until = turn.now + self.view.marks.lease_longest();
+            let until = turn.now + self.view.marks.lease_longest;
             self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);
         } else {
@@ -120,12 +120,7 @@ impl Contender {
     }
 
     /// Ends a claim that is lost, and stops its workload.
-    pub(in crate::election) fn lost(
-        &mut self,
-        cause: CauseOfLoss,
-        lost: LostClaim,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(crate) fn lost(&mut self, cause: CauseOfLoss, lost: LostClaim, turn: &mut Turn<'_>) {
         let delay = self.drain_time();
         let order = self.workload.lose(&lost, delay, turn.now);
         turn.effects.extend(order);

@@ -41,18 +41,14 @@ enum Step {
     Waiting { until: BootTime },
 }
 
-pub(in crate::election) enum GiveWay {
+pub(crate) enum GiveWay {
     Wait(Option<BootTime>),
     HandOver(Reservation),
 }
 
 impl Contender {
     /// Hands over, or withdraws the registration of the preferred standby, if this is due.
-    pub(in crate::election) fn give_way(
-        &mut self,
-        tenure: &Tenure,
-        turn: &mut Turn<'_>,
-    ) -> GiveWay {
+    pub(crate) fn give_way(&mut self, tenure: &Tenure, turn: &mut Turn<'_>) -> GiveWay {
         let preferred = preferred(&self.view, &self.me);
         let preference = &mut self.preference;
         let Some(interval) = self.me.tunables.prefer_interval else {
@@ -104,7 +100,7 @@ impl Contender {
     }
 
     /// Handles the reply to the withdrawal; returns false for any other reply.
-    pub(in crate::election) fn preference_reply(
+    pub(crate) fn preference_reply(
         &mut self,
         call: CallId,
         outcome: &Outcome,

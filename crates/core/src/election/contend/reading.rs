@@ -44,7 +44,7 @@ impl Following {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
@@ -53,9 +53,9 @@ struct StreamCheck {
 }
 
 /// A trusted reply to a read.
-pub(in crate::election) struct ReadDocument {
-    pub(in crate::election) found: Found,
-    pub(in crate::election) rollback: Option<Rollback>,
+pub(crate) struct ReadDocument {
+    pub(crate) found: Found,
+    pub(crate) rollback: Option<Rollback>,
     note: StreamCheck,
 }
 
@@ -66,7 +66,7 @@ impl LeaseReads {
             schedule: ReadSchedule {
                 due: Some(now),
                 behind: true,
-                ..ReadSchedule::none()
+                ..ReadSchedule::default()
             },
             looked_at: now,
             answers_until: None,
@@ -112,7 +112,7 @@ impl LeaseReads {
     }
 
     pub(super) fn stop(&mut self) {
-        self.schedule = ReadSchedule::none();
+        self.schedule = ReadSchedule::default();
     }
 
     fn suspect(&mut self, now: BootTime) {
@@ -175,20 +175,20 @@ impl Contender {
         self.reads.answers_until = Some(now + self.me.timings().lease_duration());
     }
 
-    pub(in crate::election) fn answers_until(&self) -> Option<BootTime> {
+    pub(crate) fn answers_until(&self) -> Option<BootTime> {
         self.reads.answers_until
     }
 
-    pub(in crate::election) fn next_read(&self) -> Option<BootTime> {
+    pub(crate) fn next_read(&self) -> Option<BootTime> {
         self.reads.schedule.next()
     }
 
-    pub(in crate::election) fn awaits_read(&self, call: CallId) -> bool {
+    pub(crate) fn awaits_read(&self, call: CallId) -> bool {
         let reading = self.reads.schedule.in_flight;
         reading.is_some_and(|reading| reading.call == call)
     }
 
-    pub(in crate::election) fn primary_changed(&mut self, leads: bool, turn: &mut Turn<'_>) {
+    pub(crate) fn primary_changed(&mut self, leads: bool, turn: &mut Turn<'_>) {
         // The open cursor stays on the member that it was opened on, and this member may lag now.
         turn.effects.extend(self.reads.reopen());
         if !leads && self.reads.schedule.due.is_some() {
@@ -196,7 +196,7 @@ impl Contender {
         }
     }
 
-    pub(in crate::election) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn read_if_due(&mut self, turn: &mut Turn<'_>) {
         if self.next_read().is_some_and(|due| due <= turn.now) {
             self.send_read(false, turn);
         }
@@ -260,7 +260,7 @@ impl Contender {
     }
 
     /// Handles the reply to the read in flight; returns the document if it is trusted.
-    pub(in crate::election) fn read_reply(
+    pub(crate) fn read_reply(
         &mut self,
         outcome: Outcome,
         turn: &mut Turn<'_>,
@@ -292,7 +292,7 @@ impl Contender {
     /// Schedules the steps after the reply to a read. Returns false if an event was applied while
     /// the read was in flight and the reply differs. The reply may be older or newer, so another
     /// read must precede any write.
-    pub(in crate::election) fn accept(
+    pub(crate) fn accept(
         &mut self,
         read: &ReadDocument,
         contends: bool,
@@ -320,12 +320,7 @@ impl Contender {
     }
 
     /// Handles a change event of a leader's document. An `expected` change needs no read.
-    pub(in crate::election) fn changed_while_leading(
-        &mut self,
-        lease: Lease,
-        expected: bool,
-        now: BootTime,
-    ) {
+    pub(crate) fn changed_while_leading(&mut self, lease: Lease, expected: bool, now: BootTime) {
         self.shown(&lease, false);
         if expected {
             self.view.note_standby(lease.standby);
@@ -335,7 +330,7 @@ impl Contender {
     }
 
     /// Handles a change event of the document of a candidate that does not lead.
-    pub(in crate::election) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
+    pub(crate) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         self.shown(&lease, false);
         let older = self.view.is_older_than(&lease);
         let found = Found::Lease(lease);
@@ -366,12 +361,7 @@ impl Contender {
     }
 
     /// Extends the workload's deadline after an acknowledged renewal, whose reply shows `lease`.
-    pub(in crate::election) fn renewed(
-        &mut self,
-        tenure: &Tenure,
-        lease: &Lease,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(crate) fn renewed(&mut self, tenure: &Tenure, lease: &Lease, turn: &mut Turn<'_>) {
         turn.effects.extend(self.workload.extend(tenure));
         let found = Found::Lease(lease.clone());
         if self.view.rollback(&found).is_none() {
@@ -383,12 +373,7 @@ impl Contender {
     }
 
     /// Handles an event of the change stream or of hints; returns the event's document, if any.
-    pub(in crate::election) fn watch(
-        &mut self,
-        watch: Watch,
-        leads: bool,
-        now: BootTime,
-    ) -> Option<Lease> {
+    pub(crate) fn watch(&mut self, watch: Watch, leads: bool, now: BootTime) -> Option<Lease> {
         let reads = &mut self.reads;
         match watch {
             Watch::Lost => {
@@ -422,7 +407,7 @@ impl Contender {
 impl Contender {
     /// Requires a read, which is linearizable if `suspicious`, but drops it. No input leads to this
     /// state.
-    pub(in crate::election) fn never_read(&mut self, suspicious: bool, now: BootTime) {
+    pub(crate) fn never_read(&mut self, suspicious: bool, now: BootTime) {
         match suspicious {
             true => self.reads.suspect(now),
             false => self.reads.fall_behind(now),

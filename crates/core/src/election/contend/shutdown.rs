@@ -22,22 +22,22 @@ pub(super) struct Shutdown {
     left_to_expire: bool,
 }
 
-pub(in crate::election) enum LastStep {
+pub(crate) enum LastStep {
     Wait(Option<BootTime>),
     Exit,
 }
 
 impl Contender {
-    pub(in crate::election) const fn is_shutting_down(&self) -> bool {
+    pub(crate) const fn is_shutting_down(&self) -> bool {
         self.shutdown.requested
     }
 
-    pub(in crate::election) const fn is_left_to_expire(&self) -> bool {
+    pub(crate) const fn is_left_to_expire(&self) -> bool {
         self.shutdown.left_to_expire
     }
 
     /// Begins the shutdown; returns false if it was requested before.
-    pub(in crate::election) fn shut_down(&mut self, now: BootTime) -> bool {
+    pub(crate) fn shut_down(&mut self, now: BootTime) -> bool {
         let first = !std::mem::replace(&mut self.shutdown.requested, true);
         if first {
             // If the candidate already waits for its workload, the wait may become shorter.
@@ -48,7 +48,7 @@ impl Contender {
 
     /// Ends the claim of a finished step-down and sends its release. At a shutdown, a claim whose
     /// deadline a stuck status file still names is left to expire.
-    pub(in crate::election) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
+    pub(crate) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
         let stuck = stopped.shown_until() > turn.now;
         let ended = self.end_stopped(stopped, None, turn.now);
         if self.shutdown.requested && stuck {
@@ -59,7 +59,7 @@ impl Contender {
     }
 
     /// Releases the stored claims, for at most one operation timeout, and then exits.
-    pub(in crate::election) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
+    pub(crate) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
         let now = turn.now;
         let busy = self.is_busy();
         // A release does not wait for a read, even if the view is behind.
@@ -108,7 +108,7 @@ impl Contender {
     }
 
     /// Returns the time that a workload has to notice the end of leadership.
-    pub(in crate::election) fn drain_time(&self) -> Duration {
+    pub(crate) fn drain_time(&self) -> Duration {
         let tunables = &self.me.tunables;
         match self.shutdown.requested && tunables.workload_ends_first {
             true => tunables.handoff_delay.min(ENDS_FIRST_WAIT_MAX),

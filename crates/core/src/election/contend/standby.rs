@@ -165,11 +165,7 @@ impl Contender {
     }
 
     /// Handles the reply to the last registration or withdrawal; returns false for any other reply.
-    pub(in crate::election) fn registration_reply(
-        &mut self,
-        call: CallId,
-        outcome: &Outcome,
-    ) -> bool {
+    pub(crate) fn registration_reply(&mut self, call: CallId, outcome: &Outcome) -> bool {
         let registration = &mut self.registration;
         let Some((_, vacancy)) = registration.call.take_if(|(id, _)| *id == call) else {
             return false;

@@ -136,16 +136,16 @@ struct DrainAfterLoss {
 }
 
 impl Contender {
-    pub(in crate::election) fn workload_runs(&self) -> bool {
+    pub(crate) fn workload_runs(&self) -> bool {
         self.workload.runs()
     }
 
-    pub(in crate::election) fn stop_workload(&self) -> Option<Effect> {
+    pub(crate) fn stop_workload(&self) -> Option<Effect> {
         self.workload.order(OrderKind::Stop)
     }
 
     /// Handles the confirmation that the workload stopped all work under the lost claim.
-    pub(in crate::election) fn workload_done(&mut self, token: Token) {
+    pub(crate) fn workload_done(&mut self, token: Token) {
         let lost = self.workload.drain;
         if lost.is_some_and(|lost| lost.token == token) {
             self.workload.shorten_drain(BootTime::default());
@@ -155,7 +155,7 @@ impl Contender {
     /// Begins this candidate's back-off after an unrequested exit of the leader's workload. Returns
     /// false if no workload runs under this token. Other candidates contend immediately, because
     /// the release wakes them.
-    pub(in crate::election) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
+    pub(crate) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
         let (timings, workload) = (self.me.timings(), &mut self.workload);
         let running = workload.running.filter(|running| running.token == token);
         let Some(running) = running else {
@@ -174,19 +174,14 @@ impl Contender {
     }
 
     /// Handles a workload that survived its kill; returns false if it was known to be stuck.
-    pub(in crate::election) fn workload_stuck(&mut self, token: Token) -> bool {
+    pub(crate) fn workload_stuck(&mut self, token: Token) -> bool {
         let running = self.workload.running.as_mut();
         let running = running.filter(|running| running.token == token && !running.stuck);
         running.map(|running| running.stuck = true).is_some()
     }
 
     /// Handles the exit of the last process.
-    pub(in crate::election) fn workload_gone(
-        &mut self,
-        token: Token,
-        contends: bool,
-        now: BootTime,
-    ) {
+    pub(crate) fn workload_gone(&mut self, token: Token, contends: bool, now: BootTime) {
         let running = &mut self.workload.running;
         let gone = running.take_if(|running| running.token == token);
         if gone.is_some() && contends {
@@ -197,7 +192,7 @@ impl Contender {
     }
 
     /// Returns the token of a lost leadership that an unsupervised workload may not have noticed.
-    pub(in crate::election) fn draining(&self, now: BootTime) -> Option<Token> {
+    pub(crate) fn draining(&self, now: BootTime) -> Option<Token> {
         let drain = self.workload.drain.filter(|drain| drain.until > now);
         drain.map(|drain| drain.token)
     }

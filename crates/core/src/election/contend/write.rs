@@ -81,10 +81,7 @@ impl WriteInFlight {
 
 impl Contender {
     pub(super) fn create(&mut self, turn: &mut Turn<'_>) {
-        let (revision, token) = (
-            Revision::random(turn.random),
-            self.view.marks.token_highest(),
-        );
+        let (revision, token) = (Revision::random(turn.random), self.view.marks.token_highest);
         let call = turn.effects.send(Operation::Create { revision, token });
         self.write = Some(WriteInFlight::Creating {
             call,
@@ -170,7 +167,7 @@ impl Contender {
     }
 
     /// Handles the reply to the write in flight, or a late reply to an earlier call.
-    pub(in crate::election) fn write_reply(
+    pub(crate) fn write_reply(
         &mut self,
         call: CallId,
         outcome: Outcome,
@@ -280,7 +277,7 @@ impl Contender {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
             (None, Found::Lease(lease)) if overtaken => Rollback {
-                seen: self.view.marks.token_highest(),
+                seen: self.view.marks.token_highest,
                 found: Some(lease.token),
             },
             (None, _) => return AfterWrite::Nothing,

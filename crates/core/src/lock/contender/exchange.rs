@@ -52,7 +52,7 @@ impl Exchange {
             view: LockView::new(options.token_remembered, lease_duration, observations),
             writes: ClaimWrites::new(Claim::random(random)),
             evictions: Evictions::default(),
-            reads: LockReads::none(),
+            reads: LockReads::default(),
             stream: ClaimStream::default(),
             work: LockedWork::default(),
             retry_at: now,
@@ -77,7 +77,7 @@ impl Exchange {
     }
 
     pub(super) fn stop_watching(&mut self, turn: &mut LockTurn<'_>) {
-        self.reads = LockReads::none();
+        self.reads = LockReads::default();
         self.stream.close(turn.effects);
     }
 
@@ -110,7 +110,7 @@ impl Exchange {
     }
 
     pub(super) fn create(&self, turn: &mut LockTurn<'_>) -> CallId {
-        let seen = self.view.marks.token_highest();
+        let seen = self.view.marks.token_highest;
         turn.effects.send(LockOperation::Create { seen })
     }
 
@@ -126,7 +126,7 @@ impl Exchange {
         };
         turn.effects.send(LockOperation::Join {
             entry,
-            seen: self.view.marks.token_highest(),
+            seen: self.view.marks.token_highest,
             non_blocking: self.options.non_blocking,
         });
     }
@@ -191,7 +191,7 @@ impl Exchange {
         turn.effects.send(LockOperation::Leave {
             claim: self.writes.claim,
             mine: self.writes.mine(),
-            seen: self.view.marks.token_highest(),
+            seen: self.view.marks.token_highest,
             success: self.success(),
             slots: self.options.mode.slots(),
         })
@@ -212,7 +212,7 @@ impl Exchange {
             entries: entries.iter().map(|(claim, o)| o.seen(*claim)).collect(),
             me,
             ending: Ending::Expired,
-            seen: self.view.marks.token_highest(),
+            seen: self.view.marks.token_highest,
         });
         self.evictions.in_flight = Some(Eviction { call, entries });
     }

@@ -19,7 +19,7 @@ pub(super) fn reply(
         return Some(Consequence::JoinedAnew);
     }
     if planted!(UnknownGrants) {
-        let given = (exchange.view.marks.token_highest(), Some(0));
+        let given = (exchange.view.marks.token_highest, Some(0));
         let calls = turn.effects.calls();
         exchange.writes.seen_present(calls);
         let timings = &exchange.options.timings;
