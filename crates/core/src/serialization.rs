@@ -1,127 +1,80 @@
 //! Serialization of inputs, effects and operations, for traces (feature `serde`). Deserialization
 //! checks values as their constructors do. Ids have the text of a UUID.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use serde::ser::{Serialize, Serializer};
-
-use crate::election::{
-    Claim, Identity, NameError, Revision, Session, TimingError, TimingSettings, Timings, Token,
-};
+use crate::election::{Claim, Identity, Revision, Session, TimingSettings, Timings, Token};
 use crate::lock::{MIN_HOLD_MAX, MinHold, SLOTS_MAX, Slots, WorkKey};
+use crate::trace::Bits;
 
-macro_rules! from_text {
-    ($($name:ident)+) => {
-        $(impl TryFrom<String> for $name {
-            type Error = NameError;
-
-            fn try_from(text: String) -> Result<Self, NameError> {
-                Self::new(text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.to_string()
-            }
-        })+
-    };
-}
-
-from_text! { Identity WorkKey }
-
-macro_rules! from_number {
-    ($($name:ident($number:ident): $error:expr;)+) => {
-        $(impl TryFrom<$number> for $name {
+/// Implements the conversions that serde's attributes `try_from` and `into` name.
+macro_rules! serialized {
+    ($($value:ident as $raw:ty: $read:expr, $written:expr;)+) => {
+        $(impl TryFrom<$raw> for $value {
             type Error = String;
 
-            fn try_from(number: $number) -> Result<Self, String> {
-                let error: fn($number) -> String = $error;
-                Self::new(number).ok_or_else(|| error(number))
+            fn try_from(raw: $raw) -> Result<Self, String> {
+                let read: fn($raw) -> Result<Self, String> = $read;
+                read(raw)
             }
         }
 
-        impl From<$name> for $number {
-            fn from(value: $name) -> Self {
-                value.get()
+        impl From<$value> for $raw {
+            fn from(value: $value) -> Self {
+                let written: fn($value) -> Self = $written;
+                written(value)
             }
         })+
     };
 }
 
-from_number! {
-    Token(i64): |it| format!("{it} is not a token: it is negative");
-    Slots(u32): |it| format!("{it} is not between 1 and {SLOTS_MAX}");
-    MinHold(Duration): |it| format!("{it:?} is above {MIN_HOLD_MAX:?}");
+serialized! {
+    Identity as String: |it| Identity::new(it).map_err(text), text;
+    WorkKey as String: |it| WorkKey::new(it).map_err(text), text;
+    Claim as String: |it| uuid(&it).map(Claim::from_bytes), text;
+    Revision as String: |it| uuid(&it).map(Revision::from_bytes), text;
+    Session as String: |it| uuid(&it).map(Session::from_bytes), text;
+    Bits as String: |it| u128::from_str_radix(&it, 16).map(Bits).map_err(text),
+        |it| format!("{:032x}", it.0);
+    Token as i64:
+        |it| Token::new(it).ok_or_else(|| format!("{it} is not a token: it is negative")),
+        Token::get;
+    Slots as u32:
+        |it| Slots::new(it).ok_or_else(|| format!("{it} is not between 1 and {SLOTS_MAX}")),
+        Slots::get;
+    MinHold as Duration:
+        |it| MinHold::new(it).ok_or_else(|| format!("{it:?} is above {MIN_HOLD_MAX:?}")),
+        MinHold::get;
+    Timings as TimingSettings: |it| Timings::new(it).map_err(joined), |it| it.settings();
 }
 
-impl TryFrom<TimingSettings> for Timings {
-    type Error = String;
-
-    fn try_from(settings: TimingSettings) -> Result<Self, String> {
-        let joined = |errors: Vec<TimingError>| {
-            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            errors.join("; ")
-        };
-        Self::new(settings).map_err(joined)
-    }
+fn text(value: impl ToString) -> String {
+    value.to_string()
 }
 
-impl From<Timings> for TimingSettings {
-    fn from(timings: Timings) -> Self {
-        timings.settings()
-    }
+fn joined(errors: Vec<impl ToString>) -> String {
+    let errors: Vec<_> = errors.into_iter().map(text).collect();
+    errors.join("; ")
 }
 
 /// Returns the bytes of a UUID.
-fn uuid(text: &str) -> Option<[u8; 16]> {
+fn uuid(text: &str) -> Result<[u8; 16], String> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let well_formed = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let bits = well_formed.then(|| u128::from_str_radix(&digits, 16));
-    bits?.ok().map(u128::to_be_bytes)
+    let bits = well_formed.then(|| u128::from_str_radix(&digits, 16).ok());
+    let bytes = bits.flatten().map(u128::to_be_bytes);
+    bytes.ok_or_else(|| format!("{text:?} is not a UUID"))
 }
-
-struct Uuid;
-
-impl Visitor<'_> for Uuid {
-    type Value = [u8; 16];
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a UUID")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<[u8; 16], E> {
-        uuid(text).ok_or_else(|| E::custom(format_args!("{text:?} is not a UUID")))
-    }
-}
-
-macro_rules! ids {
-    ($($name:ident)+) => {
-        $(impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Uuid).map(Self::from_bytes)
-            }
-        })+
-    };
-}
-
-ids! { Claim Revision Session }
 
 #[cfg(all(test, not(proof)))]
 mod tests {
+    use std::fmt;
+
+    use serde::Serialize;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, from_value, json, to_value};
 
     use super::*;
-    use crate::trace::Bits;
 
     fn same<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(value: T, text: Value) {
         assert_eq!(to_value(&value).expect("JSON"), text);

@@ -2,8 +2,6 @@
 //! machine that receives the options, times, random bits and inputs of a trace repeats its effects.
 //! The event loop writes traces, and `tests/trace-check` reads them.
 
-use std::num::ParseIntError;
-
 use serde::{Deserialize, Serialize};
 
 use crate::deadline_policy::PolicyOptions;
@@ -134,17 +132,3 @@ pub struct Answered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bits(pub u128);
-
-impl TryFrom<String> for Bits {
-    type Error = ParseIntError;
-
-    fn try_from(text: String) -> Result<Self, ParseIntError> {
-        u128::from_str_radix(&text, 16).map(Self)
-    }
-}
-
-impl From<Bits> for String {
-    fn from(bits: Bits) -> Self {
-        format!("{:032x}", bits.0)
-    }
-}
