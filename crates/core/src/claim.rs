@@ -1,6 +1,5 @@
-//! Code that leases and locks share: turns and effects, calls and their outcomes, sent writes,
-//! reads, and detection of rollbacks. The code does not depend on a document's fields or on the
-//! rules of a protocol.
+//! Code that leases and locks share: turns, calls, sent writes, reads, and detection of rollbacks.
+//! It depends on no document's fields and on no protocol's rules.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -65,8 +64,8 @@ pub enum Outcome<F = Found> {
     Rejected,
     /// Provably never sent.
     Failed,
-    /// Every other result, including timeouts and write concern errors. The write may have been
-    /// applied, or may be applied later. This outcome never grants or extends authority (I7).
+    /// Every other result, including timeouts. The write may have been applied, or may be applied
+    /// later, so this outcome never grants or extends authority (I7).
     Unknown,
 }
 
@@ -108,9 +107,8 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
 /// Maximum number of unanswered writes of a claim: one, plus a second one after a primary change.
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
-/// Writes that carried a revision of one claim, oldest first. Every revision is kept until it
-/// provably cannot be stored, because an unanswered write may be applied later (I7). When more than
-/// `MAX` writes are open, the oldest write after the first `KEPT` ones is dropped.
+/// Writes that carried a revision of one claim, oldest first. A revision is kept until it provably
+/// cannot be stored (I7). A write beyond `MAX` drops the oldest write after the first `KEPT`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentWrites<P, const MAX: usize, const KEPT: usize>(Vec<SentWrite<P>>);
 
@@ -128,8 +126,7 @@ pub(crate) enum WriteState {
     Awaited,
     /// Applied, possibly applied, or possibly applied later.
     Open,
-    /// The filter did not match. If the network delivers the write twice, the second delivery may
-    /// match.
+    /// The filter did not match. A second delivery by the network may still match.
     Rejected,
 }
 
@@ -301,10 +298,6 @@ impl Watermarks {
     pub(crate) fn note_declared(&mut self, durations: impl Iterator<Item = Declared>) {
         let longest = durations.filter_map(Declared::valid).max();
         self.lease_longest = self.lease_longest.max(longest.unwrap_or_default());
-    }
-
-    pub(crate) fn set_document(&mut self, token: Option<Token>) {
-        self.document_token = token;
     }
 
     pub(crate) fn rollback(&self, found: Option<Token>) -> Option<Rollback> {

@@ -1,7 +1,7 @@
 //! The deadline policy of a guard, without IO: when CMD starts, gets a stop signal, and is killed.
-//! It decides only on [`PolicyInput::Time`], after everything that was sent has been read. A guard
-//! that resumes after a suspension must not decide by the first record of its queue, because the
-//! last record may extend the deadline. Once a deadline has passed, no later record revives it.
+//! It decides only on [`PolicyInput::Time`], after everything that was sent has been read. After a
+//! suspension, a guard thus decides by the last record of its queue, which may extend the deadline.
+//! Once a deadline has passed, no later record revives it.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Terms {
         }
     }
 
-    /// Returns when to kill the workload after a loss at `now`, which is one grace later at most.
+    /// Returns when to kill the workload after a loss at `now`: at most one grace period later.
     pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
         self.kill_at.min(now + timings.loss_grace())
     }
@@ -53,8 +53,7 @@ pub struct Stop {
     pub kill_at: BootTime,
 }
 
-/// The complete desired state of a workload under one authority. Only the newest state counts. A
-/// stop, a loss and a kill are never revoked.
+/// Complete desired state of a workload. A stop, a loss and a kill are never revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DesiredState {
@@ -80,7 +79,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state after an order for the same authority. A stop on request is `graceful`.
+    /// Returns the state after an order for this authority. A requested stop is `graceful`.
     #[must_use]
     pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
         match kind {
@@ -102,7 +101,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state with a stop, which never gives a stopping workload more time.
+    /// Returns the state with a stop; a stopping workload never gets more time.
     #[must_use]
     pub fn stopped(self, stop: Stop) -> Self {
         let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
@@ -188,7 +187,7 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// Returns options that give descendants no time to linger. The grace is the one in `terms`.
+    /// Returns options with the grace period of `terms` and no time for descendants to linger.
     pub fn new(terms: Terms, stop_signal: i32) -> Self {
         Self {
             terms,

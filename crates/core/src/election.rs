@@ -1,6 +1,4 @@
-//! The election, a state machine without IO. [`Election`] holds the state of the claim that leads,
-//! and a `Contender`, which knows the store and contends. `docs/protocol.md` has the rules and the
-//! reasons why they are safe.
+//! The election, a state machine without IO: the claim that leads, and a `Contender` for the rest.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -47,16 +45,14 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect), in order
 /// and before the next input; arm a timer for [`next_wakeup`](Self::next_wakeup), at which
-/// [`Input::Tick`] is due; publish [`status`](Self::status). If the time is earlier than in the
-/// previous call, the previous call's time is used.
+/// [`Input::Tick`] is due; publish [`status`](Self::status). The time never goes back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Field order matters, because the model's canonical form leaves out a counter before an
-    // instant.
+    // The model's canonical form leaves out a counter before an instant, so the order matters.
     outbox: Outbox<Effect>,
     now: BootTime,
 }
@@ -85,8 +81,7 @@ impl Election {
             random,
             effects: &mut effects,
         };
-        // Expiry comes first, for every input. A claim ends at its deadline, so an acknowledgement
-        // that waited in a frozen process is late.
+        // Expiry comes first, so an acknowledgement that waited in a frozen process is late.
         if planted!(AcknowledgedAfterDeadline) {
             self.apply(input, turn);
             self.expire(turn);
@@ -117,12 +112,12 @@ impl Election {
 
     /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
     pub fn status(&self) -> &Status {
-        self.publication.status()
+        &self.publication.status
     }
 
     /// Returns true if this candidate has exited without an acknowledged release.
     pub const fn is_left_to_expire(&self) -> bool {
-        self.contender.is_left_to_expire()
+        self.contender.shutdown.left_to_expire
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
@@ -143,7 +138,7 @@ impl Election {
                 shown,
                 label_pending,
             } => self.with_stopping(|it| it.demoted(shown, label_pending, turn.now)),
-            Input::LabelDemoted => self.with_stopping(Stopping::label_demoted),
+            Input::LabelDemoted => self.with_stopping(|it| it.label_until = None),
             Input::WorkloadDone { token } => {
                 self.contender.workload_done(token);
                 self.with_stopping(|it| it.workload_done(token));
@@ -223,8 +218,7 @@ impl Election {
         }
     }
 
-    /// Gives up the claim of a workload that survived its kill. Waiting until the workload ends
-    /// would keep the lease from the other candidates without a bound.
+    /// Gives up the claim of a workload that survived its kill, which may block the lease for long.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.contender.workload_stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
@@ -257,14 +251,14 @@ impl Election {
             CandidateState::Contending => self.contend(turn),
         };
         let next = next.filter(|_| self.state != CandidateState::Exited);
-        let silent = self.contender.answers_until();
+        let silent = self.contender.reads.answers_until;
         let silent = silent.filter(|at| *at > turn.now && self.state.contends());
         self.wakeup = earliest([next, silent]);
     }
 
     fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let contender = &mut self.contender;
-        if contender.is_shutting_down() {
+        if contender.shutdown.requested {
             return match contender.last_step(turn) {
                 LastStep::Wait(until) => until,
                 LastStep::Exit => {
@@ -298,9 +292,9 @@ impl Election {
         };
         let (mut wait, mut release) = (None, false);
         if let CandidateState::Stopping(stopping) = &mut self.state {
-            let shutting_down = self.contender.is_shutting_down();
+            let shutting_down = self.contender.shutdown.requested;
             // Nothing is released while the workload may still be running (I6).
-            if !self.contender.workload_runs() {
+            if !self.contender.workload.runs() {
                 (wait, release) = stopping.progress(shutting_down, turn.now);
             }
             if !shutting_down {
@@ -398,7 +392,8 @@ impl Election {
             self.state = CandidateState::Stopping(stopping);
             self.publication.reason = Some(reason);
             turn.effects.push(Effect::Demote);
-            turn.effects.extend(self.contender.stop_workload());
+            turn.effects
+                .extend(self.contender.workload.order(OrderKind::Stop));
         }
     }
 
@@ -410,8 +405,8 @@ impl Election {
         self.contender.lost(cause, lost, turn);
     }
 
-    /// Panics in states that only a bug can cause. The daemon then exits. The status files and the
-    /// claim carry deadlines, so readers and contenders continue without this process.
+    /// Panics in states that only a bug can cause. Files and claim carry deadlines, so readers and
+    /// contenders continue without this process.
     fn check_invariants(&self) {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");

@@ -4,8 +4,7 @@
 //! lock, and [`deadline_policy`] decides when the guard of a supervised command ends the command.
 //! Each receives the time and an input, and returns effects. They use no clock, network or thread,
 //! and need no dependency without the feature `serde`. `docs/protocol.md` has the rules and the
-//! reasons why they are safe. `crates/proof` checks them with simulations, exhaustive models and an
-//! executable specification of the writes.
+//! reasons why they are safe; `crates/proof` checks them.
 //!
 //! The enums of the rules are exhaustive, because a host must decide about each new case; a new
 //! case is a breaking release. Lists whose values a host passes on by their names
@@ -55,8 +54,8 @@ mod serialization;
 #[cfg(feature = "serde")]
 pub mod trace;
 
-// The package in `crates/proof` compiles this file with `cfg(proof)`. It is not a Cargo feature,
-// because Cargo unifies features over a build of the workspace, and no planted bug may ship.
+// `crates/proof` compiles this file with `cfg(proof)`. It is not a Cargo feature, because Cargo
+// unifies features over a build of the workspace, and no planted bug may ship.
 #[cfg(proof)]
 #[path = "../../proof/src/proof.rs"]
 mod proof;

@@ -1,5 +1,5 @@
 //! Locks without IO: exclusive, shared and N-slot locks with a fair queue, one document per lock.
-//! [`LockContender`] is one contender for one lock. `docs/locks.md` explains the protocol.
+//! `docs/locks.md` explains the protocol.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

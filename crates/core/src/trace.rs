@@ -1,6 +1,5 @@
-//! Records of a trace, each a line of JSON: the inputs and effects of a state machine. A state
-//! machine that receives the options, times, random bits and inputs of a trace repeats its effects.
-//! The event loop writes traces, and `tests/trace-check` reads them.
+//! Records of a trace, each a line of JSON. A state machine that receives the options, times,
+//! random bits and inputs of a trace repeats its effects (`tests/trace-check`).
 
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +110,7 @@ pub struct TurnRecord<I, E> {
 pub struct Sent {
     /// Id of the call.
     pub call: CallId,
-    /// Time immediately before.
+    /// Time before the call.
     pub at: BootTime,
 }
 

@@ -1,5 +1,4 @@
-//! The claims of this process that may be stored although they do not lead: acquisitions of unknown
-//! outcome, and ended claims.
+//! Claims of this process that may be stored without leading: pending acquisitions, ended claims.
 
 use std::cmp::Ordering;
 
@@ -8,18 +7,17 @@ use super::{
     Timings, Token,
 };
 
-/// Maximum number of acquisitions of unknown outcome, of ended claims, and of revisions of one
-/// adoption. A successful read resolves all of them. If a claim is dropped at this limit, the
-/// candidate waits for its expiry.
+/// Maximum number of pending acquisitions, of ended claims, and of revisions of one adoption. A
+/// read resolves all of them. The candidate waits for the expiry of a claim that is dropped here.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
     /// Claim of the previous process on this directory, which has provably exited.
-    predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. The candidate adopts or releases the stored one, if any.
-    pending: Vec<Attempt>,
-    ended: Vec<EndedClaim>,
+    pub(super) predecessor: Option<Claim>,
+    /// Acquisitions of unknown outcome. The candidate adopts or releases a stored acquisition.
+    pub(super) pending: Vec<Attempt>,
+    pub(super) ended: Vec<EndedClaim>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,14 +59,6 @@ impl OpenClaims {
             predecessor,
             ..Self::default()
         }
-    }
-
-    pub(super) fn is_of_predecessor(&self, claim: Claim) -> bool {
-        self.predecessor == Some(claim)
-    }
-
-    pub(super) fn forget_predecessor(&mut self) {
-        self.predecessor = None;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -154,15 +144,14 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims, because their revisions are gone. If a restored document contains a
-    /// dropped claim, this process treats the claim as another candidate's.
+    /// Drops all claims, because their revisions are gone. In a restored document, this process
+    /// treats a dropped claim as another candidate's.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
     }
 
-    /// Drops open claims that another acquisition superseded, as [`clear`](Self::clear) does for
-    /// all claims. Returns true if one of the dropped claims is `recorded`.
+    /// Drops claims that another acquisition superseded. Returns true if `recorded` was dropped.
     pub(super) fn forget_superseded(&mut self, lease: &Lease, recorded: Option<Claim>) -> bool {
         let mut forgotten = false;
         let mut keep = |claim: Claim, superseded: bool| {
@@ -183,18 +172,6 @@ impl OpenClaims {
         assert!(self.ended.len() <= OPEN_CLAIMS_MAX, "too many ended claims");
         let ended = leading.is_some_and(|claim| self.ended_of(claim).is_some());
         assert!(!ended, "a claim leads again after its end");
-    }
-}
-
-#[cfg(all(test, not(proof)))]
-impl OpenClaims {
-    pub(super) fn pending(&self) -> &[Attempt] {
-        &self.pending
-    }
-
-    /// The ended claims, which tests modify to build states that no input leads to.
-    pub(super) fn ended(&mut self) -> &mut Vec<EndedClaim> {
-        &mut self.ended
     }
 }
 
@@ -231,9 +208,8 @@ impl Attempt {
     }
 
     /// Records that a document contradicts this acquisition: another claim has its token or a
-    /// higher token, or is newer than the state that the acquisition replaces. The document may be
-    /// untrusted. An event may combine the token of one document with the holder of another, so
-    /// only a reply proves the contradiction.
+    /// higher token, or is newer than the replaced state. An event may combine the token of one
+    /// document with the holder of another, so only a reply proves the contradiction.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         // With an unchanged revision, an operator may have raised the token.
         if self.holds(lease) || lease.revision == self.replaces.0 {

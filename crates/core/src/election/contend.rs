@@ -1,6 +1,6 @@
-//! A candidate's knowledge of the store, and its steps while it does not lead. A follower writes
-//! only if the lease is free, expired by its own observation, or held by its own ended claim or an
-//! exited process (I8). Each write is a compare-and-set on the revision seen.
+//! A candidate's knowledge of the store, and its steps while it does not lead. It writes only if
+//! the lease is free, expired by its own observation, or held by its own ended claim or an exited
+//! process (I8). Each write is a compare-and-set on the revision seen.
 
 mod decide;
 mod leadership;
@@ -18,7 +18,7 @@ mod write;
 use super::candidate::{Candidate, Participant};
 use super::claims::{OpenClaims, RejectedClaim};
 use super::publication::DirectoryRecord;
-use super::view::{Document, LeaseView};
+use super::view::LeaseView;
 use super::waits::Waits;
 use super::{
     BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Role, Session, Token,
@@ -40,7 +40,7 @@ use write::WriteInFlight;
 pub(super) struct Contender {
     pub(super) me: Participant,
     pub(super) view: LeaseView,
-    reads: LeaseReads,
+    pub(super) reads: LeaseReads,
     pub(super) claims: OpenClaims,
     pub(super) waits: Waits,
     registration: Registration,
@@ -49,8 +49,8 @@ pub(super) struct Contender {
     write: Option<WriteInFlight>,
     /// A claim whose renewal was rejected, kept until a read shows why.
     checking: Option<RejectedClaim>,
-    workload: WorkloadState,
-    shutdown: Shutdown,
+    pub(super) workload: WorkloadState,
+    pub(super) shutdown: Shutdown,
 }
 
 impl Contender {
@@ -79,11 +79,11 @@ impl Contender {
 
     /// Returns the role of a candidate without a claim.
     pub(super) fn role(&self, before: Role, now: BootTime) -> Role {
-        let stopped = self.is_shutting_down() && before == Role::Stopping;
+        let stopped = self.shutdown.requested && before == Role::Stopping;
         if self.checking.is_some() || stopped {
             Role::Stopping
-        } else if matches!(self.view.document, Document::NotRead)
-            || self.answers_until().is_none_or(|at| at <= now)
+        } else if self.view.document.is_none()
+            || self.reads.answers_until.is_none_or(|at| at <= now)
         {
             Role::Unknown
         } else if self.view.lease().is_some_and(|lease| lease.paused) {
@@ -97,8 +97,8 @@ impl Contender {
         self.write.is_some() || self.checking.is_some()
     }
 
-    /// Records what a reply or an event proves, even a late one: its token was used, its holder may
-    /// lead for the declared duration, and an acquisition in flight may be overtaken.
+    /// Records a token as used and its holder's duration, also from a late reply or event, and
+    /// notes whether an acquisition in flight is overtaken.
     fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         self.claims.shown(lease, is_reply);
@@ -150,8 +150,8 @@ impl Contender {
         self.checking = None;
     }
 
-    /// Applies a read, which ends the check of a rejected claim. Returns true if another process
-    /// renews this process's claim, because of a forked VM or a manual edit of the document.
+    /// Applies a read, which ends the check of a rejected claim. Returns true if another process,
+    /// such as a forked VM, renews this process's claim.
     pub(super) fn observe_read(&mut self, found: Found, turn: &mut Turn<'_>) -> bool {
         let checking = self.checking.take();
         let duplicate = checking.is_some_and(|claim| claim.is_renewed_by_another(&found));
@@ -218,7 +218,7 @@ impl Contender {
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
         matches!(self.write, Some(WriteInFlight::Acquiring { .. }))
             || !self.claims.is_empty()
-            || (!self.reads.is_behind() && held.is_some_and(|h| h.session == self.me.session))
+            || (!self.reads.schedule.behind && held.is_some_and(|h| h.session == self.me.session))
     }
 
     pub(super) fn check_invariants(&self, state: &CandidateState) {

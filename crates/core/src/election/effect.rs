@@ -19,7 +19,7 @@ pub struct CallId(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Effect {
-    /// Send this operation to the store. The answer is [`Input::Reply`](super::Input::Reply) within
+    /// Send this operation. Answer with [`Input::Reply`](super::Input::Reply) within
     /// `operation_timeout`. After a timeout, a second reply may follow.
     Call {
         /// Id to return with the reply.
@@ -27,15 +27,13 @@ pub enum Effect {
         /// The operation to send.
         operation: Operation,
     },
-    /// Replace the change stream. It may be stale although it answers. An opening
-    /// [`Watch`](super::Watch) or [`Watch::Lost`](super::Watch::Lost) follows, as at the start.
+    /// Replace the change stream, which may be stale. An opening [`Watch`](super::Watch) or
+    /// [`Watch::Lost`](super::Watch::Lost) follows.
     ReopenStream,
-    /// Make every status file and the pod's label show the newest status. The answers are
-    /// [`Input::Demoted`](super::Input::Demoted) and, if the label takes longer,
-    /// [`Input::LabelDemoted`](super::Input::LabelDemoted).
+    /// Make every status file and the pod's label show the newest status. Answer with
+    /// [`Input::Demoted`](super::Input::Demoted).
     Demote,
-    /// Start, extend or end the workload; answer
-    /// [`Input::WorkloadGone`](super::Input::WorkloadGone).
+    /// Change the workload. Answer with [`Input::WorkloadGone`](super::Input::WorkloadGone).
     Workload(Order),
     /// Record these values in the status directory, for the next process. No answer.
     Remember {
@@ -92,11 +90,9 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the free lease. Matches the revision `expected`, a token lower than the new one, and
-    /// a lease that has no holder and is not paused.
+    /// Acquire the lease, if free, not paused, at the revision `expected` and at a lower token.
     Acquire(Acquisition),
-    /// Take over the lease. Matches the revision `expected`, a token lower than the new one, the
-    /// claim `holder`, and a lease that is not paused.
+    /// Take over the lease, if `holder` still holds it, not paused and at the revision `expected`.
     TakeOver {
         /// Fields of the new claim.
         acquisition: Acquisition,
@@ -114,8 +110,7 @@ pub enum Operation {
         /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease. Its filter equals a renewal's filter, so a process on a forked VM keeps the
-    /// claim that it renews.
+    /// Free the lease, with the filter of a renewal, so that a forked VM keeps a claim it renews.
     Release {
         /// The ended claim.
         claim: Claim,
@@ -128,8 +123,7 @@ pub enum Operation {
         /// The candidate that the free lease is reserved for, if any.
         reserved_for: Option<Reservation>,
     },
-    /// Register this candidate as the standby. The filter matches `holder` and the standby to
-    /// replace. It does not change the revision or the token.
+    /// Register this candidate as the standby of `holder`. Revision and token do not change.
     Register {
         /// The claim of the current holder.
         holder: Claim,

@@ -11,8 +11,7 @@ pub use crate::claim::Outcome;
 pub enum Input {
     /// The instant of [`Election::next_wakeup`](super::Election::next_wakeup) has come.
     Tick,
-    /// The outcome of a call. After a timeout it is [`Outcome::Unknown`]; the true outcome may
-    /// follow later with the same id, at most once.
+    /// The outcome of a call. The true outcome may follow once after [`Outcome::Unknown`].
     Reply {
         /// The answered call.
         call: CallId,
@@ -21,15 +20,13 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader renews at once, even with an unanswered
-    /// renewal.
+    /// The driver discovered a new primary. A leader renews at once.
     PrimaryChanged,
     /// The status files' answer to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
         /// True if all files say "not leader"; false if a file could not be changed.
         shown: bool,
-        /// True if [`Input::LabelDemoted`] follows. Until then, for a limited time, the candidate
-        /// does not release the lease.
+        /// True if [`Input::LabelDemoted`] follows; the release waits for it for a limited time.
         #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },
@@ -45,20 +42,18 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// All processes of the supervised workload have exited, or none was started. The workload's
-    /// claim may now be released (I6), and another claim may lead.
+    /// All processes of the supervised workload have exited, so its claim may be released (I6).
     WorkloadGone {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// The end of the killed workload could not be confirmed in time, so the lease expires without
-    /// a release. [`Input::WorkloadGone`] follows if the end is confirmed after all.
+    /// The end of the killed workload could not be confirmed in time, so the lease must expire.
+    /// [`Input::WorkloadGone`] follows if the end is confirmed after all.
     WorkloadStuck {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload, which counts as healthy until the first input. With an unhealthy
-    /// workload, a candidate does not lead or contend.
+    /// Health of the workload, healthy by default. An unhealthy candidate does not contend.
     Health {
         /// False if another replica should lead.
         healthy: bool,

@@ -1,5 +1,4 @@
-//! The lease as the election sees it: names, random ids and the document's fields. Wall-clock
-//! fields are informational and are never compared.
+//! The lease document: names, ids and fields. Wall-clock fields are informational.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,8 +56,7 @@ impl ResourceName {
     }
 }
 
-/// The human-readable name of a candidate. In the protocol, only the reservation of a transfer
-/// depends on it.
+/// Human-readable name of a candidate, which the protocol compares only for a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -167,13 +165,11 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Id of one write; each create, acquire, takeover, renewal and release has a new one. Random,
-    /// because another renewal after a rollback must look different.
+    /// Random id of one write. Another renewal after a rollback must look different.
     Revision
 }
 random_id! {
-    /// Id of one start of a candidate, for humans. During a cooldown, a candidate compares it to
-    /// distinguish its own claims from a successor's.
+    /// Id of one start of a candidate. A cooldown ends only for another session's claim.
     Session
 }
 
@@ -262,9 +258,8 @@ impl Declared {
         }
     }
 
-    /// Returns the time to wait: the declared duration, or the longest duration if the declared one
-    /// is outside 1 s … 1 h. To treat an invalid duration as short would be unsafe, and to treat it
-    /// as endless would block the lease.
+    /// Returns the time to wait: the declared duration, or the longest duration for an invalid one.
+    /// A shorter wait would be unsafe, and an endless wait would block the lease.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
@@ -315,7 +310,7 @@ impl Reservation {
     }
 }
 
-/// Time that others wait for the standby. It is several times as long as an event and a write.
+/// Time that others wait for the standby: several times the latency of an event and a write.
 pub const HEAD_START: Duration = Duration::from_millis(50);
 /// Maximum number of [`HEAD_START`]s that a candidate waits for a standby of higher priority.
 pub const HEAD_STARTS_MAX: u32 = 3;

@@ -1,5 +1,4 @@
-//! The published status of a candidate, derived after each input, and the record in the status
-//! directory.
+//! The published status of a candidate, and the record in the status directory.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::{
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Publication {
-    status: Status,
+    pub(super) status: Status,
     pub(super) reason: Option<Reason>,
     /// The last reported request whose token is not the leader's.
     pub(super) request_reported: Option<Request>,
@@ -37,12 +36,7 @@ impl Publication {
         }
     }
 
-    pub(super) fn status(&self) -> &Status {
-        &self.status
-    }
-
-    /// Reports a request that the leader with the token `leading` ignores because the request names
-    /// another token. Each request is reported once.
+    /// Reports, once, a request that the leader ignores because it names another token.
     pub(super) fn report_request(&mut self, lease: &Lease, leading: Token) -> Option<Notice> {
         let other = lease.request.as_ref().filter(|r| r.token != leading);
         let notice = other
@@ -79,8 +73,7 @@ impl Publication {
         let transition = (role != before).then(|| {
             let token_before = self.status.authority.map(|a| a.token);
             let stopping_token = state.tenure().map(|t| t.token);
-            // A change between idle roles, for example to unknown, does not repeat the last reason,
-            // because metrics would then count a loss twice.
+            // Between idle roles, repeating the last reason would count a loss twice in metrics.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
                 && matches!(role, Role::Follower | Role::Unknown);
             let transition = Transition {
@@ -101,7 +94,7 @@ impl Publication {
         self.status.authority = authority;
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
-        self.status.unnoticed = contender.draining(now);
+        self.status.unnoticed = contender.workload.draining(now);
         self.status.holder = holder_view(authority, contender, now);
         self.status.session = contender.me.session;
         self.status.reason = self.reason;
@@ -109,7 +102,7 @@ impl Publication {
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = contender.answers_until().is_some();
+        self.status.store_reached = contender.reads.answers_until.is_some();
         transition
     }
 
@@ -144,8 +137,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored. With `None`, the directory no longer proves that a
-    /// claim's process has exited.
+    /// Records a claim that may be stored; with `None`, no exit of a claim's process is proved.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {
@@ -163,14 +155,13 @@ impl DirectoryRecord {
     }
 }
 
-/// Returns the leader as far as this candidate knows. Without authority, it never returns this
-/// candidate's own name, even if the document names an ended claim or a namesake.
+/// Returns the presumed leader, which is this candidate only with authority.
 fn holder_view(
     authority: Option<Authority>,
     contender: &Contender,
     now: BootTime,
 ) -> Option<HolderView> {
-    let (me, view) = (contender.me, contender.view);
+    let (me, view) = (&contender.me, &contender.view);
     if let Some(authority) = authority {
         return Some(HolderView {
             identity: me.identity.clone(),
@@ -187,12 +178,4 @@ fn holder_view(
         token: lease.token,
         until,
     })
-}
-
-#[cfg(all(test, not(proof)))]
-impl Publication {
-    /// The status, which tests modify to build states that no input leads to.
-    pub(super) fn status_mut(&mut self) -> &mut Status {
-        &mut self.status
-    }
 }

@@ -1,5 +1,5 @@
-//! The published status of a candidate: a deadline, never a flag. A surface evaluates
-//! [`Status::at`] for each answer, so a daemon never answers "leader" past its deadline.
+//! The published status of a candidate. Surfaces evaluate [`Status::at`] for each answer, so no
+//! daemon answers "leader" past its deadline.
 
 use super::{BootTime, Identity, Session, Token};
 use crate::named::named;

@@ -1,22 +1,21 @@
-//! A step-down: authority has been given up, and the release waits for the files, for the pod's
-//! label and for the workload. Renewals continue, so that no other candidate takes over meanwhile.
+//! A step-down: after authority was given up, the release waits for the files, the pod's label and
+//! the workload. Renewals continue, so that no other candidate takes over meanwhile.
 
 use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum time that a step-down waits for the files and the pod's label. This wait and the release
-/// fit into the 1.5 s that a terminating pod may have.
+/// Maximum wait for the files and the pod's label. With the release it fits into 1.5 s.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping {
     pub(super) tenure: Tenure,
-    reason: Reason,
-    reserved_for: Option<Reservation>,
+    pub(super) reason: Reason,
+    pub(super) reserved_for: Option<Reservation>,
     files: Files,
     /// Latest instant to wait for the pod's label, which may still say leader.
-    label_until: Option<BootTime>,
+    pub(super) label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
@@ -74,10 +73,6 @@ impl Stopping {
         };
     }
 
-    pub(super) fn label_demoted(&mut self) {
-        self.label_until = None;
-    }
-
     pub(super) fn workload_done(&mut self, token: Token) {
         if self.tenure.token == token {
             self.shorten_drain(BootTime::default(), Duration::ZERO);
@@ -113,8 +108,8 @@ impl Stopping {
             }
             self.files = Files::Stuck;
         }
-        // A reader of a stuck file trusts the file until its deadline, and notices within the
-        // delay. A process that exits does not wait for the reader, but leaves the lease to expire.
+        // A reader trusts a stuck file until its deadline, and notices within the delay. A process
+        // that exits leaves the lease to expire instead.
         let mut at = self.drained_at.max(self.label_until.unwrap_or_default());
         if self.files == Files::Stuck && !shutting_down {
             at = at.max(self.published_until + self.delay);
@@ -129,11 +124,6 @@ impl Stopping {
             Files::Demoted => self.drained_at,
             Files::Asked { .. } | Files::Stuck => self.drained_at.max(readable_until + self.delay),
         }
-    }
-
-    /// Returns the claim, the reason of the step-down, and for whom the lease is reserved, if any.
-    pub(super) fn into_parts(self) -> (Tenure, Reason, Option<Reservation>) {
-        (self.tenure, self.reason, self.reserved_for)
     }
 
     pub(super) fn shown_until(&self) -> BootTime {

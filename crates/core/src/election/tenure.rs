@@ -1,5 +1,4 @@
-//! One claim while it leads: its authority and its renewals. A tenure does not read the document;
-//! it compares its own claim with the claim in the replies to its renewals.
+//! One claim while it leads: its authority and its renewals. A tenure never reads the document.
 
 use super::claims::Attempt;
 use super::{
@@ -7,9 +6,8 @@ use super::{
 };
 use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
-/// Maximum number of unresolved renewals kept for the filter. A claim sends about one per
-/// `retry_interval`; with the default durations, 18 fit before the deadline. Beyond the limit the
-/// oldest renewal is dropped, which can end leadership but never causes a second leader.
+/// Maximum number of unresolved renewals kept for the filter; at the defaults, 18 fit before the
+/// deadline. Dropping the oldest can end leadership, but never causes a second leader.
 const RENEWALS_MAX: usize = 256;
 
 /// A claim from its acquisition to its end.
@@ -120,8 +118,7 @@ impl Tenure {
         self.urgent = false;
     }
 
-    /// Handles the reply to a renewal, possibly late. After a failure, the next is due at
-    /// `retry_at`.
+    /// Handles the reply to a renewal, possibly late. A failed renewal is repeated at `retry_at`.
     pub(super) fn reply(
         &mut self,
         call: CallId,
@@ -142,8 +139,7 @@ impl Tenure {
                 return RenewalReply::Extended(lease);
             }
             // The renewal matched, but the document is now foreign and must not be changed again. A
-            // read cannot prove that the document is foreign now, because the read may have been
-            // sent before this claim led.
+            // read would not prove this, because it may have been sent before this claim led.
             Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
             Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
             // A later renewal may have been applied first, so the later outcome decides.

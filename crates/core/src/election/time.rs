@@ -4,8 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// An instant of CLOCK_BOOTTIME: nanoseconds since boot, including suspends. CLOCK_MONOTONIC stops
-/// during a suspend, so its deadlines would be late. Wall clocks can be set.
+/// An instant of CLOCK_BOOTTIME, which counts suspends, unlike CLOCK_MONOTONIC, and cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootTime(u64);

@@ -14,8 +14,7 @@ pub const JITTER_PERCENT: u32 = 20;
 
 /// The part of an election gap that does not grow with `electionTimeoutMillis`.
 const ELECTION_VOTES: Duration = Duration::from_millis(600);
-/// Maximum random delay that a member adds to `electionTimeoutMillis`, in percent
-/// (`replElectionTimeoutOffsetLimitFraction`).
+/// Maximum random share that a member adds (`replElectionTimeoutOffsetLimitFraction`).
 const ELECTION_OFFSET_PERCENT: u32 = 15;
 /// Time from the discovery of the new primary to an acknowledged renewal.
 const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
@@ -24,8 +23,7 @@ const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
-    /// How long contenders wait before they take over from a holder that does not renew, counted
-    /// from the first reply with the current revision.
+    /// Time that contenders wait for a holder, from the first reply with its last revision.
     pub lease_duration: Duration,
     /// Duration of authority, counted from before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
@@ -176,8 +174,8 @@ getters! {
     lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace
 }
 
-/// Returns how long a MongoDB set with this `electionTimeoutMillis` accepts no writes after its
-/// primary was killed. After a freeze, the next primary also needs time to catch up.
+/// Returns how long a MongoDB set accepts no writes after its primary was killed. After a freeze,
+/// the next primary also needs time to catch up.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
 }

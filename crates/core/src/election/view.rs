@@ -5,18 +5,11 @@ use crate::claim::{Rollback, Watermarks};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeaseView {
-    pub(super) document: Document,
+    /// `None` until the first read.
+    pub(super) document: Option<Found>,
     /// Instant at which a reply or event first showed this revision.
     pub(super) seen: BootTime,
     pub(super) marks: Watermarks,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Document {
-    NotRead,
-    Missing,
-    Foreign(String),
-    Lease(Lease),
 }
 
 impl LeaseView {
@@ -24,17 +17,14 @@ impl LeaseView {
         let own = candidate.tunables.timings.lease_duration();
         let longest = candidate.lease_longest_remembered.unwrap_or_default();
         Self {
-            document: Document::NotRead,
+            document: None,
             seen: BootTime::default(),
             marks: Watermarks::new(candidate.token_remembered, own.max(longest)),
         }
     }
 
     pub(super) fn lease(&self) -> Option<&Lease> {
-        match &self.document {
-            Document::Lease(lease) => Some(lease),
-            Document::NotRead | Document::Missing | Document::Foreign(_) => None,
-        }
+        self.document.as_ref().and_then(Found::lease)
     }
 
     /// Returns the token for an acquisition of `lease`; `None` if the token is at its maximum.
@@ -46,7 +36,7 @@ impl LeaseView {
     }
 
     /// Returns true if an event of a late stream may show more than the last read did. Renewals do
-    /// not count, because the candidate reads them when it expects them.
+    /// not count, because the candidate reads them when they are due.
     pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
         self.lease().is_none_or(|known| {
             let changed = lease.claim() != known.claim() || lease.paused != known.paused;
@@ -69,15 +59,14 @@ impl LeaseView {
         self.marks.note_declared(declared.into_iter());
     }
 
-    /// Records the lease's standby in this leader's view. A leader needs this call, because it does
-    /// not apply events to its view.
+    /// Records the standby in the view, to which a leader applies no events.
     pub(super) fn note_standby(&mut self, standby: Option<Standby>) {
-        if let Document::Lease(lease) = &mut self.document {
+        if let Some(Found::Lease(lease)) = &mut self.document {
             lease.standby = standby;
         }
     }
 
-    /// Returns the rollback of the store that this document proves.
+    /// Returns the rollback that this document proves, if any.
     pub(super) fn rollback(&self, found: &Found) -> Option<Rollback> {
         match found {
             Found::Lease(lease) => self.marks.rollback(Some(lease.token)),
@@ -99,19 +88,18 @@ impl LeaseView {
                 })
             }
             Found::Foreign(why) => {
-                let known = matches!(self.document, Document::Foreign(_));
+                let known = matches!(self.document, Some(Found::Foreign(_)));
                 (!known).then(|| Notice::Foreign { why: why.clone() })
             }
             Found::Missing => None,
         }
     }
 
-    /// Stores the found document; returns true if its revision differs. If the revision, the claim
-    /// and the token are unchanged, the instant at which they were first seen stays. The revision
-    /// alone does not suffice, because it may repeat on a forked VM or in an edited document.
+    /// Stores the document; returns true if its revision differs. `seen` stays if revision, claim
+    /// and token do. A revision alone may repeat on a forked VM or in an edited document.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
-        let document = match found {
+        match &found {
             Found::Lease(lease) => {
                 let same_token = self.lease().is_some_and(|l| l.token == lease.token);
                 let same_claim = self.lease().is_some_and(|l| l.claim() == lease.claim());
@@ -119,21 +107,17 @@ impl LeaseView {
                 let unchanged = (self.revision() == Some(lease.revision) && same)
                     || (planted!(TokenCompared) && same_token)
                     || (planted!(SeenKeptAcrossRestart)
-                        && self.document == Document::NotRead
+                        && self.document.is_none()
                         && self.seen > BootTime::default());
                 if !unchanged || planted!(SeenCountsAgain) {
                     self.seen = now;
                 }
-                self.marks.set_document(Some(lease.token));
-                Document::Lease(lease)
+                self.marks.document_token = Some(lease.token);
             }
-            Found::Missing => {
-                self.marks.set_document(None);
-                Document::Missing
-            }
-            Found::Foreign(why) => Document::Foreign(why),
-        };
-        self.document = document;
+            Found::Missing => self.marks.document_token = None,
+            Found::Foreign(_) => {}
+        }
+        self.document = Some(found);
         self.revision() != revision_before
     }
 }

@@ -1,13 +1,11 @@
-//! Delays before a candidate contends: cooldown, quarantine, jitter, an unhealthy workload. The
-//! waits for another candidate's claim or reservation are in `contend/decide.rs`.
+//! Delays before a candidate contends. `contend/decide.rs` has the waits for other candidates.
 
 use std::time::Duration;
 
 use super::{BootTime, Lease, Session, Token};
 use crate::claim::Turn;
 
-/// Maximum random delay after the first lost race, and the limit to which it grows. If an event
-/// wakes fifty candidates, one write succeeds. The losers then add a random delay.
+/// Maximum random delay of the losers after the first lost race, and the limit of its growth.
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
@@ -19,11 +17,11 @@ pub(super) struct Waits {
     /// True if the workload is unhealthy. The candidate then does not contend.
     pub(super) unhealthy: bool,
     cooldown: Option<Cooldown>,
-    /// Until when this candidate does not contend because the store was rolled back.
+    /// End of the quarantine after a rollback of the store.
     pub(super) quarantine: Option<BootTime>,
     deadline_loss: Option<BootTime>,
     /// Maximum random delay before an acquisition, so that candidates woken together spread out.
-    jitter_max: Duration,
+    pub(super) jitter_max: Duration,
     /// Earliest instant to acquire a free lease, drawn when the revision was first seen.
     pub(super) acquire_not_before: BootTime,
 }
@@ -100,12 +98,5 @@ impl Waits {
     pub(super) fn lost_by_deadline(&mut self, now: BootTime) -> bool {
         let before = self.deadline_loss.replace(now);
         before.is_some_and(|at| now.since(at) < LOSSES_WINDOW)
-    }
-}
-
-#[cfg(all(test, not(proof)))]
-impl Waits {
-    pub(super) fn jitter_max(&mut self) -> &mut Duration {
-        &mut self.jitter_max
     }
 }

@@ -4,21 +4,17 @@ use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions kept for the filter (2 kB). Without answers, a waiter sends one
-/// write per `operation_timeout` plus retry interval, so 128 revisions last for eight minutes at
-/// the defaults. If a revision is forgotten, the contender may lose its position in the queue, but
-/// never gets a second entry.
+/// Maximum number of revisions kept for the filter: without answers, eight minutes at the defaults.
+/// With a forgotten revision, the contender may lose its position, but never has a second entry.
 const MINE_MAX: usize = 128;
-/// Number of oldest revisions that are not dropped. When a store that lost its majority recovers,
-/// it applies the first pending join, and later joins do not match.
+/// Number of oldest revisions to keep, because a recovered store applies the first pending join.
 const OLDEST_KEPT: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
-    sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls sent when the claim was first seen. Only the reply to a later call can prove
-    /// that the claim is gone.
+    pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
+    /// Number of calls sent when the claim was first seen. Only later calls can prove it gone.
     present: Option<u64>,
     /// True if a revision that may be stored was forgotten.
     pub(super) forgotten: bool,
@@ -44,10 +40,6 @@ impl ClaimWrites {
             forgotten: false,
             declared: false,
         }
-    }
-
-    pub(super) fn sent(&self) -> &SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT> {
-        &self.sent
     }
 
     pub(super) fn mine(&self) -> Vec<Revision> {
@@ -117,8 +109,7 @@ impl ClaimWrites {
         }
     }
 
-    /// Marks a write as applied or of unknown outcome. Earlier writes are kept, because a join that
-    /// is applied late can bring an evicted entry back.
+    /// Marks a write as possibly applied. Earlier joins stay: a late one can bring an entry back.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
     }

@@ -1,5 +1,4 @@
-//! One contender for one lock. Each state decides which calls are due, and `Exchange` sends them.
-//! The transitions between states are here.
+//! Transitions between the states of a contender. Each state decides which calls are due.
 
 #[cfg(proof)]
 #[path = "../../../proof/src/model/lock/compared.rs"]
@@ -143,7 +142,7 @@ impl LockContender {
             LockInput::GiveUp => {
                 // No work began, so the minimum hold does not apply, even if the lock was lost.
                 if !matches!(self.state, State::Leaving(_)) {
-                    self.exchange.waive_min_hold();
+                    self.exchange.work.keeps_until = None;
                 }
                 self.give_up(turn);
             }
@@ -151,7 +150,7 @@ impl LockContender {
             LockInput::Release => self.release(turn),
             LockInput::Succeeded => {
                 if self.state.holding().is_some() {
-                    self.exchange.work_succeeded();
+                    self.exchange.work.succeeded = true;
                 }
                 self.release(turn);
             }
@@ -164,7 +163,7 @@ impl LockContender {
             (Hint::Opened { since_join }, state) => {
                 exchange.stream.opened(since_join, turn.effects.calls());
                 if let Some(joining) = state.joining() {
-                    joining.stream_settled();
+                    joining.stream_awaited = None;
                 } else if state.is_waiting() && !since_join {
                     exchange.reads.again(turn.now);
                 } else if let State::Waiting(waiting) = state
@@ -176,7 +175,7 @@ impl LockContender {
             (Hint::Lost, state) => {
                 exchange.stream.open = false;
                 if let Some(joining) = state.joining() {
-                    joining.stream_settled();
+                    joining.stream_awaited = None;
                 } else if state.is_waiting() {
                     exchange.reads.read_at(exchange.retry(turn));
                 }
@@ -199,7 +198,7 @@ impl LockContender {
             exchange.follow(turn);
         }
         match &mut self.state {
-            State::Holding(holding) => holding.hurry(),
+            State::Holding(holding) => holding.hurry = true,
             State::Waiting(waiting) => {
                 waiting.hurry(exchange);
                 exchange.retry_at = turn.now;
@@ -219,7 +218,7 @@ impl LockContender {
             let verdict = contending::read_reply(exchange, reading, outcome, turn);
             return self.conclude(verdict, turn);
         }
-        let write = exchange.writes.sent().get(call);
+        let write = exchange.writes.sent.get(call);
         match (&mut self.state, write) {
             (state @ (State::Joining(_) | State::Waiting(_)), Some(write)) => {
                 let verdict = contending::write_reply(state, exchange, write, outcome, turn);
@@ -241,15 +240,13 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction, or to a read that was sent before this contender held the
-            // lock. A later eviction must name the revisions that this reply shows.
+            // The reply to an eviction or an early read. A later eviction must name its revisions.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);
                 }
             }
-            // The claim has ended. Outcomes are recorded, but only a leave's outcome has
-            // consequences.
+            // The claim has ended, and only a leave's outcome has consequences.
             (State::Lost(_) | State::Leaving(_) | State::Ended(_), Some(write)) => {
                 exchange.writes.record(call, &outcome);
                 if write.purpose == WritePurpose::Keep {
@@ -401,8 +398,7 @@ impl LockContender {
         }
     }
 
-    /// Ends the claim because the lock is lost. The claim is never renewed again, and the contender
-    /// leaves only after the work has ended (I6).
+    /// Ends the claim, because the lock is lost. The leave waits until the work has ended (I6).
     fn lose(&mut self, loss: Loss, turn: &mut LockTurn<'_>) {
         turn.effects.push(LockEffect::Lost(loss));
         self.enter(State::Lost(loss), turn.now);

@@ -1,6 +1,4 @@
-//! The lock document as the protocol sees it. No date in it decides who may hold the lock. The age
-//! of a recorded success depends on the clock of the store, which dates both the success and the
-//! reply.
+//! The lock document. No date in it decides who may hold the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +8,7 @@ use crate::election::{
 };
 use crate::named::named;
 
-/// Maximum number of entries that hold the lock or were granted it. With this many entries, a
-/// document has about 60 kB.
+/// Maximum number of entries that hold the lock or were granted it (about 60 kB).
 pub const HOLDERS_MAX: usize = 256;
 /// Maximum number of waiting entries. A join to a full queue is rejected.
 pub const QUEUE_MAX: usize = 512;

@@ -1,17 +1,14 @@
 //! Grants: another contender's write lets a contender hold the lock. The grant names the entry's
-//! revision at that time. The owner sent this revision before the grant, and its provisional
-//! authority starts when this revision was sent. Provisional authority lasts for a share of the
-//! renew deadline. Others evict an unconfirmed entry only after they have seen it for the same
-//! share of its lease duration.
+//! revision, and provisional authority starts when the owner sent that revision. It lasts for a
+//! share of the renew deadline; others wait for that share of the lease duration.
 
 use std::time::Duration;
 
 use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
-/// Divisor of the lease duration, for the eviction of an unconfirmed entry, and of the renew
-/// deadline, for provisional authority. One divisor keeps the ratio of the two durations, which
-/// bounds the difference of clock rates (I1).
+/// Divisor of the renew deadline, for provisional authority, and of the lease duration, for the
+/// eviction of an unconfirmed entry. One divisor keeps the bound of clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
 /// Delay of the confirmation. Shorter work needs none, because its release follows the grant.
@@ -59,8 +56,8 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     sent + whole / GRANT_SHARE
 }
 
-/// Returns the time that a grant must leave for its confirmation. If less time remains, the work
-/// waits for the confirmation, because losing a lock costs more than a round trip.
+/// Returns the time that a grant must leave for its confirmation. With less, the work waits for the
+/// confirmation, because losing a lock costs more than a round trip.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

@@ -99,26 +99,22 @@ pub struct Options {
     pub once_per: Option<OncePer>,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
     pub non_blocking: bool,
-    /// Open the change stream before joining. This saves a read if others usually hold the lock,
-    /// and costs a stream if the lock is usually free.
+    /// Open the change stream before joining, which saves a read if others usually hold the lock.
     pub watch_first: bool,
     /// Highest token of this lock remembered from earlier contenders.
     pub token_remembered: Token,
-    /// Observations of an earlier contender in the same boot. They let this contender evict an
-    /// expired entry sooner.
+    /// Observations of an earlier contender of this boot. With them, evictions are due sooner.
     pub observations: Observations,
 }
 
 impl Options {
-    /// Returns false if the lock has slots but the grant names none, as grants by older versions of
-    /// leasehold do.
+    /// Returns false if a grant (by an older version) names no slot of a lock with slots.
     pub(super) fn is_served_by(&self, slot: Option<u32>) -> bool {
         self.mode.slots() == 0 || slot.is_some()
     }
 
-    /// Returns true if work may begin by this grant before its confirmation. With a minimum hold it
-    /// may not, because a grant declares none. With `once_per` it may not, because the event does
-    /// not show the successes.
+    /// Returns true if work may begin by this grant before its confirmation: a grant declares no
+    /// minimum hold, and its event does not show the successes for `once_per`.
     pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
         let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
         shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)
@@ -131,8 +127,8 @@ impl Options {
         let success = successes.find(|success| success.key == once_per.key)?;
         let known = lock.store_now != WallMillis::default();
         let ago = lock.store_now.0.saturating_sub(success.at.0);
-        // The clock of the store may have been set back since the success. A success with a date in
-        // the future counts only within one period, because its true age is not known.
+        // The clock of the store may have been set back since the success, so a success in the
+        // future counts only within one period.
         let recent = Duration::from_millis(ago.unsigned_abs()) < once_per.period;
         let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
         (known && recent).then_some(ago)
@@ -157,13 +153,12 @@ pub enum LockInput {
     Hint(Hint),
     /// The driver discovered a new primary. A renewal to the old primary may stay unanswered.
     PrimaryChanged,
-    /// Stop waiting and leave the queue. A held lock is released as if no work had begun. No work
-    /// may run under it from then on, and its entry is not kept for the minimum hold.
+    /// Leave the queue, or release the lock without a minimum hold, because no work has begun or
+    /// will.
     GiveUp,
     /// The owner is gone. Stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,
-    /// Release the lock. The host must have confirmed that the work under it is gone (I6), even
-    /// after a loss.
+    /// Release the lock. The work under it must be confirmed gone (I6), even after a loss.
     Release,
     /// Release the lock, and record the success if the options request it.
     Succeeded,

@@ -1,5 +1,4 @@
-//! Observations of other entries, which expire when they stay unchanged. The wait for an entry
-//! starts with the reply that first showed its current revision and state.
+//! Observations of other entries. An entry expires if its revision and state stay unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,8 +76,8 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records the document of a reply, except the entry with the claim `mine`. Returns the owners
-    /// and durations in milliseconds of new entries that declare an invalid lease duration.
+    /// Records the document of a reply, except the entry `mine`. Returns the owners and
+    /// milliseconds of new entries that declare an invalid lease duration.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -101,8 +100,7 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // An earlier bound of this observer takes precedence, because the new one
-                    // depends on the store's clock.
+                    // The earlier bound counts, because the new bound depends on the store's clock.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -156,8 +154,8 @@ impl Observation {
         }
     }
 
-    /// Merges another contender's observation in this boot. If both show the same version of the
-    /// entry, the earlier start counts; otherwise the later observation replaces this one.
+    /// Merges another contender's observation of this boot: the earlier start of one version of the
+    /// entry counts, otherwise the later observation.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {
@@ -176,14 +174,14 @@ impl Observation {
         }
     }
 
-    /// Returns true if revision, token and state are as in the `known` observation of this claim.
+    /// Returns true if `known` has this revision, token and state.
     fn continues(&self, known: &Self) -> bool {
         known.revision == self.revision && known.token == self.token && known.state == self.state
     }
 
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // The share is at least as long as the provisional authority. The operation timeout
+            // The share is at least as long as the provisional authority, and the operation timeout
             // gives a polling grantee time to confirm. At the defaults, both are 3 s.
             EntryState::Granted => patience
                 .claim_time

@@ -84,8 +84,8 @@ pub enum LockOperation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Highest token seen in a document in which this claim does not hold the lock. If an
-        /// unconfirmed grant does not have a higher token, it gets another one.
+        /// Highest token seen while this claim did not hold the lock. An unconfirmed grant must
+        /// exceed it, or gets another token.
         seen: Token,
         /// Minimum hold, or the rest of it; `None` leaves the entry's value unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
@@ -118,9 +118,8 @@ pub enum LockOperation {
         /// Number of slots that this contender wants; with 0, the grants give no slots.
         slots: u32,
     },
-    /// Remove every entry that still matches, and grant free room to waiters. With no `entries`,
-    /// the write only grants: if the sender waits, or, for a sender without an entry, if any entry
-    /// waits.
+    /// Remove every entry that still matches, and grant free room to waiters. Without `entries`,
+    /// the write only grants: to a waiting sender, or to any waiter if the sender has no entry.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
@@ -131,8 +130,7 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims whatever their revisions, and grant free room to waiters. This voids
-    /// mutual exclusion.
+    /// Remove these claims whatever their revisions, which voids mutual exclusion.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,
@@ -177,14 +175,12 @@ pub type LockOutcome = Outcome<FoundLock>;
 pub enum Hint {
     /// The stream is open and reports events that concern the watched claim.
     Opened {
-        /// True if the stream reports every event since the claim's join. Otherwise a read must
-        /// follow.
+        /// True if the stream reports every event since the join; otherwise a read must follow.
         since_join: bool,
     },
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted. If the grant is `None` (older versions), the contender must
-    /// confirm before it holds the lock.
+    /// The watched claim was granted. Without a grant (older versions), it must confirm first.
     Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,

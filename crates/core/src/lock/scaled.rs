@@ -6,8 +6,7 @@ use crate::election::{INTERVAL_MIN, TimingError, TimingSettings, Timings};
 
 /// Returns `timings` scaled to `lease_duration`, as for `leasehold lock --lease-duration`.
 ///
-/// `operation_timeout` is shortened only if the timing rules require it, because it reflects the
-/// response time of the store.
+/// `operation_timeout` depends on the store, so it is shortened only if the rules require it.
 ///
 /// # Errors
 /// Returns the rules that the scaled durations break, as reported by [`Timings::new`].
@@ -15,8 +14,7 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // The half second in the timing rule does not scale. Both durations are shortened in
-    // proportion, to make room for it.
+    // The half second in the timing rule does not scale, so both are shortened to make room.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let mut terms = (deadline, grace);

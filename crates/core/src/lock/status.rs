@@ -30,8 +30,7 @@ named! {
 pub enum End {
     /// The lock was held and released.
     Released,
-    /// The lock was held, but its release was not confirmed, because no answer came until the entry
-    /// expired, or an unanswered release may have been applied. The success may be lost.
+    /// The lock was held, but its release was not confirmed, and the success may be lost.
     Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
@@ -42,7 +41,7 @@ pub enum End {
     },
     /// The contender was asked to give up before it held the lock.
     GaveUp,
-    /// The contender would have had to wait for these entries.
+    /// A non-blocking contender found these entries ahead.
     Busy {
         /// Number of entries that hold the lock or were granted it.
         holding: usize,
@@ -84,8 +83,7 @@ pub struct Ahead {
     pub since: WallMillis,
 }
 
-/// Current state of a contender. Exhaustive, because a host must decide in each state whether work
-/// may run.
+/// State of a contender. Exhaustive, because a host must decide in each state if work may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The claim is not known to be in the document.
@@ -156,17 +154,16 @@ impl LockStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockEffect {
-    /// Send this operation to the store. Answer with [`LockInput::Reply`](super::LockInput::Reply)
-    /// within `operation_timeout`. After a timeout, a second answer may follow.
+    /// Send this operation. Answer with [`LockInput::Reply`](super::LockInput::Reply) within
+    /// `operation_timeout`. After a timeout, a second answer may follow.
     Call {
         /// Id to use in the reply.
         id: CallId,
         /// Operation to send.
         operation: LockOperation,
     },
-    /// Follow only this claim with a change stream; `None` to follow none. Answer with
-    /// [`LockInput::Hint`](super::LockInput::Hint), or with [`Hint::Lost`](super::Hint::Lost) if
-    /// change streams are not available.
+    /// Follow only this claim, if any, with a change stream. Answer with
+    /// [`LockInput::Hint`](super::LockInput::Hint).
     Watch(Option<Claim>),
     /// The lock is held, and the work may begin.
     Acquired {
@@ -187,8 +184,7 @@ pub enum LockEffect {
     Exit(End),
 }
 
-/// An event to report to operators. Exhaustive, because a host must decide how to report each of
-/// them.
+/// An event to report to operators. Exhaustive, because a host must decide how to report each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockNotice {
@@ -215,8 +211,7 @@ pub enum LockNotice {
         /// Declared duration in milliseconds.
         millis: i64,
     },
-    /// This contender's entry has a revision that the contender never sent. A forked VM renews the
-    /// entry too, or the document was edited.
+    /// A forked VM renews this contender's entry too, or the document was edited.
     Duplicate {
         /// The session until now, which a new one replaces.
         session: Session,

@@ -12,8 +12,8 @@ pub(super) struct LockView {
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
     call: u64,
     pub(super) marks: Watermarks,
-    /// Highest token that was seen other than as a grant of the current claim. Only a grant with a
-    /// higher token counts, because a restored document may reuse a token.
+    /// Highest token seen otherwise than as a grant of this claim. Only a higher grant counts,
+    /// because a restored document may reuse a token.
     pub(super) token_floor: Token,
     pub(super) observations: Observations,
     pub(super) store_reached: bool,
@@ -95,11 +95,6 @@ impl LockView {
             .note_declared(entries.map(|entry| entry.lease_duration));
     }
 
-    /// Continues with another claim, whose token must exceed every token known so far.
-    pub(super) fn claims_anew(&mut self) {
-        self.token_floor = self.marks.token_highest;
-    }
-
     pub(super) fn is_news(&self, call: CallId) -> bool {
         call.0 > self.call
     }
@@ -117,18 +112,16 @@ impl LockView {
         absurd
     }
 
-    /// Resets the view after a rollback to the token `found`. Returns the previous token, and how
-    /// long the contender must wait.
+    /// Resets the view after a rollback; returns the previous token and the time to wait.
     pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
         let seen = self.token();
-        self.marks.set_document(found);
+        self.marks.document_token = found;
         self.lock = None;
         self.observations = Observations::default();
         (seen, self.marks.lease_longest)
     }
 
-    /// Returns true if `claim` heads the queue and the lock has room, which only a manual edit
-    /// causes.
+    /// Returns true if `claim` heads the queue and the lock has room, after a manual edit.
     pub(super) fn is_overlooked(&self, claim: Claim) -> bool {
         self.lock.as_ref().is_some_and(|lock| {
             let mut queue = lock.queue.iter();
@@ -137,35 +130,27 @@ impl LockView {
         })
     }
 
-    pub(super) fn numbers_ahead(&self, claim: Claim) -> (usize, usize) {
-        let other = |entry: &&Entry| entry.claim != claim;
-        self.lock.as_ref().map_or((0, 0), |lock| {
-            let holders = lock.holders.iter().filter(other).count();
-            (holders, lock.queue.iter().take_while(other).count())
-        })
-    }
-
-    pub(super) fn ahead(&self, claim: Claim) -> Vec<Ahead> {
+    /// Returns the number of other holders, the number of waiters ahead, and the first of both.
+    pub(super) fn ahead(&self, claim: Claim) -> (usize, usize, Vec<Ahead>) {
         let Some(lock) = &self.lock else {
-            return Vec::new();
+            return (0, 0, Vec::new());
         };
-        let shown = |holds: bool| {
-            move |entry: &Entry| Ahead {
+        let other = |entry: &&Entry| entry.claim != claim;
+        let holders: Vec<_> = lock.holders.iter().filter(other).collect();
+        let queue: Vec<_> = lock.queue.iter().take_while(other).collect();
+        let shown = [(&holders, true), (&queue, false)].map(|(entries, holds)| {
+            let shown = entries.iter().take(AHEAD_SHOWN_MAX);
+            shown.map(move |entry| Ahead {
                 identity: entry.owner.identity.clone(),
                 mode: entry.mode,
                 token: entry.token,
                 holds,
                 work_done: entry.work_done,
                 since: entry.owner.acquired_at,
-            }
-        };
-        let other = |entry: &&Entry| entry.claim != claim;
-        let holders = lock.holders.iter().filter(other);
-        let queue = lock.queue.iter().take_while(other);
-        let holders = holders.take(AHEAD_SHOWN_MAX).map(shown(true));
-        holders
-            .chain(queue.take(AHEAD_SHOWN_MAX).map(shown(false)))
-            .collect()
+            })
+        });
+        let shown = shown.into_iter().flatten().collect();
+        (holders.len(), queue.len(), shown)
     }
 }
 

@@ -1,11 +1,11 @@
-//! The decisions of a candidate without a claim, given the document as last seen. Every write of a
-//! follower begins with one of these decisions, which enforces I8. This module does not change the
-//! state.
+//! Decisions of a candidate without a claim. Every write of a follower begins with one of these
+//! decisions, which enforces I8. This module does not change the state.
 
 use super::Contender;
 use crate::election::claims::{Attempt, EndedClaim};
-use crate::election::view::Document;
-use crate::election::{BootTime, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token};
+use crate::election::{
+    BootTime, Found, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Predecessor {
@@ -62,12 +62,12 @@ impl Contender {
             return Decision::Wait(None);
         }
         match &self.view.document {
-            Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
-            Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
-            Document::Missing if self.waits.unhealthy => Decision::Wait(None),
-            Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
-            Document::Missing => Decision::Create,
-            Document::Lease(lease) => match &lease.holder {
+            Some(Found::Foreign(_)) if planted!(ForeignOverwritten) => Decision::Create,
+            None | Some(Found::Foreign(_)) => Decision::Wait(None),
+            Some(Found::Missing) if self.waits.unhealthy => Decision::Wait(None),
+            Some(Found::Missing) if self.gate() > now => Decision::Wait(Some(self.gate())),
+            Some(Found::Missing) => Decision::Create,
+            Some(Found::Lease(lease)) => match &lease.holder {
                 Some(holder) => self.decide_held(lease, holder, now),
                 None => self.decide_free(lease, now),
             },
@@ -104,8 +104,8 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // A claim is this process's own only with a revision that it sent. A claim with another
-        // revision is renewed by a forked VM, and this process waits for its expiry.
+        // A claim with a revision that this process never sent is renewed by a forked VM, and must
+        // expire.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -124,9 +124,8 @@ impl Contender {
                     now,
                 ));
             }
-            // If the lease was released to a preferred standby and the release was lost, this
-            // candidate does not acquire the lease again.
-            return if closed || self.gave_way() {
+            // A candidate that gave way to a preferred standby does not acquire the lease again.
+            return if closed || self.preference.gave_way {
                 self.release_of(ended.clone(), now)
             } else {
                 let entry = Some(ended.entry.clone());
@@ -143,12 +142,11 @@ impl Contender {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.me.identity;
-        let dead = self.claims.is_of_predecessor(holder.claim) || namesake;
+        let dead = self.claims.predecessor == Some(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {
-            // The candidate waits for the holder's declared duration on its own clock, from the
-            // instant when it first saw the revision.
+            // Counted on this candidate's clock, from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
@@ -183,9 +181,8 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns the earliest instant at which a claim may be released without a confirmation of the
-    /// workload. After a rollback of the store, another candidate may still lead. Candidates that
-    /// have not noticed the rollback would acquire a released lease at once.
+    /// Returns when a claim may be released without the workload's confirmation. After a rollback,
+    /// another candidate may still lead, and others would acquire a released lease at once.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drained_at();
         noticed.max(self.waits.quarantine).unwrap_or_default()

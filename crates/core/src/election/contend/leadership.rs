@@ -1,11 +1,10 @@
-//! How a leadership begins and ends. A claim that is lost, or whose release is sent, never leads
-//! again.
+//! How a leadership begins and ends.
 
 use super::Contender;
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
 use super::write::Acquired;
-use crate::claim::{Rollback, Turn};
+use crate::claim::{ReadSchedule, Rollback, Turn};
 use crate::election::claims::{EndedClaim, Overtaken, RejectedClaim};
 use crate::election::state::{CauseOfLoss, LostClaim};
 use crate::election::{
@@ -57,7 +56,7 @@ impl Contender {
         } else {
             self.observe(Found::Lease(lease), turn);
         }
-        let asked = self.is_shutting_down().then_some(Reason::Shutdown);
+        let asked = self.shutdown.requested.then_some(Reason::Shutdown);
         let asked = asked.or(self.waits.unhealthy.then_some(Reason::Unhealthy));
         let asked = asked.or(attempt.cancelled.then_some(Reason::Requested));
         let rolled_back = attempt.overtaken.is_some() || self.waits.quarantine.is_some();
@@ -69,12 +68,12 @@ impl Contender {
         }
         let (reason, notice) = from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
-        self.claims.forget_predecessor();
+        self.claims.predecessor = None;
         self.registration.begin_to_lead();
         self.preference = Preference::default();
         self.waits.begin_to_lead();
         // A read in flight is older than the claim, and the write's reply showed the document.
-        self.reads.stop();
+        self.reads.schedule = ReadSchedule::default();
         let order = self.workload.start(&tenure, turn.now);
         turn.effects.extend(order);
         AfterWrite::Leads(tenure, reason)
@@ -86,15 +85,14 @@ impl Contender {
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        let (tenure, reason, reserved_for) = stopped.into_parts();
-        // A candidate that stepped down for its workload's health has no cooldown, because it stays
-        // out until the workload is healthy. A leader that gave way to a preferred standby contends
-        // again after the reservation.
-        let asked = matches!(reason, Reason::Requested | Reason::Transferred);
-        if asked && !self.gave_way() {
-            self.cool_down(tenure.token, now);
+        // Without a cooldown: an unhealthy candidate stays out until its workload is healthy, and a
+        // leader that gave way contends again after the reservation.
+        let asked = matches!(stopped.reason, Reason::Requested | Reason::Transferred);
+        if asked && !self.preference.gave_way {
+            self.cool_down(stopped.tenure.token, now);
         }
-        self.end(&tenure, loss.unwrap_or(reason), reserved_for)
+        let reason = loss.unwrap_or(stopped.reason);
+        self.end(&stopped.tenure, reason, stopped.reserved_for)
     }
 
     /// Ends a claim. Without another reservation, the standby gets a head start.
@@ -130,8 +128,8 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // The candidate releases the claim, so that the lease is free early when the store
-            // recovers. The release waits until the workload has had time to notice the loss (I6).
+            // Frees the lease early for when the store recovers, but not before the workload has
+            // had time to notice the loss (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
@@ -155,14 +153,12 @@ impl Contender {
             }
             // No release, because it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
-                // A process on a cloned directory may lead with the claim, so its record no longer
-                // proves an exit. A read shows the reason of the rejection.
+                // A process on a cloned directory may lead with the claim, which proves no exit.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);
             }
-            // The lease expires by itself. The claim is released only if the workload is confirmed
-            // gone before the lease expires (I6).
+            // Released only if the workload is confirmed gone before the lease expires (I6).
             CauseOfLoss::WorkloadStuck => {
                 self.claims.add_ended(ended);
                 self.reads.fall_behind(turn.now);

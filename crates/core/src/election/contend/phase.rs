@@ -1,6 +1,5 @@
 //! The phase of the holder's renewals. A follower without a timely change stream reads just after
-//! each expected renewal. A wrong estimate only delays a takeover, because the wait for an expiry
-//! is measured from the reply that first showed a revision.
+//! each expected renewal. A wrong estimate only delays a takeover.
 
 use std::time::Duration;
 
@@ -78,8 +77,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the instant of the next read of a held lease. If the renewal is overdue, this is at
-    /// most `retry` after the last read. `None` if no holder was seen.
+    /// Returns the instant of the next read, at most `retry` after the last read if the renewal is
+    /// overdue; `None` if no holder was seen.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);

@@ -1,6 +1,5 @@
-//! How a leader hands over to a standby with a higher priority. A registration is not renewed, so
-//! the standby may have exited long ago. The leader therefore withdraws the registration first, and
-//! hands over only if a preferred standby registers again.
+//! How a leader hands over to a standby with a higher priority. The standby may have exited, so the
+//! leader withdraws its registration first, and waits for a preferred standby to register again.
 
 use std::time::Duration;
 
@@ -13,9 +12,8 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time that a standby has to register again. It covers two polls and two random delays,
-/// because a follower with a lower priority may register first. It also covers two renewals,
-/// because only the second one shows the registration.
+/// Minimum time for a standby to register again. It covers two polls, two random delays, because a
+/// follower with a lower priority may register first, and the two renewals that show it.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -26,7 +24,7 @@ pub(super) struct Preference {
     seen: Option<(Session, BootTime)>,
     step: Step,
     /// True from the handover until the next claim.
-    gave_way: bool,
+    pub(super) gave_way: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -95,10 +93,6 @@ impl Contender {
         GiveWay::Wait(None)
     }
 
-    pub(super) fn gave_way(&self) -> bool {
-        self.preference.gave_way
-    }
-
     /// Handles the reply to the withdrawal; returns false for any other reply.
     pub(crate) fn preference_reply(
         &mut self,
@@ -111,8 +105,7 @@ impl Contender {
             return false;
         }
         self.preference.seen = None;
-        // If the withdrawal was not applied, another standby may be registered now. The leader
-        // withdraws this one too, once it has been registered for long enough.
+        // If the withdrawal was not applied, another standby may have registered.
         self.preference.step = Step::Idle;
         if leads && matches!(outcome, Outcome::Applied(_)) {
             self.view.note_standby(None);

@@ -1,21 +1,20 @@
-//! Reads of the document: when to read, and whether to trust a reply. A reply that shows a
-//! rolled-back store is not trusted before a linearizable read confirms it.
+//! Reads of the document. Only a linearizable read is trusted to show a rolled-back store.
 
 use super::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
 use crate::claim::{ReadSchedule, Rollback, Turn, earliest};
-use crate::election::view::{Document, LeaseView};
+use crate::election::view::LeaseView;
 use crate::election::{BootTime, CallId, Effect, Found, Lease, Operation, Outcome, Tenure, Watch};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct LeaseReads {
+pub(crate) struct LeaseReads {
     following: Following,
-    schedule: ReadSchedule<StreamCheck>,
+    pub(super) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
     /// Until when the store counts as reachable; `None` before its first answer. A reload does not
-    /// shorten this time, because the stream still reports at the pace of the old durations.
-    answers_until: Option<BootTime>,
+    /// shorten this time, because the stream still reports at the previous pace.
+    pub(crate) answers_until: Option<BootTime>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +44,7 @@ impl Following {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct StreamCheck {
+pub(super) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
     /// True if an event was applied after the read was sent, so the reply may be older.
@@ -78,14 +77,6 @@ impl LeaseReads {
         self.schedule.behind || self.schedule.suspicious
     }
 
-    pub(super) fn is_behind(&self) -> bool {
-        self.schedule.behind
-    }
-
-    pub(super) fn is_suspicious(&self) -> bool {
-        self.schedule.suspicious
-    }
-
     pub(super) fn is_late(&self) -> bool {
         matches!(self.following, Following::LateStream(_))
     }
@@ -98,21 +89,13 @@ impl LeaseReads {
 
     /// Requires a read before the next write. A read in flight may have been sent too early.
     pub(super) fn fall_behind(&mut self, now: BootTime) {
-        self.drop_in_flight();
-        self.read_before_write(now);
-    }
-
-    pub(super) fn drop_in_flight(&mut self) {
         self.schedule.in_flight = None;
+        self.read_before_write(now);
     }
 
     /// Drops a due read whose result another reply will show.
     pub(super) fn drop_due(&mut self, now: BootTime) {
         self.schedule.due = self.schedule.due.filter(|due| *due > now);
-    }
-
-    pub(super) fn stop(&mut self) {
-        self.schedule = ReadSchedule::default();
     }
 
     fn suspect(&mut self, now: BootTime) {
@@ -127,15 +110,14 @@ impl LeaseReads {
         }
     }
 
-    /// Reopens the stream if a read that checks the stream shows a change which the stream did not
-    /// report. A late stream may report the change later, so it stays open.
+    /// Reopens a stream, unless it is late, that did not report a change which the read shows.
     fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.note.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
             // Ignores the standby, which may be assumed, and renewals that hints do not report.
-            (Found::Lease(now), Document::Lease(before)) => {
+            (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
                 if matches!(self.following, Following::Hints(_)) {
@@ -143,15 +125,15 @@ impl LeaseReads {
                 }
                 *now == Lease { standby, ..before }
             }
-            (Found::Missing, Document::Missing) | (Found::Foreign(_), Document::Foreign(_)) => true,
+            (Found::Missing, Some(Found::Missing)) => true,
+            (Found::Foreign(_), Some(Found::Foreign(_))) => true,
             _ => false,
         };
         if unchanged { None } else { self.reopen() }
     }
 
     fn follow(&mut self, following: Following, now: BootTime) {
-        // The read must follow the opening, because the stream reports no change before the
-        // opening. A read in flight may have been answered before the opening, so it is dropped.
+        // The stream reports no change before its opening, so the read must be sent after it.
         self.following = following;
         self.schedule.in_flight = None;
         self.schedule.read_at(now);
@@ -173,10 +155,6 @@ impl Contender {
     /// Records that the store answered.
     pub(super) fn contact(&mut self, now: BootTime) {
         self.reads.answers_until = Some(now + self.me.timings().lease_duration());
-    }
-
-    pub(crate) fn answers_until(&self) -> Option<BootTime> {
-        self.reads.answers_until
     }
 
     pub(crate) fn next_read(&self) -> Option<BootTime> {
@@ -214,8 +192,8 @@ impl Contender {
         self.reads.schedule.send(&self.view.marks, note, read);
     }
 
-    /// Reads in addition to an open stream, because the stream may be stale: once per lease
-    /// duration, and more often if no renewal is seen. Returns the next instant.
+    /// Reads despite an open stream, which may be stale: once per lease duration, and more often if
+    /// no renewal is seen. Returns the next instant.
     pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
@@ -233,8 +211,8 @@ impl Contender {
         None
     }
 
-    /// Returns the instant of the next read if the source does not report renewals: right after the
-    /// next expected renewal, or one interval after the last read if no renewal is expected.
+    /// Returns the next read if the source does not report renewals: right after the next expected
+    /// renewal, or one interval after the last read.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;
@@ -246,8 +224,8 @@ impl Contender {
         Some(expected.unwrap_or(self.reads.looked_at + interval))
     }
 
-    /// Schedules a poll if there is no change stream or the view is behind. Without this poll, a
-    /// candidate that released would see its successor only after its own cooldown.
+    /// Schedules a poll if there is no change stream or the view is behind, even during a cooldown,
+    /// so that the status shows the successor.
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
@@ -274,8 +252,8 @@ impl Contender {
         self.reads.schedule.suspicious = false;
         let rollback = self.view.rollback(&found);
         if let Some(rollback) = rollback {
-            // The reply may be older than what was seen after the read was sent, and a deposed
-            // primary still answers majority reads. Only a later, linearizable read is a proof.
+            // A reply may be older than the view, and a deposed primary still answers majority
+            // reads. Only a later, linearizable read is a proof.
             if !reading.confirm || reading.token_known != Some(rollback.seen) {
                 self.reads.suspect(turn.now);
                 return None;
@@ -289,9 +267,8 @@ impl Contender {
         })
     }
 
-    /// Schedules the steps after the reply to a read. Returns false if an event was applied while
-    /// the read was in flight and the reply differs. The reply may be older or newer, so another
-    /// read must precede any write.
+    /// Schedules the next read. Returns false if an event was applied while this read was in flight
+    /// and the reply differs, so that another read must precede any write.
     pub(crate) fn accept(
         &mut self,
         read: &ReadDocument,
@@ -348,8 +325,8 @@ impl Contender {
         }
     }
 
-    /// Applies the reply to a write. If the reply is older than the view, an event overtook the
-    /// reply or the store was rolled back. Only a linearizable read can tell which.
+    /// Applies the reply to a write. If the reply is older than the view, an event overtook it or
+    /// the store was rolled back, and only a linearizable read can tell which.
     pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.rollback(&found).is_none() {
             self.reads.looked_at = turn.now;
@@ -389,8 +366,7 @@ impl Contender {
             }
             Watch::HintsOpened => reads.follow(Following::Hints(RenewalPhase::default()), now),
             Watch::Alive | Watch::Changed(_) => {}
-            // The view stays usable, because a hint may be false. A flood of hints must not block
-            // the candidate.
+            // The view stays usable, because a flood of false hints must not block the candidate.
             Watch::Hint => reads.schedule.read_at(now),
             Watch::Unclear if reads.is_late() => reads.schedule.read_at(now),
             Watch::Unclear => reads.read_before_write(now),
@@ -405,8 +381,7 @@ impl Contender {
 
 #[cfg(all(test, not(proof)))]
 impl Contender {
-    /// Requires a read, which is linearizable if `suspicious`, but drops it. No input leads to this
-    /// state.
+    /// Requires a read but drops it, to build a state that no input leads to.
     pub(crate) fn never_read(&mut self, suspicious: bool, now: BootTime) {
         match suspicious {
             true => self.reads.suspect(now),

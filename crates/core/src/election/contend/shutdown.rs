@@ -6,20 +6,19 @@ use super::Contender;
 use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, Notice, Stopping};
 
-/// Maximum wait at a shutdown with `workload.ends_first`. The wait is never zero, because a
-/// workload does not end first when a kubelet restarts only the sidecar. The wait, the label and
-/// the release fit into the two seconds that a terminating pod may leave the sidecar.
+/// Maximum wait at a shutdown with `workload.ends_first`. It is not zero, because a kubelet may
+/// restart only the sidecar. With the label and the release it fits into two seconds.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Shutdown {
-    requested: bool,
+pub(crate) struct Shutdown {
+    pub(crate) requested: bool,
     /// Latest instant to exit; set once the candidate waits only for its release.
     by: Option<BootTime>,
     /// True if a status file still names a future deadline, so that the lease must expire.
     keep: bool,
     /// True if a claim may be stored after the exit.
-    left_to_expire: bool,
+    pub(crate) left_to_expire: bool,
 }
 
 pub(crate) enum LastStep {
@@ -28,14 +27,6 @@ pub(crate) enum LastStep {
 }
 
 impl Contender {
-    pub(crate) const fn is_shutting_down(&self) -> bool {
-        self.shutdown.requested
-    }
-
-    pub(crate) const fn is_left_to_expire(&self) -> bool {
-        self.shutdown.left_to_expire
-    }
-
     /// Begins the shutdown; returns false if it was requested before.
     pub(crate) fn shut_down(&mut self, now: BootTime) -> bool {
         let first = !std::mem::replace(&mut self.shutdown.requested, true);
@@ -46,8 +37,8 @@ impl Contender {
         first
     }
 
-    /// Ends the claim of a finished step-down and sends its release. At a shutdown, a claim whose
-    /// deadline a stuck status file still names is left to expire.
+    /// Ends the claim of a finished step-down and sends its release, unless the process exits while
+    /// a stuck status file still names the deadline.
     pub(crate) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
         let stuck = stopped.shown_until() > turn.now;
         let ended = self.end_stopped(stopped, None, turn.now);
@@ -86,7 +77,7 @@ impl Contender {
                 self.read_if_due(turn);
                 return LastStep::Wait(Some(by));
             }
-            if self.reads.is_behind() && open {
+            if self.reads.schedule.behind && open {
                 return self.wait(Some(by), turn);
             }
             let (view, claims, me) = (&self.view, &self.claims, &self.me);

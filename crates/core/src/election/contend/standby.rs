@@ -1,7 +1,7 @@
 //! The standby: one follower that acquires first after a release, so that not all followers race.
-//! The first follower registers itself in the document once per leader. A follower with a higher
-//! priority replaces the registration. The registration is a hint. If the standby has exited, the
-//! others wait one [`HEAD_START`] longer, or up to [`HEAD_STARTS_MAX`] at a lower priority.
+//! The first follower registers once per leader; a follower with a higher priority replaces it. The
+//! registration is a hint: if the standby has exited, the others wait one [`HEAD_START`] longer, or
+//! up to [`HEAD_STARTS_MAX`] at a lower priority.
 
 use std::time::Duration;
 
@@ -24,8 +24,7 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
-    /// The vacancy to fill, and when to register. After a rejection, there is no instant until the
-    /// view shows another standby or another holder.
+    /// The vacancy to fill, and when to register; no instant after a rejection.
     vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
@@ -62,8 +61,8 @@ impl Registration {
 }
 
 impl Contender {
-    /// Returns how long this candidate waits for the standby after the holder expired. A candidate
-    /// of lower priority waits longer, so that others go first if the standby has exited.
+    /// Returns how long this candidate waits for the standby after the holder expired: longer at a
+    /// lower priority, so that others go first if the standby has exited.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
@@ -100,8 +99,8 @@ impl Contender {
         (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
     }
 
-    /// Registers this candidate if the holder has no standby, or a standby with a lower priority,
-    /// and withdraws its registration if it cannot lead. Returns when to call it again.
+    /// Registers this candidate if it can be the standby, and withdraws its registration if it
+    /// cannot lead. Returns when to call it again.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;
@@ -144,15 +143,15 @@ impl Contender {
         withdraws
     }
 
-    /// Withdraws the registration of a process that exits, so that another follower registers.
-    /// Returns the latest instant to wait for the answer.
+    /// Withdraws the registration before an exit. Returns the latest instant to wait for the
+    /// answer.
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let registered = self.view.is_standby(self.me.session) || self.registration.call.is_some();
-        if self.reads.is_suspicious() || !registered {
+        if self.reads.schedule.suspicious || !registered {
             return None;
         }
         let latest = by.min(turn.now + WITHDRAWAL_MAX);

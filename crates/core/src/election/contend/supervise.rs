@@ -1,6 +1,5 @@
-//! The workload of a candidate. Before a claim is released or another one is acquired, the previous
-//! claim's supervised workload is confirmed gone, and an unsupervised workload has had time to
-//! notice the end of its leadership (I6).
+//! The workload of a candidate. Before a claim is released or another claim is acquired, a
+//! supervised workload is confirmed gone, and an unsupervised workload has had time to notice (I6).
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::election::state::{CandidateState, LostClaim};
 use crate::election::{BootTime, Effect, Order, OrderKind, Tenure, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct WorkloadState {
+pub(crate) struct WorkloadState {
     supervises: bool,
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
@@ -36,7 +35,7 @@ impl WorkloadState {
     }
 
     /// Returns true if a workload may still be running, under any claim.
-    pub(super) fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.running.is_some()
     }
 
@@ -66,8 +65,8 @@ impl WorkloadState {
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    /// Stops the workload immediately, with a deadline for the kill. An unsupervised workload has
-    /// `delay` to notice the loss; during a step-down it has the rest of that delay.
+    /// Stops the workload immediately. An unsupervised workload has `delay` to notice the loss, or
+    /// the rest of its delay during a step-down.
     pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
@@ -88,13 +87,12 @@ impl WorkloadState {
         self.order(OrderKind::Lost { kill_at })
     }
 
-    fn order(&self, kind: OrderKind) -> Option<Effect> {
+    pub(crate) fn order(&self, kind: OrderKind) -> Option<Effect> {
         let token = self.running?.token;
         Some(Effect::Workload(Order { token, kind }))
     }
 
-    /// Ends the time of an unsupervised workload to notice a loss at `until`, but not before the
-    /// deadline in a stuck status file.
+    /// Ends the drain at `until`, but not before the deadline in a stuck status file.
     pub(super) fn shorten_drain(&mut self, until: BootTime) {
         if let Some(lost) = &mut self.drain {
             lost.until = lost.until.min(until.max(lost.shown_until));
@@ -110,8 +108,13 @@ impl WorkloadState {
         self.drain.map(|drain| drain.shown_until)
     }
 
-    /// Returns until when an exiting process delays its release. It does not wait for a claim that
-    /// other candidates consider expired.
+    /// Returns the token of a lost leadership that the workload may not have noticed.
+    pub(crate) fn draining(&self, now: BootTime) -> Option<Token> {
+        let drain = self.drain.filter(|drain| drain.until > now);
+        drain.map(|drain| drain.token)
+    }
+
+    /// Returns until when an exiting process delays its release: at most until the claim expires.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }
@@ -136,14 +139,6 @@ struct DrainAfterLoss {
 }
 
 impl Contender {
-    pub(crate) fn workload_runs(&self) -> bool {
-        self.workload.runs()
-    }
-
-    pub(crate) fn stop_workload(&self) -> Option<Effect> {
-        self.workload.order(OrderKind::Stop)
-    }
-
     /// Handles the confirmation that the workload stopped all work under the lost claim.
     pub(crate) fn workload_done(&mut self, token: Token) {
         let lost = self.workload.drain;
@@ -152,9 +147,8 @@ impl Contender {
         }
     }
 
-    /// Begins this candidate's back-off after an unrequested exit of the leader's workload. Returns
-    /// false if no workload runs under this token. Other candidates contend immediately, because
-    /// the release wakes them.
+    /// Begins this candidate's back-off after its workload exited on its own. Returns false if no
+    /// workload runs under this token. The release wakes the other candidates.
     pub(crate) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
         let (timings, workload) = (self.me.timings(), &mut self.workload);
         let running = workload.running.filter(|running| running.token == token);
@@ -185,16 +179,9 @@ impl Contender {
         let running = &mut self.workload.running;
         let gone = running.take_if(|running| running.token == token);
         if gone.is_some() && contends {
-            // While the workload ran, the candidate did not contend, and the document may have
-            // changed.
+            // The document may have changed while the workload ran.
             self.reads.fall_behind(now);
         }
-    }
-
-    /// Returns the token of a lost leadership that an unsupervised workload may not have noticed.
-    pub(crate) fn draining(&self, now: BootTime) -> Option<Token> {
-        let drain = self.workload.drain.filter(|drain| drain.until > now);
-        drain.map(|drain| drain.token)
     }
 }
 

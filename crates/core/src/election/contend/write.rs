@@ -1,5 +1,4 @@
-//! The writes of a candidate that does not lead (create, acquire, adopt, release), and their
-//! replies.
+//! The writes of a candidate that does not lead, and their replies.
 
 use super::decide::Predecessor;
 use super::{AfterWrite, Contender};
@@ -108,10 +107,9 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // The claim is recorded before the write, because the next process on this directory must
-        // know a claim that may be stored. The token is recorded only after it was seen in the
-        // store. Otherwise the next process would mistake a store that never had the token for a
-        // store that was rolled back.
+        // Records the claim before the write, for the next process on this directory. The token is
+        // recorded only after it was seen in the store, because the next process would mistake a
+        // store that never had the token for a rolled-back store.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -154,7 +152,7 @@ impl Contender {
     pub(super) fn release(&mut self, ended: &EndedClaim, turn: &mut Turn<'_>) {
         self.claims.releasing(ended);
         // The reply to a read in flight may predate the release.
-        self.reads.drop_in_flight();
+        self.reads.schedule.in_flight = None;
         let (claim, revision) = (ended.claim, Revision::random(turn.random));
         let call = turn.effects.send(Operation::Release {
             claim,
@@ -271,8 +269,8 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. If another document was seen during the insert, that document is
-    /// gone. Its holder may still lead, even if both documents have the same token.
+    /// Handles a created document. The holder of another document that was seen during the insert
+    /// may still lead, even with an equal token.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
@@ -286,17 +284,15 @@ impl Contender {
         AfterWrite::StoreRolledBack
     }
 
-    /// Handles the true outcome of a call that had counted as unknown. At most, the outcome
-    /// triggers a read.
+    /// Handles the true outcome of a call that had counted as unknown; triggers a read at most.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, now: BootTime) {
         match outcome {
             Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),
             Outcome::Applied(_) if self.claims.awaits(call) => self.reads.fall_behind(now),
-            // The reply to an old read. No filter matches a foreign document, but a read should
-            // still precede the next write.
+            // The reply to an old read. A read should precede the next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
-            // The reply shows a newer claim than the view. After a rollback to the view's document,
-            // this claim may still lead, and only a read shows the rollback.
+            // After a rollback to the view's document, the newer claim in this reply may still
+            // lead, and only a read shows the rollback.
             Outcome::Applied(Found::Lease(lease))
                 if (self.view.lease()).is_some_and(|known| lease.token > known.token) =>
             {

@@ -59,7 +59,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
     let (a, _) = leader("a", at(0));
     assert_complains(&a, "authority outlives its deadline", |e| {
         e.publication
-            .status_mut()
+            .status
             .authority
             .as_mut()
             .expect("it leads")
@@ -69,7 +69,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
         e.contender.view.marks.token_highest = token(0)
     });
     let role = "assertion `left == right` failed: a role without";
-    assert_complains(&a, role, |e| e.publication.status_mut().authority = None);
+    assert_complains(&a, role, |e| e.publication.status.authority = None);
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn i11_the_lists_of_claims_are_bounded() {
     let (a, _) = leader("a", at(0));
     let many = |count| vec![ended(Claim::from_bytes([200; 16])); count];
     assert_complains(&a, "too many ended claims", |e| {
-        *e.contender.claims.ended() = many(OPEN_CLAIMS_MAX + 1)
+        e.contender.claims.ended = many(OPEN_CLAIMS_MAX + 1)
     });
     let mut full = a.election.clone();
-    *full.contender.claims.ended() = many(OPEN_CLAIMS_MAX);
+    full.contender.claims.ended = many(OPEN_CLAIMS_MAX);
     full.check_invariants();
 }
 

@@ -31,8 +31,7 @@ pub(super) enum Consequence {
     PlaceLost,
     /// Another process renews the entry.
     Duplicated,
-    /// The document lost acknowledged writes. The token is the document's current token; `None` if
-    /// the document is gone.
+    /// The document lost acknowledged writes, and has this token or is gone.
     RolledBack(Option<Token>),
     Finished(End),
     #[cfg(proof)]
@@ -141,7 +140,7 @@ pub(super) fn write_reply(
             WritePurpose::Renew if planted!(RejectionRepeated) => {
                 retry_later(state, exchange, turn);
             }
-            WritePurpose::Renew if exchange.writes.sent().is_newest(write.call) => {
+            WritePurpose::Renew if exchange.writes.sent.is_newest(write.call) => {
                 exchange.stream.granted_after = None;
                 exchange.reads.doubt(turn.now);
             }
@@ -151,8 +150,7 @@ pub(super) fn write_reply(
         LockOutcome::Failed => retry_later(state, exchange, turn),
         LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
-            // The join is repeated only after a read did not show the claim, so that an
-            // unresponsive store leaves few joins unresolved.
+            // A read precedes the next join, so an unresponsive store leaves few joins unresolved.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
@@ -267,10 +265,9 @@ fn shown(
         }
         EntryPlace::Absent => Consequence::Absent(proof),
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
-            if proof == Proof::Newest && !writes.sent().carried(entry.revision) =>
+            if proof == Proof::Newest && !writes.sent.carried(entry.revision) =>
         {
-            // After many unanswered writes, this contender may have sent the revision and forgotten
-            // it.
+            // This contender may have sent and forgotten the revision.
             match writes.forgotten {
                 true => Consequence::PlaceLost,
                 false => Consequence::Duplicated,

@@ -1,5 +1,4 @@
-//! The exchange of a contender with the store: its calls, and the facts that replies have shown.
-//! This module decides nothing about the claim.
+//! The calls of a contender, and the facts that replies have shown. Decides nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,16 +30,16 @@ pub(super) struct Exchange {
     evictions: Evictions,
     pub(super) reads: LockReads,
     pub(super) stream: ClaimStream,
-    work: LockedWork,
+    pub(super) work: LockedWork,
     /// Earliest instant of the next write of a contender without authority.
     pub(super) retry_at: BootTime,
 }
 
 #[derive(Debug, Clone, Default)]
-struct LockedWork {
+pub(super) struct LockedWork {
     /// End of the minimum hold; `None` before the acquisition, and without a minimum hold.
-    keeps_until: Option<BootTime>,
-    succeeded: bool,
+    pub(super) keeps_until: Option<BootTime>,
+    pub(super) succeeded: bool,
 }
 
 impl Exchange {
@@ -66,7 +65,8 @@ impl Exchange {
             claim = self.writes.claim;
         }
         self.writes = ClaimWrites::new(claim);
-        self.view.claims_anew();
+        // The new claim's token must exceed every token known so far.
+        self.view.token_floor = self.view.marks.token_highest;
         self.evictions.abandon();
         // The stream follows the previous claim.
         self.stop_watching(turn);
@@ -83,7 +83,7 @@ impl Exchange {
 
     /// Returns true if a contender without authority must wait for a reply before its next write.
     pub(super) fn is_busy(&self) -> bool {
-        self.writes.sent().in_flight() > 0 || self.is_evicting() || self.reads.behind
+        self.writes.sent.in_flight() > 0 || self.is_evicting() || self.reads.behind
     }
 
     pub(super) fn is_evicting(&self) -> bool {
@@ -96,10 +96,6 @@ impl Exchange {
 
     pub(super) fn pause_writes(&mut self, turn: &mut LockTurn<'_>) {
         self.retry_at = self.retry(turn);
-    }
-
-    pub(super) fn read_if_due(&mut self, turn: &mut LockTurn<'_>) {
-        self.reads.send_if_due(&self.view, turn);
     }
 
     /// Records a write that carries a revision of the claim. The caller must send the write next.
@@ -149,14 +145,6 @@ impl Exchange {
     pub(super) fn begin_work(&mut self, now: BootTime) {
         let min_hold = self.options.min_hold;
         self.work.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
-    }
-
-    pub(super) fn work_succeeded(&mut self) {
-        self.work.succeeded = true;
-    }
-
-    pub(super) fn waive_min_hold(&mut self) {
-        self.work.keeps_until = None;
     }
 
     /// Returns the rest of the minimum hold; `None` before the acquisition, and without one.
@@ -231,8 +219,8 @@ impl Exchange {
         None
     }
 
-    /// Evicts expired entries as a holder, because under brisk traffic no waiter waits long enough
-    /// to do it. A reply triggers this, not a timer, so that only the first of many holders evicts.
+    /// Evicts expired entries as a holder, because under brisk traffic no waiter waits long enough.
+    /// A reply triggers this, so that only the first of many holders evicts.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
@@ -288,16 +276,16 @@ impl Exchange {
     }
 
     pub(super) fn busy(&self) -> End {
-        let (holding, waiting) = self.view.numbers_ahead(self.writes.claim);
+        let (holding, waiting, ahead) = self.view.ahead(self.writes.claim);
         End::Busy {
             holding,
             waiting,
-            ahead: self.view.ahead(self.writes.claim),
+            ahead,
         }
     }
 
     pub(super) fn check_invariants(&self) {
-        let n = self.writes.sent().in_flight();
+        let n = self.writes.sent.in_flight();
         assert!(n <= IN_FLIGHT_MAX, "{n} writes of a claim are in flight");
         let reads = !self.reads.behind || self.reads.is_active();
         assert!(reads, "a contender is behind and does not read");

@@ -1,6 +1,5 @@
-//! Holding the lock: authority, its renewals and its loss. Only an acknowledged write extends
-//! authority, counted from before the write was sent (I2). Before the first acknowledgement, a
-//! grant gives provisional authority (see `grant.rs`).
+//! Holding the lock. Only an acknowledged write extends authority, counted from before the write
+//! was sent (I2). Until then, a grant gives provisional authority (see `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
@@ -23,7 +22,7 @@ pub(super) struct Holding {
     sent_before: u64,
     due: BootTime,
     /// Renew as soon as possible, even while another write is unanswered.
-    hurry: bool,
+    pub(super) hurry: bool,
 }
 
 impl Holding {
@@ -89,16 +88,12 @@ impl Holding {
         }
     }
 
-    pub(super) fn hurry(&mut self) {
-        self.hurry = true;
-    }
-
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
-        let in_flight = exchange.writes.sent().in_flight();
+        let in_flight = exchange.writes.sent.in_flight();
         // A confirmation does not wait for the reply to a write that was sent before the grant.
         let free = in_flight == 0 || (self.provisional && in_flight < IN_FLIGHT_MAX);
         let next = if self.hurry && in_flight < IN_FLIGHT_MAX {
@@ -149,11 +144,10 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // Only the rejection of the newest renewal proves a loss, because a newer write may
-            // have overtaken an older one.
+            // A newer write may have overtaken any but the newest renewal.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
-                    && exchange.writes.sent().is_newest(write.call) =>
+                    && exchange.writes.sent.is_newest(write.call) =>
             {
                 return Some(Loss::Rejected);
             }

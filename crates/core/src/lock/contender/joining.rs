@@ -1,5 +1,5 @@
-//! Joining: adding the claim to the document. The join is repeated until the claim is known to be
-//! in the document. All attempts have the same claim, and each has a new revision.
+//! Joining: the join is repeated, with new revisions, until the document is known to have the
+//! claim.
 
 use super::Exchange;
 use super::reads::Proof;
@@ -16,7 +16,7 @@ pub(super) struct Joining {
     at: BootTime,
     pub(super) creating: Option<CallId>,
     /// Latest instant to wait for the change stream before joining.
-    stream_awaited: Option<BootTime>,
+    pub(super) stream_awaited: Option<BootTime>,
     pub(super) refused: u32,
     full_reported: bool,
 }
@@ -47,16 +47,12 @@ impl Joining {
         }
     }
 
-    pub(super) fn stream_settled(&mut self) {
-        self.stream_awaited = None;
-    }
-
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
-        exchange.read_if_due(turn);
+        exchange.reads.send_if_due(&exchange.view, turn);
         let next_read = exchange.reads.next();
         if exchange.is_busy() || self.creating.is_some() {
             return next_read;

@@ -1,6 +1,5 @@
-//! Leaving the queue or releasing the lock. The leave is repeated until its outcome is known. The
-//! claim is never renewed again. During a minimum hold, the entry is only marked, and other
-//! contenders remove it later.
+//! Leaving the queue or releasing the lock. The leave is repeated until its outcome is known.
+//! During a minimum hold, the entry is only marked, and other contenders remove it later.
 
 use std::time::Duration;
 
@@ -25,8 +24,7 @@ pub(super) struct Leaving {
 impl Leaving {
     pub(super) fn new(end: End, exchange: &Exchange, turn: &LockTurn<'_>) -> Self {
         let options = &exchange.options;
-        // If a minimum hold was declared but the lock was not acquired, other contenders keep the
-        // entry for the whole minimum hold unless a leave is applied.
+        // Without a leave, others keep an entry for the minimum hold that it declared.
         let in_vain = exchange.writes.declared && exchange.min_hold_left(turn.now).is_none();
         let taken_for = in_vain.then(|| options.min_hold.get());
         let lease_duration = options.timings.lease_duration();
@@ -52,8 +50,7 @@ impl Leaving {
                 false => self.end.clone(),
             });
         }
-        // If the leave overtook the join, the join would add an entry without an owner. The join is
-        // answered within `operation_timeout`.
+        // A leave that overtakes the join would let the join add an entry without an owner.
         if self.awaited.is_some() || exchange.writes.is_joining() {
             return Ok(Some(self.until));
         }
@@ -111,8 +108,7 @@ impl Leaving {
         match (self.unanswered, records_success) {
             // Another contender or an operator has removed the entry.
             (false, _) => End::Lost(Loss::Rejected),
-            // Another contender removed the entry, or an earlier leave removed it and recorded the
-            // success.
+            // Another contender, or an earlier leave that recorded the success, removed the entry.
             (true, true) => End::Unconfirmed,
             (true, false) => End::Released,
         }

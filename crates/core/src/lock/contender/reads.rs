@@ -1,6 +1,6 @@
 //! Reads of the document, and the change stream of the claim. A deposed primary still answers
-//! majority reads. A write or a linearizable read must therefore confirm a reply that shows an
-//! older document, or shows that this contender's entry is gone or was changed by another process.
+//! majority reads, so a write or a linearizable read must confirm a reply that shows an older
+//! document, or that the entry is gone or was changed by another process.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
@@ -74,8 +74,7 @@ impl LockReads {
 }
 
 impl ReadInFlight<()> {
-    /// Returns true if the reply proves a rollback. The reply does not prove it if a newer document
-    /// was seen after the read was sent.
+    /// Returns true if the reply proves a rollback, because no newer document was seen meanwhile.
     pub(super) fn proves_rollback(self, view: &LockView) -> bool {
         self.confirm && self.token_known.unwrap_or_default() == view.token()
     }
@@ -92,8 +91,7 @@ impl ReadInFlight<()> {
 pub(super) struct ClaimStream {
     pub(super) requested: bool,
     pub(super) open: bool,
-    /// Number of calls sent when the stream was opened. The replies to these calls may be older
-    /// than the stream's events.
+    /// Number of calls sent before the stream was opened; their replies may miss a change.
     opened_after: u64,
     /// Number of calls sent when the stream reported that the claim was granted, if it did.
     pub(super) granted_after: Option<u64>,
@@ -125,8 +123,7 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records whether the reply to `call` showed a grant. The reply includes everything that the
-    /// stream reported before the call was sent.
+    /// Records if the reply to `call` showed a grant. It includes every event from before the call.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

@@ -38,14 +38,16 @@ impl State {
     }
 
     pub(super) fn standing(&self, exchange: &Exchange) -> Standing {
-        let claim = exchange.writes.claim;
         match self {
             Self::Joining(_) => Standing::Joining,
-            Self::Waiting(waiting) => Standing::Waiting {
-                position: waiting.position,
-                holding: exchange.view.numbers_ahead(claim).0,
-                ahead: exchange.view.ahead(claim),
-            },
+            Self::Waiting(waiting) => {
+                let (holding, _, ahead) = exchange.view.ahead(exchange.writes.claim);
+                Standing::Waiting {
+                    position: waiting.position,
+                    holding,
+                    ahead,
+                }
+            }
             Self::Holding(holding) => Standing::Held(holding.authority()),
             Self::Lost(loss) => Standing::Lost(*loss),
             Self::Leaving(_) => Standing::Leaving,

@@ -78,7 +78,7 @@ impl Waiting {
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         self.write_if_due(exchange, turn);
-        exchange.read_if_due(turn);
+        exchange.reads.send_if_due(&exchange.view, turn);
         let next_read = exchange.reads.next();
         if exchange.is_busy() {
             return next_read;
@@ -93,7 +93,7 @@ impl Waiting {
 
     fn write_if_due(&mut self, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         let renew_due = renewal_after(exchange, turn);
-        let in_flight = exchange.writes.sent().in_flight();
+        let in_flight = exchange.writes.sent.in_flight();
         let granted = self.is_granted(exchange);
         let in_addition = self.hurry && granted && in_flight < IN_FLIGHT_MAX;
         let free = in_flight == 0 && !exchange.is_evicting();
