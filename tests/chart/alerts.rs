@@ -166,7 +166,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// Returns the remaining authority, in milliseconds, at `now` of a leader whose renewals have
+/// Returns, in milliseconds, the authority that remains at `now` to a leader whose renewals have
 /// failed since `outage`.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;
@@ -189,8 +189,8 @@ fn scrapes_at_the_charts_interval_notice_every_loss_of_authority() {
     assert_eq!(endpoint["interval"], "10s");
     let tests: Vec<_> = (0..10_000)
         .step_by(500)
-        // The alert cannot fire at this phase: one scrape reports exactly the limit of 10 s, and
-        // the next scrape reports no authority.
+        // The alert cannot fire at this phase, because one scrape reports exactly the limit of 10
+        // s, and the next scrape reports no authority.
         .filter(|phase| phase % 10_000 != 8_000)
         .map(|phase| {
             // The leader sends its last renewal at 60 s, so its authority ends at 78 s.
@@ -342,7 +342,7 @@ fn runbook_urls_have_the_configured_base_or_are_absent() {
     let own = urls("https://runbooks.example/lh");
     assert_eq!(own[0], "https://runbooks.example/lh#leaseholdnoleader");
     assert!(urls("").iter().all(Value::is_null));
-    // There is no default URL: a path of this repository would be a dead link in an alert.
+    // There is no default URL, because a path of this repository would be a dead link in an alert.
     let default = groups(&[]);
     let annotations = &default["groups"][0]["rules"][0]["annotations"];
     assert!(annotations.get("runbook_url").is_none(), "{annotations}");

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::helm::{self, Objects, RELEASE};
 
-/// Time limit until a stored object takes effect. A policy takes a moment, or several seconds on a
-/// busy machine.
+/// Time limit until a stored object takes effect. A policy usually takes effect within a moment,
+/// but a busy machine needs several seconds.
 pub(crate) use leasehold_testbed::wait::LONG as SOON;
 
 pub(crate) struct Installed {

@@ -186,7 +186,7 @@ fn a_sidecar_updates_only_the_count_of_its_own_events() {
 }
 
 /// A workload may be an operator that creates Events about its own objects, usually in the core
-/// group. Its permissions come from a separate Role for the pod's service account.
+/// group. A separate Role grants the permission to the pod's service account.
 #[test]
 fn the_policy_does_not_restrict_events_of_the_core_group() {
     run(async {

@@ -126,8 +126,8 @@ fn a_name_that_is_invalid_for_a_service_is_replaced_for_the_test() {
 }
 
 /// Helm deletes the test's objects before each test, so their name must differ from the names of
-/// all other objects of any release. The names do differ: release names have at most 53 characters,
-/// and the suffixes of other objects are not hashes.
+/// all other objects of any release. The names do differ, because release names have at most 53
+/// characters, and the suffixes of other objects are not hashes.
 #[test]
 fn the_name_of_the_test_differs_from_the_names_of_other_releases() {
     let objects = Objects::of("everything", &[]);
@@ -199,7 +199,7 @@ fn helm_deletes_the_service_and_the_pod_after_the_test() {
         let service = services.get(TEST).await.unwrap();
         let selector = service.spec.unwrap().selector.unwrap();
         assert_eq!(selector["app.kubernetes.io/instance"], "orders");
-        // The Service must route to replicas that are not ready, too.
+        // The Service must also route to replicas that are not ready.
         let parameters = PatchParams::default();
         let replicas = ListParams::default().labels("app.kubernetes.io/name=leasehold");
         let replicas = found("both replicas exist", async || {

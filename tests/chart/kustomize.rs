@@ -121,7 +121,7 @@ fn program(objects: &Objects, place: &Path) -> Command {
             None => &variable["value"],
             Some("metadata.namespace") => &object["metadata"]["namespace"],
             Some("spec.serviceAccountName") => &objects.pod()["serviceAccountName"],
-            // The pod's name and uid, whose values do not matter here.
+            // The values of the pod's name and uid do not matter here.
             Some(_) => &object["metadata"]["name"],
         };
         program.env(variable["name"].as_str().unwrap(), value.as_str().unwrap());

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::helm::{Objects, chart, render, render_by, values};
 use crate::release::Place;
 
-/// Maps that the chart copies into fields of Kubernetes. In these maps, null removes a default.
+/// Maps that the chart copies into fields of Kubernetes objects. In these maps, null removes a
+/// default.
 const OF_KUBERNETES: [&str; 10] = [
     "dashboard.labels",
     "deployment.podSecurityContext",
@@ -28,8 +29,8 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Values without a default once they are null: the replicas, which an autoscaler may set, and maps
-/// of Kubernetes.
+/// Null removes the default of these values: the replicas, which an autoscaler may set, and maps of
+/// Kubernetes objects.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",

@@ -98,7 +98,7 @@ fn leasehold_gets_the_settings_of_a_sidecar() {
     let mounted = json!({"name": "leasehold-status", "mountPath": "/status"});
     assert_eq!(*status, mounted);
     assert!(objects.has_flag("--status-directory=/status"));
-    // `ends-first` is only for a native sidecar: the workload has exited before the sidecar gets
+    // `ends-first` is only for a native sidecar, whose workload has exited before the sidecar gets
     // SIGTERM.
     assert!(!workload["args"].to_string().contains("ends-first"));
     for (list, name) in [("env", "SSL_CERT_DIR"), ("volumeMounts", "ca")] {

@@ -1,5 +1,5 @@
-//! Goal: each value has its effect on the templates when it is off, at its default and set to
-//! another value. Method: parses helm's output.
+//! Goal: each value has the intended effect on the templates when it is disabled, at its default,
+//! and set to another value. Method: parses helm's output.
 
 use serde_json::{Value, json};
 

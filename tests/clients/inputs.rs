@@ -13,7 +13,7 @@ use leasehold_testbed::daemon::boottime_ns;
 /// boot id and `@TIME` the time namespace.
 const GOOD: &str = r#"{"schema":1,"lease":"orders","identity":"{a}\" b","session":"s","role":"leader","leader":true,"token":7,"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","time_namespace":@TIME,"holder":{"identity":"a","token":7},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null}"#;
 
-/// Replacements in `GOOD`. With any of these, a reader must not lead.
+/// Replacements in `GOOD`. With any of these replacements, a reader must not lead.
 const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),
@@ -81,8 +81,8 @@ fn write_all(directory: &Path, inputs: &[Vec<u8>]) {
     }
 }
 
-/// Adds the schema to an event of the corpus. Without this, a reader would reject the event for its
-/// missing schema instead of its own fault.
+/// Adds the schema to an event of the corpus. Without the schema, a reader would reject the event
+/// for the missing schema instead of the event's own fault.
 fn of_this_schema(line: Vec<u8>) -> Vec<u8> {
     match line.windows(2).position(|pair| pair == b"{\"") {
         Some(at) => [&line[..=at], br#""schema":1,"#, &line[at + 1..]].concat(),

@@ -14,12 +14,13 @@ use crate::designs::Design;
 use crate::journal::Journal;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Time until a hand-made lock expires. Short, but several times the delay of an extension on a
-/// busy machine.
+/// Time until a hand-made lock expires. This time is short, but several times as long as a busy
+/// machine may delay an extension.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
 /// A contender counts as excluded if it does not start its work within this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// About half a second of work. A holder that only stops a little late performs fewer acts.
+/// About half a second of work. A holder that merely stops a little late performs fewer acts than
+/// this.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
@@ -27,9 +28,9 @@ const POLL: Duration = Duration::from_millis(5);
 /// Appends acts to the journal until file $2 is removed or some minutes have passed. $0 is the
 /// journal and $1 is the owner.
 ///
-/// Only the client gets a faked clock (libfaketime, preloaded). If the command were preloaded too,
-/// a command that starts just after its client was killed would create its own shared memory, and
-/// leak it when it is killed.
+/// Only the client gets a faked clock (libfaketime, preloaded). With a faked clock, a command that
+/// starts just after its client was killed would create its own shared memory. This memory would
+/// leak when the command is killed.
 const WORK: &str = r#"
 unset LD_PRELOAD
 i=0

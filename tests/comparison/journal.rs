@@ -13,8 +13,8 @@ pub(crate) struct Journal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Act {
-    /// CLOCK_BOOTTIME with a resolution of 10 ms, for humans. The lines determine the order of
-    /// acts.
+    /// CLOCK_BOOTTIME with a resolution of 10 ms, for humans. The order of the lines, not this
+    /// time, is the order of the acts.
     pub(crate) at: f64,
     pub(crate) owner: String,
 }

@@ -44,7 +44,8 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // The longest timeout that this lease duration allows, for a busy machine.
+            // This is the longest timeout that the lease duration allows, because a busy machine is
+            // slow.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)

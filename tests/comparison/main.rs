@@ -1,5 +1,5 @@
-//! Tests common designs of hand-made locks on a real replica set with real processes: each design
-//! works without faults, and each design breaks.
+//! Tests common designs of hand-made locks on a real replica set with real processes. Each design
+//! works in the normal case, and breaks in at least one scenario.
 //!
 //! Most tests here assert that a hand-made lock *does* break. The scenarios in `fixture.rs` take
 //! the locking program as a parameter, so leasehold runs in the same scenarios.

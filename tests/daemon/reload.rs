@@ -147,7 +147,7 @@ async fn an_idle_follower_stays_connected_with_a_shorter_lease_duration() {
     );
 }
 
-/// The daemon shows the error of a write until a lease duration has passed since the last attempt.
+/// The daemon shows a write's error for one lease duration after the last attempt.
 #[tokio::test]
 async fn an_error_of_mongodb_is_shown_for_the_new_lease_duration() {
     const LEASE: &str = "reload-error";

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use crate::parts::Parts;
 use crate::situation::{Ending, Situation};
 
-/// Returns a wrapper command that drops root's capabilities to bypass permissions, or an empty list
-/// if this user is not root.
+/// Returns a wrapper command without the capabilities that let root bypass permissions. Returns an
+/// empty list if this user is not root.
 pub(crate) fn without_privileges() -> Vec<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();

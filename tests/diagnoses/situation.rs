@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Time limit for errors that must not be retried. Retries of MongoDB with `--no-wait` take 18 s,
-/// which is longer than this limit. A busy machine needs much less.
+/// Time limit for errors that must not be retried. The limit is shorter than the 18 s of MongoDB
+/// retries with `--no-wait`, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
@@ -159,8 +159,8 @@ impl Situation {
         let began = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         let code = loop {
-            // The order matters: a read after this check includes the last lines of an exited
-            // command.
+            // The order matters, because a read after this check includes the last lines of an
+            // exited command.
             let ended = child.try_wait().unwrap();
             let said = read();
             if let Some(status) = ended {
@@ -177,7 +177,7 @@ impl Situation {
             let _ = child.wait();
         }
         let said = read();
-        // Only root could remove directories without write permission.
+        // Makes the directories writable again, because otherwise only root could remove them.
         for name in ["status", "parent"] {
             let writable = std::fs::Permissions::from_mode(0o755);
             let _ = std::fs::set_permissions(self.path(name), writable);

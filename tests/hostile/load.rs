@@ -11,14 +11,14 @@ use crate::target::{
     LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
 };
 
-/// Limit of the memory for clients. 64 connections and 32 streams of at most 48 KiB are 4.5 MiB.
-/// The allocator may retain another 4.5 MiB.
+/// Limit of the memory that clients may occupy. 64 connections and 32 streams of at most 48 KiB are
+/// 4.5 MiB. The allocator may retain another 4.5 MiB.
 const MEMORY_MAX: u64 = 9 * 1024 * 1024;
-/// Limit of the descriptors for clients: one for each connection and stream, and as many again for
-/// evicted connections that are still closing.
+/// Limit of the descriptors that clients may occupy: one for each connection and stream, and as
+/// many again for evicted connections that are still closing.
 const DESCRIPTORS_MAX: usize = 2 * (CONNECTIONS_MAX + STREAMS_MAX);
-/// Limit of the bytes that the daemon accepts from a client with a body of 1 GiB. The daemon reads
-/// no body, so only the socket buffers of both sides fill up.
+/// Maximum number of bytes that the daemon may accept from a client that sends a body of 1 GiB. The
+/// daemon reads no body, so only the socket buffers of both sides fill up.
 const BODY_MAX: u64 = 32 * 1024 * 1024;
 /// Number of renewals that a leader must complete during an attack.
 const RENEWALS: f64 = 8.0;

@@ -22,13 +22,13 @@ const MUTATED: usize = 400;
 const OTHERS: usize = RANDOM + TARGETS;
 const BYTES_MAX: usize = 400;
 const CLIENTS: usize = 16;
-/// Time that a client waits for an answer before it closes its sending side. This cuts off longer
-/// answers, such as event streams.
+/// Time that a client waits for an answer before it closes its sending side. Longer answers, such
+/// as event streams, are cut off.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
 /// Texts in requests that the server may answer for a long time. If further bytes follow the
 /// request, the server notices a closed connection only at its next write.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
-/// Server errors, which no request may cause. Only 503 is permitted.
+/// Status codes of server errors. No request may cause a server error other than 503.
 const FAILURES: std::ops::RangeInclusive<u16> = 500..=599;
 
 const TOKENS: &[&[u8]] = &[

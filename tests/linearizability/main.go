@@ -7,12 +7,12 @@
 //	client   the process
 //	object   the lock
 //	kind     acquire | release | lost | write
-//	token    of the acquisition; null if that failed or its outcome is unknown
+//	token    of the acquisition, or null if the acquisition failed or its outcome is unknown
 //	mode     of an acquisition: exclusive | shared | slot
 //	slots    the number of slots of the lock, in mode slot
-//	slot     the slot that was acquired; may be left out
+//	slot     the acquired slot; optional
 //	call     nanoseconds of CLOCK_BOOTTIME
-//	return   the same, or null if it is not known
+//	return   nanoseconds of CLOCK_BOOTTIME, or null if unknown
 //	outcome  ok | failed | unknown
 //
 // An operation `lost` is the end of a holder that was killed or lost its claim. It takes effect at

@@ -10,8 +10,8 @@ import (
 type event struct {
 	op          *operation
 	from, until int64
-	// The next lower token, which must take effect before this one, because only an order by tokens
-	// can be completed. 0 if there is no lower token.
+	// The next lower token, which must take effect before this token, because only an order by tokens
+	// can include all operations. 0 if there is no lower token.
 	after int64
 }
 

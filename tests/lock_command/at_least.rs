@@ -58,7 +58,7 @@ fn the_minimum_hold_applies_to_a_killed_job_too() {
     let place = Place::new();
     let began = Instant::now();
     let killed = place.holder("killed", &[AT_LEAST, LEASE]);
-    // Kills the job; its guard and its command then exit too.
+    // Kills the job. Its guard and its command then exit too.
     killed.signal(Signal::KILL);
     let waited = place.run_empty("killed", &[LEASE]);
     waited.says(0, "removed an expired holder");

@@ -63,8 +63,8 @@ fn only_one_job_runs_at_a_time() {
     let mut tokens: Vec<i64> = lines.iter().map(|line| line[1].parse().unwrap()).collect();
     tokens.dedup();
     assert_eq!(tokens.len(), 8, "{tokens:?}");
-    // Tokens may have gaps: a job that gets the lock too late to start its command returns the
-    // lock.
+    // Tokens may have gaps, because a job that gets the lock too late to start its command returns
+    // the lock.
     assert!(
         tokens.is_sorted(),
         "tokens grow with each grant: {tokens:?}"

@@ -92,7 +92,7 @@ fn the_innermost_command_has_the_token_of_its_own_lock() {
 fn a_lock_inside_a_lease_hides_neither_token() {
     let place = Place::new();
     let show = "sh -c 'echo $LEASEHOLD_LEASE_TOKEN $LEASEHOLD_LOCK_TOKEN $LEASEHOLD_TOKEN'";
-    // Set the variables that `leasehold run` sets for its command.
+    // Sets the variables that `leasehold run` sets for its command.
     let lease = "export LEASEHOLD_LEASE=orders LEASEHOLD_TOKEN=7 LEASEHOLD_LEASE_TOKEN=7";
     let script = format!("{lease}; {}", inner(&place, "within", show));
     let done = place.run_under("around", &[], &script);

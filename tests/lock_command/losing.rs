@@ -139,8 +139,8 @@ fn the_command_of_a_frozen_grantee_exits_when_its_provisional_authority_ends() {
         let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
         holder.output();
         job.signal(Signal::CONT);
-        // The attempt came too late: the grantee had already confirmed its grant, so its authority
-        // lasts for the whole lease.
+        // The attempt came too late, because the grantee had already confirmed its grant. Its
+        // authority then lasts for the whole lease.
         if next.code == 75 {
             continue;
         }
@@ -181,7 +181,7 @@ fn a_repeated_signal_after_one_second_kills_the_command() {
     let job = place.start_under("impatient", &[], &script);
     let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
-    // leasehold has now handled the first signal.
+    // The command's note shows that leasehold has handled the first signal.
     place.wait_noted("heard");
     // Further signals within the next second would count as a repetition of the first signal.
     std::thread::sleep(Duration::from_millis(1500));
