@@ -1,6 +1,6 @@
 //! Observes each status file when it is renamed into place. Inotify wakes a thread for each rename,
-//! because a loop that polls the files would occupy a core that the measured daemons need.
-//! [`own_cost`] measures the thread's delay.
+//! because polling the files would occupy a core that the measured daemons need. [`own_cost`]
+//! measures the thread's delay.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;

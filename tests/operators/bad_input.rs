@@ -1,5 +1,5 @@
 //! Goal: for an unknown name, a document that is not a lease, a missing privilege or an unreachable
-//! MongoDB, an operator gets a specific error with a remedy, and the command writes nothing.
+//! MongoDB, the command writes nothing and prints a specific error with a remedy.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Goal: an operator sees at once who holds a lock and why, who waits for it, how long a minimum
+//! Goal: one command shows who holds a lock and why, who waits for the lock, how long a minimum
 //! hold lasts, and when a job last succeeded.
 
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,6 @@
-//! Goal: leasehold recognizes a router because its `hello` reply names no replica set. leasehold
-//! then reports a sharded cluster, and confirms a rolled-back document with a linearizable read.
+//! Goal: leasehold recognizes a router by its `hello` reply, which names no replica set. For a
+//! router, leasehold reports a sharded cluster, and confirms a rolled-back document with a
+//! linearizable read.
 
 use serde_json::{Value, json};
 

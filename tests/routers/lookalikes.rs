@@ -1,5 +1,5 @@
-//! Goal: leasehold recognizes a MongoDB-compatible product by its replies and tells the operator
-//! that the product is not supported: the daemon logs one error, and `leasehold check` fails.
+//! Goal: leasehold recognizes an unsupported MongoDB-compatible product by its replies. The daemon
+//! then logs one error, and `leasehold check` fails.
 
 use leasehold_testbed::Router;
 use mongodb::bson::doc;

@@ -19,9 +19,10 @@ use crate::page::{blocks, root, text};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const REPLICAS: [&str; 3] = ["anna", "bert", "cleo"];
 
-/// Longer than the first start of mongosh on a busy machine.
+/// Maximum time until a service completes, longer than the first start of mongosh on a busy
+/// machine.
 const COMPLETES_MAX: Duration = Duration::from_secs(60);
-/// Well above the lease duration of the profile `fast`, 8 s.
+/// Maximum time of a takeover, well above the lease duration of the profile `fast` (8 s).
 const TAKEOVER_MAX: Duration = Duration::from_secs(30);
 
 fn tools() -> BTreeMap<String, PathBuf> {

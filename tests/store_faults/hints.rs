@@ -1,6 +1,6 @@
-//! Goal: followers that use hints notice changes as soon as followers that use a change stream,
-//! even with a busy MongoDB, and fall back to a change stream or polling if hints are unusable.
-//! Method: make renewals so rare that only a hint can explain an immediate reaction to a change.
+//! Goal: followers notice changes as soon with hints as with a change stream, even if MongoDB is
+//! busy. If hints are unusable, followers fall back to a change stream or polling. Method: make
+//! renewals so rare that only a hint can explain an immediate reaction to a change.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
-//! Goal: a write that arrives after its timeout, or after the state has changed, has no effect, or
-//! only an effect that its sender allowed for when the outcome was unknown. Method: hold back one
-//! candidate's requests with a proxy, and release them later.
+//! Goal: a write that arrives late, after its timeout or after a change of state, has no effect, or
+//! only an effect that its sender already allows for. Method: hold back one candidate's requests
+//! with a proxy, and release them later.
 //!
 //! The proxy holds commands that contain a BSON field `holder` of type null. Only a create, the
 //! filter of an acquisition and the update of a release have this field.

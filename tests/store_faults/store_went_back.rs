@@ -1,7 +1,7 @@
-//! Goal: if the document is deleted or restored to an older state, the current leader steps down,
-//! and no candidate leads until every authority granted under the lost state has expired. The next
-//! token is above all earlier tokens (I3). Method: delete, drop and restore the document as an
-//! operator would, with and without a change stream.
+//! Goal: if the document is deleted or rolled back, the current leader steps down, and no candidate
+//! leads until every authority granted under the lost state has expired. The next token is above
+//! all earlier tokens (I3). Method: delete, drop and restore the document as an operator would,
+//! with and without a change stream.
 //!
 //! With a change stream, the event arrives first, and the reason is `store_went_back`. Without a
 //! change stream, the next renewal comes first: the leader steps down with `rejected`, and reports

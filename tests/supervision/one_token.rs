@@ -1,7 +1,6 @@
 //! Goal: two commands never run at once or with the same token (I3), even if daemons are killed,
-//! restarted or told to step down, and primaries are deposed or killed. Method: inject random
-//! faults at random times, on a separate replica set. Every command records its token and its
-//! process.
+//! restarted or stepped down, or primaries are deposed or killed. Method: inject random faults at
+//! random times, on a separate replica set. Every command records its token and its process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

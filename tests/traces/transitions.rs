@@ -1,5 +1,5 @@
-//! Goal: every change of a lease or lock is explained by exactly one call, whose state machine
-//! received the right outcome, and the checker refuses any other history. Method: record traces and
+//! Goal: exactly one call explains each change of a lease or lock, and the call's state machine
+//! received the right outcome. The checker refuses any other history. Method: record traces and
 //! changes of real daemons and jobs on a real replica set, with an election, an unacknowledged
 //! renewal, a frozen and a killed leader, and operators. The checker must accept the recording, and
 //! must refuse it after any single change.

@@ -1,5 +1,5 @@
-//! Goal: while a holder's work has ended but its minimum hold has not, the page shows the holder as
-//! neither expired nor renewing, and shows the minimum hold only until it ends.
+//! Goal: during a minimum hold after the work has ended, the page shows the holder as neither
+//! expired nor renewing. The page shows the minimum hold only until it ends.
 
 use mongodb::bson::{DateTime, Document, doc};
 

@@ -218,8 +218,8 @@ async fn inside(arguments: &Arguments) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Copies the traces and journals to disk after the run. During the run they are in memory, because
-/// on a busy disk daemons and guards would wait for each trace line, and guards would end commands
+/// Copies the traces and journals to disk after the run. During the run, the files are in memory.
+/// On a busy disk, daemons and guards would wait for each trace line, and guards would end commands
 /// too late.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let failure = |why: String| Failure::new(format!("cannot copy to {}: {why}", to.display()));

@@ -3,9 +3,9 @@
 //!
 //! A driver asks the members for their addresses and then connects to these addresses, bypassing
 //! any simple proxy. This proxy therefore has one port for each member, and replaces the members'
-//! ports in replies with its own, so discovery and streaming monitoring pass through it. All ports
-//! have five digits, so lengths do not change, and these MongoDB messages have no checksum. Each
-//! daemon can have its own proxy, so a test can stall the leader's connections while other daemons'
+//! ports in replies. Discovery and streaming monitoring then pass through the proxy. All ports have
+//! five digits, so lengths do not change, and these MongoDB messages have no checksum. Each daemon
+//! can have its own proxy, so a test can stall the leader's connections while other daemons'
 //! connections work. The proxy cannot rewrite TLS traffic, so with TLS it supports only direct
 //! connections.
 //!

@@ -3,9 +3,9 @@
 //! `mongos` is not available to the tests, so the simulation reproduces the behavior that matters
 //! to a client. The simulated router speaks MongoDB's protocol, describes itself as a router, and
 //! forwards each command to the current primary of the set. A client therefore sees no election:
-//! its connection stays open, and its calls fail or wait for the next primary. The simulation can
-//! delay change stream events until the next tick of an interval, as a real router delays events
-//! until the shard with the fewest writes has written. Replies to `hello` and `buildInfo` can be
+//! its connection stays open, and its calls fail or wait for the next primary. A real router delays
+//! change stream events until the shard with the fewest writes has written. The simulation can
+//! delay events until the next tick of an interval. Replies to `hello` and `buildInfo` can be
 //! changed to imitate other products.
 //!
 //! The simulation does not shard or reproduce other behavior of `mongos`.

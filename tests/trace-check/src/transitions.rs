@@ -234,8 +234,9 @@ impl History<'_, '_> {
         }
     }
 
-    /// Checks times: changes are in the order of their calls, each rejected write met a document
-    /// that its filter does not match, and each read shows a document that existed during the read.
+    /// Checks times. Changes must be in the order of their calls. A rejected write must have met a
+    /// document that its filter does not match. A read must show a document that existed during the
+    /// read.
     fn times(&mut self, transitions: &[Transition], makers: &[Option<&Made<'_>>]) {
         let Some(first) = transitions.first() else {
             return;

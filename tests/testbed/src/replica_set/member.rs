@@ -20,7 +20,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 /// mongod's exit code if it cannot bind its port.
 const EXIT_PORT_TAKEN: i32 = 48;
-/// Maximum number of ports tried before a start fails.
+/// Maximum number of ports to try before a start fails.
 const PORTS_MAX: usize = 5;
 
 #[derive(Debug, Clone)]
