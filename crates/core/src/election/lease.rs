@@ -37,11 +37,7 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 impl ResourceName {
-    /// Checks a name.
-    ///
-    /// # Errors
-    /// [`NameError`] unless it matches
-    /// `[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?` and has at most 63 characters.
+    /// Checks a name: `[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?`, at most 63 characters.
     pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
         let name = name.into();
         let bytes = name.as_bytes();
@@ -63,10 +59,7 @@ impl ResourceName {
 pub struct Identity(Arc<str>);
 
 impl Identity {
-    /// Checks an identity.
-    ///
-    /// # Errors
-    /// [`NameError`] if it is empty, longer than 253 bytes, or has control characters.
+    /// Checks an identity: 1 to 253 bytes without control characters.
     pub fn new(identity: impl Into<String>) -> Result<Self, NameError> {
         let identity = identity.into();
         let legal = !identity.is_empty()

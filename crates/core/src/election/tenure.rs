@@ -104,10 +104,8 @@ impl Tenure {
         if self.next_renewal().is_none_or(|due| due > turn.now) {
             return;
         }
-        let mut revision = Revision::random(turn.random);
-        if planted!(RevisionKept) {
-            revision = self.acknowledged;
-        }
+        let fresh = Revision::random(turn.random);
+        let revision = planted!(RevisionKept, self.acknowledged, fresh);
         let call = turn.effects.send(Operation::Renew {
             claim: self.claim,
             revision,

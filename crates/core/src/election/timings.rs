@@ -93,10 +93,7 @@ impl fmt::Display for TimingError {
 impl std::error::Error for TimingError {}
 
 impl Timings {
-    /// Checks the relations between the durations and reports every violation.
-    ///
-    /// # Errors
-    /// One [`TimingError`] for each violated relation.
+    /// Checks the relations between the durations. Returns one error for each violated relation.
     pub fn new(settings: TimingSettings) -> Result<Self, Vec<TimingError>> {
         let s = settings;
         let mut errors = Vec::new();

@@ -29,10 +29,8 @@ impl LeaseView {
 
     /// Returns the token for an acquisition of `lease`; `None` if the token is at its maximum.
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
-        if planted!(HighestTokenForgotten) {
-            return lease.token.next();
-        }
-        lease.token.max(self.marks.token_highest).next()
+        let highest = lease.token.max(self.marks.token_highest);
+        planted!(HighestTokenForgotten, lease.token, highest).next()
     }
 
     /// Returns true if an event of a late stream may show more than the last read did. Renewals do

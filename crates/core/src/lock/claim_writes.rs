@@ -49,10 +49,8 @@ impl ClaimWrites {
     /// Returns when the write with `revision` was sent; `None` if it is no longer known.
     pub(super) fn sent_at(&self, revision: Revision) -> Option<BootTime> {
         let carried = |write: &&SentWrite| write.revision == revision;
-        let write = match planted!(AnchorPerClaim) {
-            true => self.sent.iter().next_back(),
-            false => self.sent.iter().find(carried),
-        };
+        let mut sent = self.sent.iter();
+        let write = planted!(AnchorPerClaim, sent.next_back(), sent.find(carried));
         write.map(|write| write.sent)
     }
 

@@ -129,10 +129,7 @@ const KEY_LENGTH_MAX: usize = 128;
 pub struct WorkKey(Arc<str>);
 
 impl WorkKey {
-    /// Checks a key.
-    ///
-    /// # Errors
-    /// [`NameError`] if it is empty, longer than 128 bytes, or has control characters.
+    /// Checks a key: 1 to 128 bytes without control characters.
     pub fn new(key: impl Into<String>) -> Result<Self, NameError> {
         let key = key.into();
         let length = (1..=KEY_LENGTH_MAX).contains(&key.len());

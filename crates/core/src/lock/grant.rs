@@ -49,11 +49,8 @@ impl Entry {
 
 /// Returns the end of the provisional authority if the granted revision was sent at `sent`.
 pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
-    let whole = match planted!(GrantWithoutRatio) {
-        true => timings.lease_duration(),
-        false => timings.renew_deadline(),
-    };
-    sent + whole / GRANT_SHARE
+    let (lease, deadline) = (timings.lease_duration(), timings.renew_deadline());
+    sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
 /// Returns the time that a grant must leave for its confirmation. With less, the work waits for the

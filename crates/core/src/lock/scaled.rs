@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use crate::election::{INTERVAL_MIN, TimingError, TimingSettings, Timings};
 
-/// Returns `timings` scaled to `lease_duration`, as for `leasehold lock --lease-duration`.
-///
+/// Returns `timings` scaled to `lease_duration`, or the rules that the scaled durations break.
 /// `operation_timeout` depends on the store, so it is shortened only if the rules require it.
-///
-/// # Errors
-/// Returns the rules that the scaled durations break, as reported by [`Timings::new`].
 pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Vec<TimingError>> {
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);

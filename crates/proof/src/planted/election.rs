@@ -258,6 +258,13 @@ macro_rules! planted {
     ($name:ident) => {
         $crate::election::mutation::is_planted($crate::election::mutation::Mutation::$name)
     };
+    ($name:ident, $bug:expr, $rule:expr) => {
+        if $crate::election::mutation::is_planted($crate::election::mutation::Mutation::$name) {
+            $bug
+        } else {
+            $rule
+        }
+    };
 }
 pub(crate) use planted;
 

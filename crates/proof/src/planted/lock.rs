@@ -109,5 +109,12 @@ macro_rules! planted {
     ($name:ident) => {
         $crate::lock::mutation::is_planted($crate::lock::mutation::Mutation::$name)
     };
+    ($name:ident, $bug:expr, $rule:expr) => {
+        if $crate::lock::mutation::is_planted($crate::lock::mutation::Mutation::$name) {
+            $bug
+        } else {
+            $rule
+        }
+    };
 }
 pub(crate) use planted;

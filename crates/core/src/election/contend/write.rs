@@ -189,10 +189,9 @@ impl Contender {
             (WriteInFlight::Acquiring { attempt, from }, Outcome::Applied(Found::Lease(lease)))
                 if attempt.holds(&lease) =>
             {
-                let late = planted!(AcquisitionFromReply);
                 let acquired = Acquired {
                     revision: attempt.chain[0],
-                    sent: if late { turn.now } else { attempt.sent },
+                    sent: planted!(AcquisitionFromReply, turn.now, attempt.sent),
                     attempt,
                     lease,
                     from,

@@ -60,11 +60,8 @@ impl Exchange {
     }
 
     pub(super) fn claim_anew(&mut self, turn: &mut LockTurn<'_>) {
-        let mut claim = Claim::random(turn.random);
-        if planted!(ClaimReused) {
-            claim = self.writes.claim;
-        }
-        self.writes = ClaimWrites::new(claim);
+        let fresh = Claim::random(turn.random);
+        self.writes = ClaimWrites::new(planted!(ClaimReused, self.writes.claim, fresh));
         // The new claim's token must exceed every token known so far.
         self.view.token_floor = self.view.marks.token_highest;
         self.evictions.abandon();

@@ -53,14 +53,13 @@ impl Holding {
     ) -> Option<Self> {
         let now = turn.now;
         let timings = &exchange.options.timings;
-        let sent = match planted!(GrantFromEvent) {
-            true => now,
-            false => exchange.writes.sent_at(grant.revision)?,
-        };
-        let valid_until = match planted!(NeverConfirmed) {
-            true => sent + timings.renew_deadline(),
-            false => provisional_until(sent, timings),
-        };
+        let sent = planted!(
+            GrantFromEvent,
+            now,
+            exchange.writes.sent_at(grant.revision)?
+        );
+        let (whole, provisional) = (timings.renew_deadline(), provisional_until(sent, timings));
+        let valid_until = planted!(NeverConfirmed, sent + whole, provisional);
         let in_time = valid_until >= now + remaining_min(timings);
         let usable = exchange.view.is_unused(grant.token) && exchange.options.may_hold_by(&grant);
         if !in_time || !usable {
@@ -184,8 +183,7 @@ impl Holding {
             return Err(Loss::Rejected);
         }
         if entry.revision == write.revision {
-            let late = planted!(RenewalFromReply);
-            let from = if late { now } else { write.sent };
+            let from = planted!(RenewalFromReply, now, write.sent);
             self.valid_until = self.valid_until.max(from + timings.renew_deadline());
             self.newest = write.call;
             if std::mem::replace(&mut self.provisional, false) {
