@@ -218,7 +218,7 @@ impl Election {
         }
     }
 
-    /// Gives up the claim of a workload that survived its kill, which may block the lease for long.
+    /// Gives up the claim of a workload that survived its kill, because the wait may have no bound.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.contender.workload_stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
@@ -250,7 +250,6 @@ impl Election {
             CandidateState::Leading(_) | CandidateState::Stopping(_) => self.lead(turn),
             CandidateState::Contending => self.contend(turn),
         };
-        let next = next.filter(|_| self.state != CandidateState::Exited);
         let silent = self.contender.reads.answers_until;
         let silent = silent.filter(|at| *at > turn.now && self.state.contends());
         self.wakeup = earliest([next, silent]);
@@ -290,19 +289,21 @@ impl Election {
                 None
             }
         };
-        let (mut wait, mut release) = (None, false);
+        let mut release_due = None;
         if let CandidateState::Stopping(stopping) = &mut self.state {
             let shutting_down = self.contender.shutdown.requested;
             // Nothing is released while the workload may still be running (I6).
             if !self.contender.workload.runs() {
-                (wait, release) = stopping.progress(shutting_down, turn.now);
+                release_due = Some(stopping.release_due(shutting_down, turn.now));
             }
             if !shutting_down {
                 let notice = stopping.report_stuck_files(turn.now);
                 turn.effects.extend(notice.map(Effect::Notice));
             }
         }
-        if release && let Some(LostClaim::Stopping(stopped)) = self.state.lose() {
+        if release_due.is_some_and(|due| due <= turn.now)
+            && let Some(LostClaim::Stopping(stopped)) = self.state.lose()
+        {
             self.contender.hand_over(stopped, turn);
             return self.contend(turn);
         }
@@ -310,7 +311,7 @@ impl Election {
         earliest([
             Some(tenure.valid_until()),
             tenure.next_renewal(),
-            wait,
+            release_due,
             preferred,
             self.contender.next_read(),
         ])

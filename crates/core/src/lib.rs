@@ -1,38 +1,4 @@
-//! Leader election and locks over one document, as state machines without IO.
-//!
-//! [`Election`](election::Election) is a candidate for a lease, [`lock`] has a contender for a
-//! lock, and [`deadline_policy`] decides when the guard of a supervised command ends the command.
-//! Each receives the time and an input, and returns effects. They use no clock, network or thread,
-//! and need no dependency without the feature `serde`. `docs/protocol.md` has the rules and the
-//! reasons why they are safe; `crates/proof` checks them.
-//!
-//! The enums of the rules are exhaustive, because a host must decide about each new case; a new
-//! case is a breaking release. Lists whose values a host passes on by their names
-//! ([`Reason`](election::Reason), [`Loss`](lock::Loss)) can grow in any release.
-//!
-//! ```
-//! use leasehold_core::election::{BootTime, Candidate, Effect, Election, Identity, Input};
-//! use leasehold_core::election::{Operation, Randomness};
-//!
-//! struct Counter(u128);
-//! impl Randomness for Counter {
-//!     fn bits(&mut self) -> u128 {
-//!         self.0 += 1;
-//!         self.0
-//!     }
-//! }
-//!
-//! let candidate = Candidate::new(Identity::new("a").unwrap());
-//! let (now, mut random) = (BootTime::default(), Counter(0));
-//! let mut election = Election::new(candidate, now, &mut random);
-//! election.handle(now, Input::Tick, &mut random);
-//! // Before anything else it reads the document.
-//! let Some(Effect::Call { operation, .. }) = election.next_effect() else {
-//!     panic!("nothing to do");
-//! };
-//! assert_eq!(operation, Operation::Read { confirm: false });
-//! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 

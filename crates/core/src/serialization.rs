@@ -57,7 +57,6 @@ fn joined(errors: Vec<impl ToString>) -> String {
     errors.join("; ")
 }
 
-/// Returns the bytes of a UUID.
 fn uuid(text: &str) -> Result<[u8; 16], String> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let well_formed = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());

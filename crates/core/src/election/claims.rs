@@ -77,10 +77,6 @@ impl OpenClaims {
         self.ended.iter().find(|e| e.claim == claim)
     }
 
-    pub(super) fn awaits(&self, call: CallId) -> bool {
-        self.pending.iter().any(|p| p.call == call)
-    }
-
     /// Returns the claim of this process in `lease`, if any, for its release at a shutdown.
     pub(super) fn stored_in(&self, lease: &Lease, identity: &Identity) -> Option<EndedClaim> {
         let holder = lease.holder.as_ref()?;
@@ -94,12 +90,6 @@ impl OpenClaims {
             }))
         };
         self.ended_of(holder.claim).cloned().or_else(pending)
-    }
-
-    pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
-        for attempt in &mut self.pending {
-            attempt.shown(lease, is_reply);
-        }
     }
 
     pub(super) fn cancel(&mut self) -> bool {
@@ -119,10 +109,6 @@ impl OpenClaims {
         {
             p.chain.push(revision);
         }
-    }
-
-    pub(super) fn remove_call(&mut self, call: CallId) {
-        self.pending.retain(|p| p.call != call);
     }
 
     pub(super) fn remove_pending(&mut self, claim: Claim) {

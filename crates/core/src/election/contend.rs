@@ -35,7 +35,6 @@ use standby::Registration;
 use supervise::WorkloadState;
 use write::WriteInFlight;
 
-/// A candidate's knowledge of the store, and its workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
     pub(super) me: Participant,
@@ -101,7 +100,9 @@ impl Contender {
     /// notes whether an acquisition in flight is overtaken.
     fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
-        self.claims.shown(lease, is_reply);
+        for attempt in &mut self.claims.pending {
+            attempt.shown(lease, is_reply);
+        }
         if let Some(write) = &mut self.write {
             write.shown(lease, is_reply);
         }

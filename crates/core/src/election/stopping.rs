@@ -61,16 +61,15 @@ impl Stopping {
         if let Files::Asked { until } = self.files {
             self.label_until = label_pending.then_some(until);
         }
-        if shown && self.files != Files::Demoted {
-            // Readers of the files can notice the step-down from now on.
+        if self.files == Files::Demoted {
+            return;
+        }
+        self.files = Files::Stuck;
+        if shown {
+            // Readers of the files can notice the step-down from now on, even if this is late.
+            self.files = Files::Demoted;
             self.drained_at = self.drained_at.max(now + self.delay);
         }
-        self.files = match self.files {
-            Files::Asked { .. } if !shown => Files::Stuck,
-            // A late demotion counts too, because the old file can no longer be read.
-            Files::Asked { .. } | Files::Stuck if shown => Files::Demoted,
-            unchanged @ (Files::Asked { .. } | Files::Stuck | Files::Demoted) => unchanged,
-        };
     }
 
     pub(super) fn workload_done(&mut self, token: Token) {
@@ -93,18 +92,14 @@ impl Stopping {
         })
     }
 
-    /// Returns the instant of the next check, and true if the release is due.
-    pub(super) fn progress(
-        &mut self,
-        shutting_down: bool,
-        now: BootTime,
-    ) -> (Option<BootTime>, bool) {
+    /// Returns when the release is due, or when to check again.
+    pub(super) fn release_due(&mut self, shutting_down: bool, now: BootTime) -> BootTime {
         if planted!(ReleaseBeforeFiles) {
             self.files = Files::Demoted;
         }
         if let Files::Asked { until } = self.files {
             if until > now {
-                return (Some(until), false);
+                return until;
             }
             self.files = Files::Stuck;
         }
@@ -114,7 +109,7 @@ impl Stopping {
         if self.files == Files::Stuck && !shutting_down {
             at = at.max(self.published_until + self.delay);
         }
-        (Some(at).filter(|at| *at > now), at <= now)
+        at
     }
 
     /// Returns when the workload will have noticed if leadership ends now.

@@ -10,7 +10,6 @@ use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 /// deadline. Dropping the oldest can end leadership, but never causes a second leader.
 const RENEWALS_MAX: usize = 256;
 
-/// A claim from its acquisition to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Tenure {
     pub(super) claim: Claim,

@@ -80,7 +80,6 @@ impl Waits {
         self.acquire_not_before = turn.now + turn.up_to(self.jitter_max);
     }
 
-    /// Doubles the jitter after a lost race for a free lease.
     pub(super) fn race_lost(&mut self) {
         self.jitter_max = (self.jitter_max * 2).clamp(SPREAD_MIN, SPREAD_MAX);
     }

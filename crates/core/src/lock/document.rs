@@ -119,7 +119,6 @@ pub enum FoundLock {
 
 /// Maximum number of keys whose last success is kept. A further success replaces the oldest one.
 pub const SUCCESSES_MAX: usize = 128;
-/// Maximum length of a key in bytes.
 const KEY_LENGTH_MAX: usize = 128;
 
 /// Name of one piece of work that is done under a lock.

@@ -13,12 +13,11 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     // The half second in the timing rule does not scale, so both are shortened to make room.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
-    let mut terms = (deadline, grace);
-    if both > room {
-        let kept = proportion(deadline, room, both);
-        terms = (kept, room.saturating_sub(kept));
-    }
-    let (renew_deadline, loss_grace) = terms;
+    let shortened = proportion(deadline, room, both);
+    let (renew_deadline, loss_grace) = match both > room {
+        true => (shortened, room.saturating_sub(shortened)),
+        false => (deadline, grace),
+    };
     let interval = |duration| {
         let part = proportion(duration, renew_deadline, from.renew_deadline);
         part.max(INTERVAL_MIN)

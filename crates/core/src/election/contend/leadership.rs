@@ -96,12 +96,7 @@ impl Contender {
     }
 
     /// Ends a claim. Without another reservation, the standby gets a head start.
-    fn end(
-        &self,
-        tenure: &Tenure,
-        reason: Reason,
-        reserved_for: Option<Reservation>,
-    ) -> EndedClaim {
+    fn end(&self, tenure: &Tenure, reason: Reason, reservation: Option<Reservation>) -> EndedClaim {
         // While the lease is paused, no candidate may use a head start.
         let head_start = || (reason != Reason::Paused).then(|| head_start_of_standby(&self.view));
         EndedClaim {
@@ -113,11 +108,10 @@ impl Contender {
                 acquired_at: tenure.acquired_at,
                 reason,
             },
-            reserved_for: reserved_for.or_else(|| head_start().flatten()),
+            reserved_for: reservation.or_else(|| head_start().flatten()),
         }
     }
 
-    /// Ends a claim that is lost, and stops its workload.
     pub(crate) fn lost(&mut self, cause: CauseOfLoss, lost: LostClaim, turn: &mut Turn<'_>) {
         let delay = self.drain_time();
         let order = self.workload.lose(&lost, delay, turn.now);

@@ -84,7 +84,6 @@ impl Contender {
         }
     }
 
-    /// Returns the vacancy that this candidate can fill as the standby, if any.
     fn vacancy(&self, now: BootTime) -> Option<Vacancy> {
         let lease = self.view.lease()?;
         let holder = lease.claim()?;

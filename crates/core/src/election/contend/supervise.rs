@@ -139,7 +139,6 @@ struct DrainAfterLoss {
 }
 
 impl Contender {
-    /// Handles the confirmation that the workload stopped all work under the lost claim.
     pub(crate) fn workload_done(&mut self, token: Token) {
         let lost = self.workload.drain;
         if lost.is_some_and(|lost| lost.token == token) {
@@ -174,7 +173,6 @@ impl Contender {
         running.map(|running| running.stuck = true).is_some()
     }
 
-    /// Handles the exit of the last process.
     pub(crate) fn workload_gone(&mut self, token: Token, contends: bool, now: BootTime) {
         let running = &mut self.workload.running;
         let gone = running.take_if(|running| running.token == token);

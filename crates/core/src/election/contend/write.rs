@@ -9,7 +9,6 @@ use crate::election::{
     Revision, Token,
 };
 
-/// The write in flight, at most one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum WriteInFlight {
     Creating {
@@ -285,9 +284,12 @@ impl Contender {
 
     /// Handles the true outcome of a call that had counted as unknown; triggers a read at most.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, now: BootTime) {
+        let pending = &mut self.claims.pending;
         match outcome {
-            Outcome::Rejected | Outcome::Failed => self.claims.remove_call(call),
-            Outcome::Applied(_) if self.claims.awaits(call) => self.reads.fall_behind(now),
+            Outcome::Rejected | Outcome::Failed => pending.retain(|p| p.call != call),
+            Outcome::Applied(_) if pending.iter().any(|p| p.call == call) => {
+                self.reads.fall_behind(now);
+            }
             // The reply to an old read. A read should precede the next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
             // After a rollback to the view's document, the newer claim in this reply may still

@@ -9,7 +9,6 @@ use crate::lock::{LockEffect, LockOperation, LockTurn};
 
 pub(super) type LockReads = ReadSchedule<()>;
 
-/// Proof of how current a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
     /// A majority read. The document may be older than what is known.
