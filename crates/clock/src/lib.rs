@@ -1,14 +1,4 @@
-//! The only reader of clocks in leasehold.
-//!
-//! Decisions use [`boot_now`], which reads CLOCK_BOOTTIME: all processes of a machine share it,
-//! setting the date does not move it, and it continues to count while the machine is suspended.
-//! [`wall_now`] is for display only; no decision depends on it (I9). [`Alarm`] and [`BootTimer`]
-//! fire at an instant of the boot clock, even after a suspend.
-//!
-//! ```
-//! let begun = leasehold_clock::boot_now();
-//! assert!(leasehold_clock::boot_now() >= begun);
-//! ```
+#![doc = include_str!("../README.md")]
 
 pub mod duration;
 

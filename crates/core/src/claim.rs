@@ -1,5 +1,5 @@
 //! Code that leases and locks share: turns, calls, sent writes, reads, and detection of rollbacks.
-//! It depends on no document's fields and on no protocol's rules.
+//! It depends neither on a document's fields nor on a protocol's rules.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -92,13 +92,6 @@ impl OpenClaims {
         self.ended_of(holder.claim).cloned().or_else(pending)
     }
 
-    pub(super) fn cancel(&mut self) -> bool {
-        for attempt in &mut self.pending {
-            attempt.cancelled = true;
-        }
-        !self.pending.is_empty()
-    }
-
     pub(super) fn add_pending(&mut self, attempt: Attempt) {
         push_bounded(&mut self.pending, attempt);
     }

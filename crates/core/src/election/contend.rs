@@ -96,8 +96,8 @@ impl Contender {
         self.write.is_some() || self.checking.is_some()
     }
 
-    /// Records a token as used and its holder's duration, also from a late reply or event, and
-    /// notes whether an acquisition in flight is overtaken.
+    /// Records the token and the duration that a reply or event shows, even a late one, and marks
+    /// the acquisitions that it overtakes.
     fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         for attempt in &mut self.claims.pending {
@@ -202,7 +202,10 @@ impl Contender {
 
     /// Cancels the acquisitions that may still succeed, and begins the cooldown of a step-down.
     pub(super) fn cancel_acquisitions(&mut self, now: BootTime) {
-        let pending = self.claims.cancel();
+        let pending = !self.claims.pending.is_empty();
+        for attempt in &mut self.claims.pending {
+            attempt.cancelled = true;
+        }
         let acquiring = self.write.as_mut().is_some_and(WriteInFlight::cancel);
         if pending || acquiring {
             self.cool_down(self.view.marks.document_token.unwrap_or_default(), now);

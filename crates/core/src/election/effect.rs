@@ -90,9 +90,9 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the lease, if free, not paused, at the revision `expected` and at a lower token.
+    /// Acquire the free lease. Matches only the revision `expected`, a lower token, and no pause.
     Acquire(Acquisition),
-    /// Take over the lease, if `holder` still holds it, not paused and at the revision `expected`.
+    /// Take over from `holder`. Matches only the revision `expected`, a lower token, and no pause.
     TakeOver {
         /// Fields of the new claim.
         acquisition: Acquisition,
@@ -110,7 +110,7 @@ pub enum Operation {
         /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease, with the filter of a renewal, so that a forked VM keeps a claim it renews.
+    /// Free the lease. The filter is a renewal's, so a forked VM keeps a claim that it renews.
     Release {
         /// The ended claim.
         claim: Claim,

@@ -137,7 +137,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored; with `None`, no exit of a claim's process is proved.
+    /// Records a claim that may be stored. `None` withdraws the proof that its process has exited.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum wait for the files and the pod's label. With the release it fits into 1.5 s.
+/// Maximum wait for the files and the pod's label. With the release, it takes at most 1.5 s.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

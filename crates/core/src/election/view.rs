@@ -93,8 +93,9 @@ impl LeaseView {
         }
     }
 
-    /// Stores the document; returns true if its revision differs. `seen` stays if revision, claim
-    /// and token do. A revision alone may repeat on a forked VM or in an edited document.
+    /// Stores the document; returns true if its revision differs. `seen` is kept if revision, claim
+    /// and token are unchanged. A revision alone may repeat on a forked VM or in an edited
+    /// document.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
         match &found {

@@ -107,7 +107,8 @@ impl ClaimWrites {
         }
     }
 
-    /// Marks a write as possibly applied. Earlier joins stay: a late one can bring an entry back.
+    /// Marks a write as possibly applied. Earlier joins stay, because a late join can restore an
+    /// entry.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
     }

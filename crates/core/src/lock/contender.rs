@@ -24,7 +24,7 @@ pub(crate) use compared::Form;
 use contending::Consequence;
 use exchange::Exchange;
 use holding::Holding;
-use joining::Joining;
+use joining::{Joining, Next};
 use leaving::Leaving;
 use state::State;
 use waiting::{Waiting, WaitingPlace, renewal_after};
@@ -99,7 +99,7 @@ impl LockContender {
 
     /// Returns the authority at `now`, if any.
     pub fn authority_at(&self, now: BootTime) -> Option<Authority> {
-        let authority = self.state.holding()?.authority();
+        let authority = self.state.holding()?.authority;
         Some(authority).filter(|a| a.valid_until > now)
     }
 
@@ -275,7 +275,7 @@ impl LockContender {
             Consequence::Unchanged => {}
             Consequence::NoDocument => {
                 if let Some(joining) = self.state.joining() {
-                    joining.create(now);
+                    joining.next(Next::Create, now);
                 }
             }
             Consequence::Absent(proof) => {
@@ -374,7 +374,7 @@ impl LockContender {
     }
 
     fn begin(&mut self, holding: Holding, turn: &mut LockTurn<'_>) {
-        let Authority { token, valid_until } = holding.authority();
+        let Authority { token, valid_until } = holding.authority;
         turn.effects.push(LockEffect::Acquired {
             token,
             slot: holding.slot,
@@ -388,7 +388,7 @@ impl LockContender {
 
     fn expire(&mut self, turn: &mut LockTurn<'_>) {
         let holding = self.state.holding();
-        if holding.is_some_and(|holding| holding.authority().valid_until <= turn.now) {
+        if holding.is_some_and(|holding| holding.authority.valid_until <= turn.now) {
             if planted!(RenewedAfterDeadline) {
                 let waiting = Waiting::at(WaitingPlace::GRANTED, false, turn.now);
                 self.enter(State::Waiting(waiting), turn.now);
@@ -446,7 +446,7 @@ impl LockContender {
     fn check_invariants(&self) {
         self.exchange.check_invariants();
         if let Some(holding) = self.state.holding() {
-            let Authority { token, valid_until } = holding.authority();
+            let Authority { token, valid_until } = holding.authority;
             assert!(valid_until > self.now, "a lock is held past its deadline");
             let is_known = token <= self.token_highest();
             assert!(is_known, "a lock is held by a token that nobody saw");

@@ -103,7 +103,7 @@ pub struct Options {
     pub watch_first: bool,
     /// Highest token of this lock remembered from earlier contenders.
     pub token_remembered: Token,
-    /// Observations of an earlier contender of this boot. With them, evictions are due sooner.
+    /// Earlier observations in this boot, so that expired entries can be evicted sooner.
     pub observations: Observations,
 }
 
@@ -153,8 +153,8 @@ pub enum LockInput {
     Hint(Hint),
     /// The driver discovered a new primary. A renewal to the old primary may stay unanswered.
     PrimaryChanged,
-    /// Leave the queue, or release the lock without a minimum hold, because no work has begun or
-    /// will.
+    /// Leave the queue, or release the lock without its minimum hold. No work has begun or may
+    /// begin.
     GiveUp,
     /// The owner is gone. Stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,

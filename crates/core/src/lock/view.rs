@@ -10,10 +10,10 @@ use crate::election::{BootTime, CallId, Claim, Identity, Token};
 pub(super) struct LockView {
     pub(super) lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
-    call: u64,
+    pub(super) call: u64,
     pub(super) marks: Watermarks,
-    /// Highest token seen otherwise than as a grant of this claim. Only a higher grant counts,
-    /// because a restored document may reuse a token.
+    /// Highest token seen, except as a grant of this claim. A grant must have a higher token,
+    /// because a restored document may reuse tokens.
     pub(super) token_floor: Token,
     pub(super) observations: Observations,
     pub(super) store_reached: bool,
@@ -76,12 +76,9 @@ impl LockView {
     /// Records what any reply proves. Even an old reply shows that its token was used.
     pub(super) fn note_reply(&mut self, outcome: &LockOutcome, mine: Claim) {
         self.store_reached |= matches!(outcome, LockOutcome::Applied(_) | LockOutcome::Rejected);
-        if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
-            self.note_seen(lock, mine);
-        }
-    }
-
-    fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
+        let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome else {
+            return;
+        };
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
         // A later, lower token comes from a deposed primary or a rollback of the store.
@@ -97,19 +94,6 @@ impl LockView {
 
     pub(super) fn is_news(&self, call: CallId) -> bool {
         call.0 > self.call
-    }
-
-    pub(super) fn take(
-        &mut self,
-        call: CallId,
-        lock: LockDocument,
-        mine: Claim,
-        now: BootTime,
-    ) -> Vec<(Identity, i64)> {
-        self.call = call.0;
-        let absurd = self.observations.note(&lock, Some(mine), now);
-        self.lock = Some(lock);
-        absurd
     }
 
     /// Resets the view after a rollback; returns the previous token and the time to wait.

@@ -53,7 +53,8 @@ pub(super) enum Decision {
 impl Contender {
     /// Returns the earliest instant at which this candidate may lead again.
     fn gate(&self) -> BootTime {
-        let closed = self.waits.contend_from().max(self.workload.shown_until());
+        let shown_until = self.workload.drain.map(|drain| drain.shown_until);
+        let closed = self.waits.contend_from().max(shown_until);
         closed.unwrap_or_default()
     }
 
@@ -184,7 +185,7 @@ impl Contender {
     /// Returns when a claim may be released without the workload's confirmation. After a rollback,
     /// another candidate may still lead, and others would acquire a released lease at once.
     pub(super) fn release_from(&self) -> BootTime {
-        let noticed = self.workload.drained_at();
+        let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()
     }
 }

@@ -147,7 +147,7 @@ impl Contender {
             }
             // No release, because it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
-                // A process on a cloned directory may lead with the claim, which proves no exit.
+                // A process on a cloned directory may lead with the claim, so it proves no exit.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);

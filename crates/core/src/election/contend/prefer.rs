@@ -12,8 +12,8 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time for a standby to register again. It covers two polls, two random delays, because a
-/// follower with a lower priority may register first, and the two renewals that show it.
+/// Minimum time for a standby to register again: two polls and two random delays, because a
+/// follower of lower priority may register first, and two renewals that show the registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

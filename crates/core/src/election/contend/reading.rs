@@ -1,4 +1,4 @@
-//! Reads of the document. Only a linearizable read is trusted to show a rolled-back store.
+//! Reads of the document. A rollback must be confirmed by a linearizable read.
 
 use super::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
@@ -110,7 +110,7 @@ impl LeaseReads {
         }
     }
 
-    /// Reopens a stream, unless it is late, that did not report a change which the read shows.
+    /// Reopens a stream that did not report a change shown by the read. A late stream stays open.
     fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.note.checks_stream || self.is_late() {
             return None;

@@ -15,7 +15,7 @@ pub(crate) struct WorkloadState {
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
     /// The last lost leadership, until an unsupervised workload has had time to notice the loss.
-    drain: Option<DrainAfterLoss>,
+    pub(super) drain: Option<DrainAfterLoss>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,15 +99,6 @@ impl WorkloadState {
         }
     }
 
-    /// Returns when an unsupervised workload will have noticed the last loss.
-    pub(super) fn drained_at(&self) -> Option<BootTime> {
-        self.drain.map(|drain| drain.until)
-    }
-
-    pub(super) fn shown_until(&self) -> Option<BootTime> {
-        self.drain.map(|drain| drain.shown_until)
-    }
-
     /// Returns the token of a lost leadership that the workload may not have noticed.
     pub(crate) fn draining(&self, now: BootTime) -> Option<Token> {
         let drain = self.drain.filter(|drain| drain.until > now);
@@ -128,12 +119,12 @@ impl WorkloadState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct DrainAfterLoss {
+pub(super) struct DrainAfterLoss {
     token: Token,
     /// End of the time that the workload has to notice.
-    until: BootTime,
+    pub(super) until: BootTime,
     /// Deadline in a stuck status file, before which this process must not lead (I1).
-    shown_until: BootTime,
+    pub(super) shown_until: BootTime,
     /// Instant at which other candidates consider the claim expired, so that they need no release.
     expired_at: BootTime,
 }

@@ -31,7 +31,7 @@ pub(super) enum Consequence {
     PlaceLost,
     /// Another process renews the entry.
     Duplicated,
-    /// The document lost acknowledged writes, and has this token or is gone.
+    /// The document lost acknowledged writes. It now has this token; `None` if it is gone.
     RolledBack(Option<Token>),
     Finished(End),
     #[cfg(proof)]

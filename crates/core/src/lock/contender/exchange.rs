@@ -1,4 +1,4 @@
-//! The calls of a contender, and the facts that replies have shown. Decides nothing.
+//! The calls of a contender, and the facts that replies have shown. It decides nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -258,7 +258,10 @@ impl Exchange {
     }
 
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
-        let invalid = self.view.take(call, lock, self.writes.claim, turn.now);
+        let mine = Some(self.writes.claim);
+        let invalid = self.view.observations.note(&lock, mine, turn.now);
+        self.view.call = call.0;
+        self.view.lock = Some(lock);
         for (identity, millis) in invalid {
             let notice = LockNotice::InvalidLeaseDuration { identity, millis };
             turn.effects.notice(notice);

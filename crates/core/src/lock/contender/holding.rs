@@ -11,9 +11,8 @@ use crate::lock::{FoundLock, LockDocument, LockOutcome, LockTurn, Loss};
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
-    token: Token,
+    pub(super) authority: Authority,
     pub(super) slot: Option<u32>,
-    valid_until: BootTime,
     /// True until an acknowledged write confirms the grant.
     pub(super) provisional: bool,
     /// The newest acknowledged write; earlier ones no longer extend authority.
@@ -33,10 +32,10 @@ impl Holding {
         calls: u64,
         timings: &Timings,
     ) -> Self {
+        let valid_until = write.sent + timings.renew_deadline();
         Self {
-            token,
+            authority: Authority { token, valid_until },
             slot,
-            valid_until: write.sent + timings.renew_deadline(),
             provisional: false,
             newest: write.call,
             sent_before: calls,
@@ -68,23 +67,16 @@ impl Holding {
         let calls = turn.effects.calls();
         exchange.writes.seen_present(calls);
         exchange.view.marks.note_used(grant.token);
+        let token = grant.token;
         Some(Self {
-            token: grant.token,
+            authority: Authority { token, valid_until },
             slot: grant.slot,
-            valid_until,
             provisional: true,
             newest: CallId(0),
             sent_before: calls,
             due: confirm_at(valid_until, now),
             hurry: false,
         })
-    }
-
-    pub(super) fn authority(&self) -> Authority {
-        Authority {
-            token: self.token,
-            valid_until: self.valid_until,
-        }
     }
 
     pub(super) fn advance(
@@ -101,13 +93,13 @@ impl Holding {
             free.then_some(self.due)
         };
         if next.is_none_or(|due| due > turn.now) {
-            return earliest([Some(self.valid_until), next]);
+            return earliest([Some(self.authority.valid_until), next]);
         }
         let renewal = turn.now + exchange.options.timings.renew_interval();
         self.renew_at(renewal, turn.now);
         self.hurry = false;
         exchange.renew(exchange.min_hold_left(turn.now), turn);
-        Some(self.valid_until)
+        Some(self.authority.valid_until)
     }
 
     fn renew_at(&mut self, confirmed: BootTime, now: BootTime) {
@@ -170,21 +162,24 @@ impl Holding {
         let timings = &exchange.options.timings;
         let place = EntryPlace::of(exchange.writes.claim, lock);
         let token = place.entry().and_then(|entry| entry.token);
-        if write.call.0 <= self.sent_before && token != Some(self.token) {
+        if write.call.0 <= self.sent_before && token != Some(self.authority.token) {
             return Ok(false);
         }
         let EntryPlace::Holder(entry) = place else {
             return Err(Loss::Rejected);
         };
-        if lock.token < self.token {
+        if lock.token < self.authority.token {
             return Err(Loss::StoreRolledBack);
         }
-        if entry.token != Some(self.token) || entry.slot != self.slot {
+        if entry.token != Some(self.authority.token) || entry.slot != self.slot {
             return Err(Loss::Rejected);
         }
         if entry.revision == write.revision {
             let from = planted!(RenewalFromReply, now, write.sent);
-            self.valid_until = self.valid_until.max(from + timings.renew_deadline());
+            self.authority.valid_until = self
+                .authority
+                .valid_until
+                .max(from + timings.renew_deadline());
             self.newest = write.call;
             if std::mem::replace(&mut self.provisional, false) {
                 self.due = write.sent + timings.renew_interval();

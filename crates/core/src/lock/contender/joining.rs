@@ -22,7 +22,7 @@ pub(super) struct Joining {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Next {
+pub(super) enum Next {
     Join,
     Create,
     /// The lock has no room, so read again and evict expired entries.
@@ -72,10 +72,6 @@ impl Joining {
             Next::Look => exchange.evict_if_due(0, turn),
         };
         earliest([next_step, next_read])
-    }
-
-    pub(super) fn create(&mut self, now: BootTime) {
-        self.next(Next::Create, now);
     }
 
     pub(super) fn created(
@@ -133,7 +129,7 @@ impl Joining {
         None
     }
 
-    fn next(&mut self, next: Next, at: BootTime) {
+    pub(super) fn next(&mut self, next: Next, at: BootTime) {
         (self.next, self.at) = (next, at);
     }
 }

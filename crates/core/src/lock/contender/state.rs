@@ -48,7 +48,7 @@ impl State {
                     ahead,
                 }
             }
-            Self::Holding(holding) => Standing::Held(holding.authority()),
+            Self::Holding(holding) => Standing::Held(holding.authority),
             Self::Lost(loss) => Standing::Lost(*loss),
             Self::Leaving(_) => Standing::Leaving,
             Self::Ended(end) => Standing::Ended(end.clone()),
