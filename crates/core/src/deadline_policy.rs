@@ -95,10 +95,8 @@ impl DesiredState {
     /// Returns the state after a renewal.
     #[must_use]
     pub fn extended(self, terms: Terms) -> Self {
-        match self.lost {
-            true => self,
-            false => Self { terms, ..self },
-        }
+        let terms = if self.lost { self.terms } else { terms };
+        Self { terms, ..self }
     }
 
     /// Returns the state with a stop; a stopping workload never gets more time.

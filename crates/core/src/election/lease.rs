@@ -189,11 +189,8 @@ impl Token {
     }
 
     /// Returns the next token; `None` at the end of the range.
-    pub const fn next(self) -> Option<Self> {
-        match self.0.checked_add(1) {
-            Some(next) => Some(Self(next)),
-            None => None,
-        }
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
     }
 }
 
