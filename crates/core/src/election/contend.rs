@@ -33,6 +33,7 @@ pub(super) use shutdown::LastStep;
 use shutdown::Shutdown;
 use standby::Registration;
 use supervise::WorkloadState;
+pub(super) use write::Acquired;
 use write::WriteInFlight;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -15,6 +15,8 @@ pub(super) enum LostClaim {
     Stopping(Stopping),
 }
 
+type Demand = (Reason, Option<Reservation>);
+
 impl CandidateState {
     pub(super) fn contends(&self) -> bool {
         *self == Self::Contending
@@ -44,11 +46,7 @@ impl CandidateState {
     }
 
     /// If the document asks the leader to step down, returns the reason and the reservation.
-    pub(super) fn demand(
-        &self,
-        lease: &Lease,
-        identity: &Identity,
-    ) -> Option<(Reason, Option<Reservation>)> {
+    pub(super) fn demand(&self, lease: &Lease, identity: &Identity) -> Option<Demand> {
         let tenure = self.leading()?;
         if lease.paused {
             return Some((Reason::Paused, None));

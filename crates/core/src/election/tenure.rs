@@ -1,6 +1,6 @@
 //! One claim while it leads: its authority and its renewals. A tenure never reads the document.
 
-use super::claims::Attempt;
+use super::contend::Acquired;
 use super::{
     BootTime, CallId, Claim, Found, Lease, Operation, Outcome, Revision, Timings, Token, WallMillis,
 };
@@ -35,20 +35,16 @@ pub(super) enum RenewalReply {
 
 impl Tenure {
     /// Begins with an acknowledged write; `None` if its reply shows no holder.
-    pub(super) fn begin(
-        attempt: &Attempt,
-        revision: Revision,
-        sent: BootTime,
-        lease: &Lease,
-    ) -> Option<Self> {
+    pub(super) fn begin(acquired: &Acquired) -> Option<Self> {
+        let (attempt, sent) = (&acquired.attempt, acquired.sent);
         let timings = attempt.timings;
         Some(Self {
             claim: attempt.claim,
             token: attempt.token,
             timings,
-            acquired_at: lease.holder.as_ref()?.acquired_at,
+            acquired_at: acquired.lease.holder.as_ref()?.acquired_at,
             renewed_at: sent,
-            acknowledged: revision,
+            acknowledged: acquired.revision,
             renewals: SentWrites::new(),
             renewal_due: sent + timings.renew_interval(),
             urgent: false,

@@ -142,7 +142,7 @@ impl LockContender {
             LockInput::GiveUp => {
                 // No work began, so the minimum hold does not apply, even if the lock was lost.
                 if !matches!(self.state, State::Leaving(_)) {
-                    self.exchange.work.keeps_until = None;
+                    self.exchange.keeps_until = None;
                 }
                 self.give_up(turn);
             }
@@ -150,7 +150,7 @@ impl LockContender {
             LockInput::Release => self.release(turn),
             LockInput::Succeeded => {
                 if self.state.holding().is_some() {
-                    self.exchange.work.succeeded = true;
+                    self.exchange.succeeded = true;
                 }
                 self.release(turn);
             }

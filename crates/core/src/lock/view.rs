@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{AHEAD_SHOWN_MAX, Ahead, Entry, FoundLock, LockDocument, LockOutcome, Observations};
 use crate::claim::{Rollback, Watermarks};
-use crate::election::{BootTime, CallId, Claim, Identity, Token};
+use crate::election::{CallId, Claim, Token};
 
 #[derive(Debug, Clone)]
 pub(super) struct LockView {

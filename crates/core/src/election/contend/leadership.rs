@@ -1,9 +1,8 @@
 //! How a leadership begins and ends.
 
-use super::Contender;
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
-use super::write::Acquired;
+use super::{Acquired, Contender};
 use crate::claim::{ReadSchedule, Rollback, Turn};
 use crate::election::claims::{EndedClaim, Overtaken, RejectedClaim};
 use crate::election::state::{CauseOfLoss, LostClaim};
@@ -19,21 +18,15 @@ pub(crate) enum AfterWrite {
 
 impl Contender {
     /// Begins a claim after an acknowledged write, or ends it if the candidate may not lead now.
-    pub(super) fn begin(&mut self, acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
-        let Acquired {
-            mut attempt,
-            revision,
-            sent,
-            lease,
-            from,
-        } = acquired;
+    pub(super) fn begin(&mut self, mut acquired: Acquired, turn: &mut Turn<'_>) -> AfterWrite {
         if planted!(RollbackForgottenAtBegin) {
-            attempt.overtaken = None;
+            acquired.attempt.overtaken = None;
             self.waits.quarantine = None;
         }
-        let Some(tenure) = Tenure::begin(&attempt, revision, sent, &lease) else {
+        let Some(tenure) = Tenure::begin(&acquired) else {
             return AfterWrite::Nothing;
         };
+        let (attempt, lease) = (acquired.attempt, acquired.lease);
         // This write replaced the document, so no other open claim can still be stored.
         self.claims.clear();
         // Without this mark, the token could be used again after an operator lowered it.
@@ -66,7 +59,7 @@ impl Contender {
             self.claims.add_ended(self.end(&tenure, reason, None));
             return AfterWrite::Nothing;
         }
-        let (reason, notice) = from.succeeded(turn.now);
+        let (reason, notice) = acquired.from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
         self.claims.predecessor = None;
         self.registration.begin_to_lead();

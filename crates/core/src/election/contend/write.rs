@@ -34,11 +34,11 @@ pub(super) enum WriteInFlight {
     },
 }
 
-pub(super) struct Acquired {
-    pub(super) attempt: Attempt,
-    pub(super) revision: Revision,
-    pub(super) sent: BootTime,
-    pub(super) lease: Lease,
+pub(crate) struct Acquired {
+    pub(crate) attempt: Attempt,
+    pub(crate) revision: Revision,
+    pub(crate) sent: BootTime,
+    pub(crate) lease: Lease,
     pub(super) from: Predecessor,
 }
 

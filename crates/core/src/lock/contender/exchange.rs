@@ -30,16 +30,11 @@ pub(super) struct Exchange {
     evictions: Evictions,
     pub(super) reads: LockReads,
     pub(super) stream: ClaimStream,
-    pub(super) work: LockedWork,
-    /// Earliest instant of the next write of a contender without authority.
-    pub(super) retry_at: BootTime,
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct LockedWork {
     /// End of the minimum hold; `None` before the acquisition, and without a minimum hold.
     pub(super) keeps_until: Option<BootTime>,
     pub(super) succeeded: bool,
+    /// Earliest instant of the next write of a contender without authority.
+    pub(super) retry_at: BootTime,
 }
 
 impl Exchange {
@@ -53,7 +48,8 @@ impl Exchange {
             evictions: Evictions::default(),
             reads: LockReads::default(),
             stream: ClaimStream::default(),
-            work: LockedWork::default(),
+            keeps_until: None,
+            succeeded: false,
             retry_at: now,
             options,
         }
@@ -141,19 +137,17 @@ impl Exchange {
 
     pub(super) fn begin_work(&mut self, now: BootTime) {
         let min_hold = self.options.min_hold;
-        self.work.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
+        self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
     }
 
     /// Returns the rest of the minimum hold; `None` before the acquisition, and without one.
     pub(super) fn min_hold_left(&self, now: BootTime) -> Option<Duration> {
-        self.work.keeps_until.map(|until| until.since(now))
+        self.keeps_until.map(|until| until.since(now))
     }
 
     pub(super) fn success(&self) -> Option<WorkKey> {
         let once_per = self.options.once_per.as_ref();
-        once_per
-            .filter(|_| self.work.succeeded)
-            .map(|it| it.key.clone())
+        once_per.filter(|_| self.succeeded).map(|it| it.key.clone())
     }
 
     /// Marks the entry's work as ended. The entry stays among the holders for `rest`.
@@ -304,10 +298,11 @@ impl Exchange {
             evictions,
             reads,
             stream,
-            work,
+            keeps_until,
+            succeeded,
             retry_at,
         } = self;
-        form.put(&(work.keeps_until, work.succeeded));
+        form.put(&(*keeps_until, *succeeded));
         view.compare(form);
         writes.compare(form);
         evictions.compare(form);
