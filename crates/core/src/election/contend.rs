@@ -140,11 +140,8 @@ impl Contender {
 
     /// Begins the quarantine after a rollback, because another candidate may still lead.
     fn rolled_back(&mut self, Rollback { seen, found }: Rollback, turn: &mut Turn<'_>) {
-        let (own, longest) = (
-            self.me.timings().lease_duration(),
-            self.view.marks.lease_longest,
-        );
-        let wait = planted!(OwnQuarantine, own, longest);
+        let own = self.me.timings().lease_duration();
+        let wait = planted!(OwnQuarantine, own, self.view.marks.lease_longest);
         self.waits.quarantine = Some(turn.now + wait);
         turn.effects
             .notice(Notice::StoreRolledBack { seen, found, wait });
