@@ -125,6 +125,11 @@ async fn the_history_shows_the_holder_the_token_and_the_reason() {
         ]
     );
     assert!(history.iter().all(|end| end.ended_at >= end.acquired_at));
+    // All four were exclusive and joined before the first one left.
+    let overlapping = history
+        .windows(2)
+        .find(|pair| pair[1].acquired_at < pair[0].ended_at);
+    assert!(overlapping.is_none(), "{history:?}");
 }
 
 #[tokio::test]

@@ -197,7 +197,7 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_held_seconds",
-        "The longest time that a holder has worked under the lock, by the holder's clock; 0 without holders. May include the wait of a shared or slot holder.",
+        "The longest time that a holder has worked under the lock, by the clock of MongoDB; 0 without holders.",
         |lock| seconds(Some(lock.held)),
     ),
     (

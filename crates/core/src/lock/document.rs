@@ -66,7 +66,8 @@ pub struct EntryOwner {
     pub identity: Identity,
     /// Its session.
     pub session: Session,
-    /// Time of the join by the owner's wall clock.
+    /// Time of the join by the owner's wall clock; of a holder, time of the grant by the clock of
+    /// the store, unless an older version granted the lock.
     pub acquired_at: WallMillis,
     /// Time of the last renewal by the owner's wall clock.
     pub renewed_at: WallMillis,

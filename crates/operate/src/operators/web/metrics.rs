@@ -187,15 +187,7 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
     let view = LockView::new(seen, None, now)?;
     let holding: Vec<_> = view.holding().collect();
     let working = lock.holders.iter().filter(|it| !it.work_done);
-    let last_end = record.history.last().map(|ended| ended.ended_at.0);
-    // The document has the time of the join. An exclusive holder has not held the lock before its
-    // predecessor left.
-    let held = |entry: &Entry| {
-        let end = last_end.filter(|_| entry.mode == EntryMode::Exclusive);
-        let since = entry.owner.acquired_at.0.max(end.unwrap_or(0));
-        age(WallMillis(since), wall)
-    };
-    let waited = |entry: &Entry| age(entry.owner.acquired_at, wall);
+    let since = |entry: &Entry| age(entry.owner.acquired_at, wall);
     let successes = lock.successes.iter().rev();
     let successes =
         successes.filter_map(|success| Some((success.key.as_str(), age(success.at, wall)?)));
@@ -213,11 +205,11 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
         waiters: lock.queue.len(),
         slots: lock.slots,
         token: lock.token.get(),
-        held: working.filter_map(held).max().unwrap_or_default(),
+        held: working.filter_map(since).max().unwrap_or_default(),
         waited: lock
             .queue
             .iter()
-            .filter_map(waited)
+            .filter_map(since)
             .max()
             .unwrap_or_default(),
         successes: successes.collect(),

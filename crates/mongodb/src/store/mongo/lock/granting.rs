@@ -34,7 +34,11 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
     let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
     let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
-    let granted = doc! { "token": token.clone(), "granted_revision": "$$entry.revision" };
+    // By the clock of the server, like the end in the history, because the durations that operators
+    // see are their difference. Until then, the date is the entry's join.
+    let granted = doc! {
+        "token": token.clone(), "granted_revision": "$$entry.revision", "acquired_at": "$$NOW",
+    };
     let granted = doc! { "$mergeObjects": ["$$entry", granted] };
     let granted = match me {
         None => granted,
@@ -42,6 +46,7 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
             let confirmed = doc! { "$mergeObjects": ["$$entry", {
                 "token": token,
                 "granted_revision": null,
+                "acquired_at": "$$NOW",
                 "revision": uuid(me.revision.bytes()),
                 "revision_text": me.revision.to_string(),
                 "renewed_at": now,
