@@ -157,7 +157,7 @@ pub(crate) async fn crashes_among(
     Takeovers { durations, writes }
 }
 
-/// Kills a holder between two renewals. Returns when the holder sent the last renewal.
+/// Kills a holder between two renewals. Returns the time when the holder sent the last renewal.
 pub(crate) async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     let before = holder.status()["valid_until_boottime_ns"].clone();
     let renewed =

@@ -166,7 +166,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// Returns, in milliseconds, the authority that remains at `now` to a leader whose renewals have
+/// Returns how many milliseconds of authority a leader has left at `now` if its renewals have
 /// failed since `outage`.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;

@@ -37,7 +37,7 @@ fn tools() -> BTreeMap<String, PathBuf> {
         .collect()
 }
 
-/// The project as `docker compose config` would print it, and its replacements for this machine.
+/// The parsed compose project, and what replaces its containers here: programs and ports.
 struct Project {
     services: Value,
     tools: BTreeMap<String, PathBuf>,
@@ -127,8 +127,8 @@ impl Project {
             .stderr(self.scratch.path().join(format!("{name}.log")))
             // mongosh keeps its settings here.
             .env("HOME", self.place("home"));
-        // The entry point of MongoDB's image sets the data directory, and the image has its own
-        // port.
+        // In a container, the entry point sets the data directory, and mongod has a network of its
+        // own. Here both need an option.
         if command[0] == "mongod" {
             launch = launch
                 .argument(format!("--port={}", self.ports[name].number()))

@@ -83,7 +83,7 @@ impl UriSource {
 }
 
 /// Returns true if a text could be a connection string, or a part of it with a password. Callers
-/// mask these texts everywhere, because connection strings are often set in the wrong key.
+/// mask these texts everywhere, because connection strings are often set under the wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
         && text.matches("://").count() == 1

@@ -105,7 +105,7 @@ impl Election {
         self.outbox.pop()
     }
 
-    /// Returns when to pass [`Input::Tick`] if no other input comes first.
+    /// Returns the time when to pass [`Input::Tick`] if no other input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }

@@ -144,7 +144,7 @@ impl Exit {
 pub fn prepare() {
     unblock_all();
     if !Ignored::of_this_process().contains(SIGXFSZ) {
-        // If this fails, the default effect remains.
+        // If this fails, the default action stays in place.
         let _ = flag::register(SIGXFSZ, Arc::default());
     }
 }

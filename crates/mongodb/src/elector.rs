@@ -240,7 +240,7 @@ impl Elector {
 }
 
 impl Drop for Elector {
-    /// Makes the candidate step down and release the lease, if its runtime still runs.
+    /// Makes the candidate step down and release the lease, if its runtime is still running.
     fn drop(&mut self) {
         self.watcher.abort();
         // If the queue is full and this thread has no runtime, nothing is sent. The loop then ends

@@ -33,7 +33,7 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum time for reading the guard's report after this process was frozen.
 const UNREAD_MAX: Duration = Duration::from_millis(100);
 
-/// A command that does not run yet, with a waiting guard if it is prepared.
+/// A command that is not running yet; once prepared, it has a guard that waits to start it.
 pub struct StandbyCommand {
     command: Command,
     stopping: StopMethod,

@@ -66,7 +66,7 @@ impl Call {
         }
     }
 
-    /// Returns when the outcome became known, or `None` if it is unknown.
+    /// Returns the time when the outcome became known, or `None` if it is unknown.
     pub(crate) fn answered(&self) -> Option<BootTime> {
         let is_known = self.outcome() != Outcome::Unknown;
         self.answered.filter(|_| is_known)

@@ -92,7 +92,7 @@ impl Stopping {
         })
     }
 
-    /// Returns when the release is due, or when to check again.
+    /// Returns the time when the release is due, or when to check again.
     pub(super) fn release_due(&mut self, shutting_down: bool, now: BootTime) -> BootTime {
         if planted!(ReleaseBeforeFiles) {
             self.files = Files::Demoted;
@@ -112,7 +112,7 @@ impl Stopping {
         at
     }
 
-    /// Returns when the workload will have noticed if leadership ends now.
+    /// Returns the time when the workload will have noticed if leadership ends now.
     pub(super) fn noticed_at(&self, now: BootTime) -> BootTime {
         let readable_until = now.max(self.published_until);
         match self.files {

@@ -46,7 +46,7 @@ impl ClaimWrites {
         self.sent.revisions().collect()
     }
 
-    /// Returns when the write with `revision` was sent; `None` if it is no longer known.
+    /// Returns the time when the write with `revision` was sent; `None` if it is no longer known.
     pub(super) fn sent_at(&self, revision: Revision) -> Option<BootTime> {
         let carried = |write: &&SentWrite| write.revision == revision;
         let mut sent = self.sent.iter();

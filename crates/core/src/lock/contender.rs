@@ -92,7 +92,7 @@ impl LockContender {
         self.outbox.pop()
     }
 
-    /// Returns when to pass [`LockInput::Tick`] if no other input comes first.
+    /// Returns the time when to pass [`LockInput::Tick`] if no other input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }

@@ -225,7 +225,7 @@ impl Observer {
         &self.observations
     }
 
-    /// Returns when the next entry expires, possibly in the past.
+    /// Returns the time when the next entry expires, possibly in the past.
     pub fn next_expiry(&self) -> Option<BootTime> {
         self.observations.next_expiry(self.patience)
     }

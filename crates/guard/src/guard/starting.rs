@@ -1,4 +1,4 @@
-//! The start of a command, until its shim has executed it or is given up.
+//! Starts a command: everything until its shim has executed the command or the start is abandoned.
 
 use std::io;
 use std::os::fd::AsFd;

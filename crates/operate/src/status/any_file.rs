@@ -1,5 +1,5 @@
-//! Goal: for any status and any times of writing and reading, a status file says leader exactly
-//! while there is authority (I4). No text causes a panic.
+//! Goal: whatever the status, and whenever the file is written and read, it says "leader" if and
+//! only if authority is still valid (I4). No text causes a panic.
 
 use std::time::{Duration, UNIX_EPOCH};
 

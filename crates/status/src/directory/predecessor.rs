@@ -1,4 +1,4 @@
-//! Checks that no command still runs under the claim of a process that has exited.
+//! Checks that no command is still running under the claim of a process that has exited.
 
 use std::fs::File;
 use std::io;

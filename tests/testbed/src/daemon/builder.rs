@@ -54,7 +54,7 @@ impl DaemonTimings {
         }
     }
 
-    /// Returns when the write that set the deadline in `status` was sent, on CLOCK_BOOTTIME. The
+    /// Returns the CLOCK_BOOTTIME at which the write behind the deadline in `status` was sent. The
     /// authority may have ended since.
     ///
     /// # Panics

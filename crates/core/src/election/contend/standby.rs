@@ -99,7 +99,7 @@ impl Contender {
     }
 
     /// Registers this candidate if it can be the standby, and withdraws its registration if it
-    /// cannot lead. Returns when to call it again.
+    /// cannot lead. Returns the time when to call it again.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;

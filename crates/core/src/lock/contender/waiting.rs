@@ -146,7 +146,7 @@ impl Waiting {
     }
 }
 
-/// Returns when to renew after a write that is sent now.
+/// Returns the time when to renew after a write that is sent now.
 pub(super) fn renewal_after(exchange: &Exchange, turn: &mut LockTurn<'_>) -> BootTime {
     turn.now + turn.shortened(exchange.options.timings.lease_duration() / 3)
 }

@@ -1,7 +1,7 @@
 //! Conversion of the lease document between BSON and the election's [`Lease`].
 //!
-//! Reading any BSON does not panic. A document that is not a lease of this schema is foreign, and is
-//! never written to (I11).
+//! Reading never panics, whatever the BSON. A document that is not a lease of this schema is
+//! foreign, and is never written to (I11).
 
 use std::time::Duration;
 

@@ -175,8 +175,8 @@ impl Home {
         self.client = client;
     }
 
-    /// Checks the primary that a client found. If the primary belongs to another deployment than the
-    /// home, refuses the connection string, and returns the reason for humans.
+    /// Checks the primary that a client found. If the primary does not belong to the home
+    /// deployment, refuses the connection string, and returns a readable reason.
     pub(super) fn admit(
         &mut self,
         client: u64,

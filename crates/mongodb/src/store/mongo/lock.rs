@@ -174,7 +174,7 @@ impl MongoLockStore {
     }
 }
 
-/// Returns the outcome of a write that returned this document, or matched none.
+/// Returns the outcome of a write that returned this document, or matched no document (`None`).
 fn outcome(document: Option<&Document>) -> LockOutcome {
     document
         .map(read)

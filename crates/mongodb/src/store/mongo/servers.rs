@@ -224,8 +224,8 @@ impl Servers {
     }
 
     /// Runs a look-up of the name of this server or SRV record, for [`LOOKUP_MAX`] at most, and
-    /// returns the time that it took. During the look-up, the name counts as a cause; afterwards
-    /// only if the look-up was slow.
+    /// returns the time that it took. While the look-up runs, the name is listed as a possible
+    /// cause; afterwards, only if the look-up was slow.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,

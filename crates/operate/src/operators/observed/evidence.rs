@@ -147,7 +147,7 @@ impl Silence {
         now.since(self.since)
     }
 
-    /// Returns when a holder with this lease duration expires if it does not renew.
+    /// Returns the time when a holder with this lease duration expires if it does not renew.
     pub(crate) fn expires(self, lease_duration: Duration) -> BootTime {
         self.since + lease_duration
     }

@@ -149,7 +149,7 @@ impl Link {
         }
     }
 
-    /// Returns when the shown data was last current.
+    /// Returns the time when the shown data was last current.
     pub(super) fn shown_at(&self, now: BootTime) -> BootTime {
         self.stale_since.unwrap_or(now)
     }

@@ -88,7 +88,7 @@ impl Events {
         }
     }
 
-    /// Returns when the next event is due.
+    /// Returns the time when the next event is due.
     fn due(&mut self, now: BootTime) -> BootTime {
         let board = self.board.borrow_and_update();
         let Some(written) = self.written.as_ref().filter(|written| written.complete) else {

@@ -133,7 +133,7 @@ faults! {
     /// Candidates reach the store through routers. Streams then report changes up to ten seconds
     /// late, and no driver notices an election.
     Routers,
-    /// A child survives SIGKILL for a while, such as a process in uninterruptible sleep.
+    /// A child, such as a process in uninterruptible sleep, survives SIGKILL for a while.
     ChildUnkillable,
     /// An older state is restored while an acquisition is in flight, and the acquisition lands on
     /// the restored state.

@@ -18,7 +18,7 @@ use crate::election::{BootTime, Input};
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Returns when the guard must kill its child, as in `crates/guard/src/client.rs`.
+    /// Returns the time when the guard must kill its child, as in `crates/guard/src/client.rs`.
     pub(super) fn guard_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -28,7 +28,7 @@ impl World {
         (!done).then(|| due + GUARD_LATE_MAX)
     }
 
-    /// Returns when the daemon reports that the workload has survived SIGKILL, as in
+    /// Returns the time when the daemon reports that the workload has survived SIGKILL, as in
     /// `crates/supervisor/src/command.rs`.
     pub(super) fn stuck_at(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
@@ -74,7 +74,7 @@ impl World {
         self.kill_guard(g);
     }
 
-    /// Returns when the daemon gives up a start, as in `crates/supervisor/src/lib.rs`.
+    /// Returns the time when the daemon gives up a start, as in `crates/supervisor/src/lib.rs`.
     pub(super) fn start_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let starts = matches!(guard.child, Child::Unborn | Child::Recording(_));

@@ -89,7 +89,7 @@ impl Certificates {
         })
     }
 
-    /// Connects to a server, given as `host:port`, and returns when its chain expires.
+    /// Connects to a server, given as `host:port`, and returns the time when its chain expires.
     ///
     /// # Errors
     /// If the server cannot be reached, or its certificate is refused.
@@ -127,7 +127,7 @@ impl Certificates {
         until.ok_or_else(|| Failure::new(kind, "renew it"))
     }
 
-    /// Returns when the client certificate expires, if there is one.
+    /// Returns the time when the client certificate expires, if there is one.
     pub fn client(&self) -> Option<SystemTime> {
         let (end_entity, others) = self.client.split_first()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -26,7 +26,7 @@ const AWAIT: Duration = Duration::from_millis(1);
 pub struct Latencies {
     /// The number of calls, at least one.
     pub count: usize,
-    /// The duration that half of the calls did not exceed.
+    /// Median duration of the calls.
     pub p50: Duration,
     /// The duration that 99 of 100 calls did not exceed; with fewer calls, the longest.
     pub p99: Duration,

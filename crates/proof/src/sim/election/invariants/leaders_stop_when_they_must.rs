@@ -13,7 +13,7 @@ pub(crate) struct Turn {
     pub(crate) paused: bool,
     pub(crate) requested: bool,
     pub(crate) store_went_back: bool,
-    /// A step-down was requested after the acquisition was sent and before it led.
+    /// A step-down was requested after the acquisition was sent and before the candidate led.
     pub(crate) cancelled: bool,
     /// The workload was last reported as unhealthy. A new claim must not lead either while the
     /// workload is unhealthy.
