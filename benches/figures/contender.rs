@@ -7,9 +7,9 @@ use leasehold::lock::{
     End, LockContender, LockEffect, LockInput, LockMode, MinHold, Observations, Options,
 };
 use leasehold::randomness::KernelRandomness;
+use leasehold::store::StoreEvent;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
-use leasehold::store::{Store, StoreEvent};
 use leasehold_testbed::daemon::boottime_ns;
 use tokio::sync::mpsc;
 

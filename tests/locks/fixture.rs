@@ -11,9 +11,9 @@ use leasehold::lock::{
     Entry, EntryMode, EntryOwner, EntryVersion, FoundLock, Grant, Hint, LockDocument,
     LockOperation, LockOutcome, NewEntry, Writer,
 };
+use leasehold::store::StoreEvent;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
-use leasehold::store::{Store, StoreEvent};
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};

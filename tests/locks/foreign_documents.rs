@@ -5,7 +5,6 @@
 
 use leasehold::election::Token;
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};
-use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::StoredLease;
 use mongodb::bson::spec::BinarySubtype;

@@ -2,7 +2,6 @@
 //! unused lock without resetting its token.
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
-use leasehold::store::Store;
 use leasehold::store::mongo::operators::{Content, MongoCollection, Scope};
 use mongodb::bson::doc;
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::lock::{EntryMode, FoundLock, LockOperation, LockOutcome};
-use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};

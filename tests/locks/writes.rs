@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use leasehold::election::{Claim, Identity};
 use leasehold::lock::{FoundLock, Grant, LockDocument, LockOperation, LockOutcome};
-use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_reference::lock::{self as reference, By};
 use leasehold_testbed::{StoredLease, run};

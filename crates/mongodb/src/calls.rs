@@ -1,19 +1,17 @@
-//! Store calls: bounded in number, awaited up to a timeout, never dropped.
-//!
-//! After the timeout a call is reported as unknown and continues; its true outcome is reported when
-//! it arrives.
+//! Store calls: bounded in number and never dropped. A call that times out counts as unknown, and
+//! its true outcome is reported when it arrives.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, Store, UNANSWERED};
+use crate::store::{Answer, Failure, RetryPolicy, UNANSWERED};
 use leasehold_clock::duration::shown;
-use leasehold_core::election::CallId;
+use leasehold_core::election::{CallId, Outcome};
 
-/// Maximum number of calls in the driver, including calls already reported as unknown. A connection
-/// that hangs for a minute holds fifteen calls at the defaults. Further calls are refused unsent.
+/// Maximum number of calls in the driver, including those that timed out; further calls are refused
+/// unsent. A connection that hangs for a minute holds fifteen calls at the defaults.
 pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and its outcome.
@@ -39,23 +37,23 @@ impl AnsweredCall {
 }
 
 /// A call that was answered or has timed out.
-pub(crate) struct CallReply<O> {
+pub(crate) struct CallReply<F> {
     pub(crate) call: CallId,
-    pub(crate) outcome: O,
+    pub(crate) outcome: Outcome<F>,
     /// Details for humans; `None` if the driver panicked.
     pub(crate) answered: Option<AnsweredCall>,
 }
 
-pub(crate) struct InFlight<O> {
+pub(crate) struct InFlight<F> {
     timeout: Duration,
-    /// A call keeps its permit until the loop has taken its last reply. This bounds the queue of
-    /// replies to two for each permit, and one for each call that a turn refused.
+    /// A call keeps its permit until the loop has taken its last reply, which bounds the queue of
+    /// replies.
     places: Arc<Semaphore>,
-    sender: mpsc::UnboundedSender<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
-    replies: mpsc::UnboundedReceiver<(CallReply<O>, Option<OwnedSemaphorePermit>)>,
+    sender: mpsc::UnboundedSender<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
+    replies: mpsc::UnboundedReceiver<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
 }
 
-impl<O: CallOutcome> InFlight<O> {
+impl<F: Send + 'static> InFlight<F> {
     pub(crate) fn new(timeout: Duration) -> Self {
         let (sender, replies) = mpsc::unbounded_channel();
         Self {
@@ -67,18 +65,18 @@ impl<O: CallOutcome> InFlight<O> {
     }
 
     /// Hands an operation to the driver. Must be called inside a tokio runtime.
-    pub(crate) fn perform<P: Send + 'static>(
+    pub(crate) fn perform(
         &mut self,
         call: CallId,
         name: &'static str,
-        store: impl Store<P, O>,
-        operation: P,
+        server: Option<String>,
+        operation: impl Future<Output = Answer<F>> + Send + 'static,
     ) {
-        let reply = move |answer: Answer<O>, elapsed, late| CallReply {
+        let reply = move |answer: Answer<F>, elapsed, late| CallReply {
             call,
             answered: Some(AnsweredCall {
                 operation: name,
-                outcome: answer.outcome.as_str(),
+                outcome: name_of(&answer.outcome),
                 elapsed,
                 failure: answer.failure,
                 late,
@@ -93,14 +91,14 @@ impl<O: CallOutcome> InFlight<O> {
                 "too many calls hang in the driver",
                 "none of them was ever answered",
             );
-            let reply = reply(failed(O::FAILED, failure), Duration::ZERO, false);
+            let reply = reply(failed(Outcome::Failed, failure), Duration::ZERO, false);
             // `self` has a receiver.
             let _ = self.sender.send((reply, None));
             return;
         };
-        let (timeout, sender, server) = (self.timeout, self.sender.clone(), store.server());
+        let (timeout, sender) = (self.timeout, self.sender.clone());
         let started = leasehold_clock::boot_now();
-        let mut answer = tokio::spawn(async move { store.perform(operation).await });
+        let mut answer = tokio::spawn(operation);
         tokio::spawn(async move {
             let elapsed = || leasehold_clock::boot_now().since(started);
             let (answer, late) = match tokio::time::timeout(timeout, &mut answer).await {
@@ -110,7 +108,7 @@ impl<O: CallOutcome> InFlight<O> {
                     let after = format!("({})", shown(timeout));
                     let failure = Failure::new("no answer within operation_timeout", UNANSWERED)
                         .of(after + &from.unwrap_or_default());
-                    let unknown = reply(failed(O::UNKNOWN, failure), elapsed(), false);
+                    let unknown = reply(failed(Outcome::Unknown, failure), elapsed(), false);
                     // Fails only after the loop has ended.
                     let _ = sender.send((unknown, None));
                     (answer.await, true)
@@ -121,7 +119,7 @@ impl<O: CallOutcome> InFlight<O> {
                 // The driver panicked.
                 Err(_) => CallReply {
                     call,
-                    outcome: O::UNKNOWN,
+                    outcome: Outcome::Unknown,
                     answered: None,
                 },
             };
@@ -134,7 +132,7 @@ impl<O: CallOutcome> InFlight<O> {
     }
 
     /// Waits for the next reply; indefinitely if no call is in flight. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> CallReply<O> {
+    pub(crate) async fn next(&mut self) -> CallReply<F> {
         match self.replies.recv().await {
             Some((reply, _place)) => reply,
             // `self` has a sender.
@@ -143,12 +141,19 @@ impl<O: CallOutcome> InFlight<O> {
     }
 }
 
+fn name_of<F>(outcome: &Outcome<F>) -> &'static str {
+    match outcome {
+        Outcome::Applied(_) => "applied",
+        Outcome::Rejected => "rejected",
+        Outcome::Failed => "failed",
+        Outcome::Unknown => "unknown",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future;
 
-    use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -163,36 +168,14 @@ mod tests {
         runtime.expect("a runtime").block_on(test);
     }
 
-    /// A store whose operations are the futures of their answers.
-    struct Prepared(Option<String>);
-
-    type PreparedAnswer = BoxFuture<'static, Answer<LockOutcome>>;
-
-    impl Store<PreparedAnswer, LockOutcome> for Prepared {
-        async fn perform(&self, answer: PreparedAnswer) -> Answer<LockOutcome> {
-            answer.await
-        }
-
-        fn server(&self) -> Option<String> {
-            self.0.clone()
-        }
-    }
-
-    fn answer(outcome: LockOutcome) -> Answer<LockOutcome> {
-        Answer {
-            outcome,
-            failure: None,
-        }
-    }
-
     #[test]
     fn i7_a_call_that_outlasts_the_time_out_is_unknown_and_its_outcome_comes_late() {
         run(async {
             let mut calls = InFlight::new(TIMEOUT);
             let (send, receive) = oneshot::channel();
-            let store = Prepared(Some("a:1".to_owned()));
+            let server = Some("a:1".to_owned());
             let answer_later = async { receive.await.expect("an answer") };
-            calls.perform(CallId(1), "join", store, answer_later.boxed());
+            calls.perform(CallId(1), "join", server, answer_later);
             let unknown = calls.next().await;
             assert_eq!(unknown.outcome, LockOutcome::Unknown);
             let answered = unknown.answered.expect("no panic");
@@ -205,7 +188,7 @@ mod tests {
                 )
             );
             let applied = LockOutcome::Applied(FoundLock::Missing);
-            send.send(answer(applied.clone()))
+            send.send(Answer::of(applied.clone()))
                 .expect("the call was not dropped");
             assert_eq!(calls.in_flight(), 1, "it goes on");
             let late = calls.next().await;
@@ -218,14 +201,13 @@ mod tests {
     #[test]
     fn a_call_beyond_the_bound_fails_unsent() {
         run(async {
-            let mut calls = InFlight::<LockOutcome>::new(TIMEOUT);
+            let mut calls = InFlight::<FoundLock>::new(TIMEOUT);
             for id in 0..CALLS_MAX as u64 {
-                let never = std::future::pending().boxed();
-                calls.perform(CallId(id), "read", Prepared(None), never);
+                calls.perform(CallId(id), "read", None, std::future::pending());
             }
             let beyond = CallId(CALLS_MAX as u64);
             let sent = async { panic!("it was sent") };
-            calls.perform(beyond, "leave", Prepared(None), sent.boxed());
+            calls.perform(beyond, "leave", None, sent);
             let refused = calls.next().await;
             assert_eq!(refused.call, beyond);
             assert_eq!(refused.outcome, LockOutcome::Failed);
@@ -235,9 +217,9 @@ mod tests {
     #[test]
     fn a_panic_of_the_driver_leaves_the_outcome_unknown() {
         run(async {
-            let mut calls = InFlight::<LockOutcome>::new(Duration::from_secs(60));
+            let mut calls = InFlight::<FoundLock>::new(Duration::from_secs(60));
             let panics = async { panic!("planted") };
-            calls.perform(CallId(7), "renew", Prepared(None), panics.boxed());
+            calls.perform(CallId(7), "renew", None, panics);
             let reply = calls.next().await;
             assert_eq!(
                 (reply.call, reply.outcome),

@@ -1,7 +1,5 @@
-//! The loop that drives a state machine: the election, or a contender for a lock.
-//!
-//! The loop makes no decisions. It publishes the status before it carries out the effects of a turn,
-//! so nothing is released while a surface still shows the authority.
+//! The loop that drives a state machine: the election, or a contender for a lock. It publishes the
+//! status before it carries out effects, so that a surface never shows a released authority.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -13,11 +11,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::calls::{AnsweredCall, InFlight};
+use crate::store::StoreEvent;
 use crate::store::mongo::{StoreOptions, publish};
-use crate::store::{CallOutcome, StoreEvent};
 use crate::trace::MachineTrace;
 use leasehold_clock::BootTimer;
-use leasehold_core::election::{BootTime, CallId, Randomness};
+use leasehold_core::election::{BootTime, CallId, Outcome, Randomness};
 use leasehold_core::trace::Kind;
 
 /// Capacity of the queue of requests: more than operators and a workload send in one turn.
@@ -30,8 +28,8 @@ pub(crate) trait Machine: Send + 'static {
     type Input: Send + Serialize;
     type Effect: Send + Serialize;
     type Status: Clone + Debug + PartialEq + Send + Sync + 'static;
-    /// The outcome of a store call.
-    type Outcome: CallOutcome;
+    /// The document that an applied store call returns.
+    type Found: Send + 'static;
 
     /// The input when a timer fires.
     const TICK: Self::Input;
@@ -40,7 +38,7 @@ pub(crate) trait Machine: Send + 'static {
 
     /// Returns the id of the store call that an effect requests, if any.
     fn call(effect: &Self::Effect) -> Option<CallId>;
-    fn reply(call: CallId, outcome: Self::Outcome) -> Self::Input;
+    fn reply(call: CallId, outcome: Outcome<Self::Found>) -> Self::Input;
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
     fn next_effect(&mut self) -> Option<Self::Effect>;
     fn next_wakeup(&self) -> Option<BootTime>;
@@ -49,12 +47,12 @@ pub(crate) trait Machine: Send + 'static {
 
 /// Implements [`Machine`] by calling the methods of a state machine of `leasehold_core`.
 macro_rules! state_machine {
-    ($machine:ty, $input:ident, $effect:ident, $status:ident, $outcome:ident, abandoned: $abandoned:ident) => {
+    ($machine:ty, $input:ident, $effect:ident, $status:ident, $found:ident, abandoned: $abandoned:ident) => {
         impl $crate::event_loop::Machine for $machine {
             type Input = $input;
             type Effect = $effect;
             type Status = $status;
-            type Outcome = $outcome;
+            type Found = $found;
 
             const TICK: $input = $input::Tick;
             const ABANDONED: $input = $input::$abandoned;
@@ -66,7 +64,7 @@ macro_rules! state_machine {
                 }
             }
 
-            fn reply(call: CallId, outcome: $outcome) -> $input {
+            fn reply(call: CallId, outcome: Outcome<$found>) -> $input {
                 $input::Reply { call, outcome }
             }
 
@@ -97,7 +95,6 @@ pub(crate) trait Host: Send + 'static {
     type Hint: Send + 'static;
     /// The content of the last effect.
     type End: Send;
-    /// The result of the loop.
     type Result: Send + 'static;
 
     /// Carries out an effect; returns its content if it was the last one.
@@ -126,7 +123,7 @@ pub(crate) trait Host: Send + 'static {
 }
 
 pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
-pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Outcome>;
+pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Found>;
 
 /// A state machine with its channels, before it is started.
 #[derive(Debug)]
@@ -263,10 +260,8 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits for the result. Cancel-safe; may be called again.
-    ///
-    /// # Errors
-    /// If the kernel provided no timer, or a task panicked, in this call or in an earlier one.
+    /// Waits for the result. Cancel-safe; may be called again. Fails, in each call, if the kernel
+    /// provided no timer or a task panicked.
     pub(crate) async fn wait(&mut self) -> io::Result<R> {
         if let Some(task) = &mut self.task {
             let ended = task.await;
@@ -280,7 +275,7 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::election::{Identity, Outcome};
+    use leasehold_core::election::Identity;
 
     use super::*;
 
@@ -295,7 +290,7 @@ mod tests {
         type Input = &'static str;
         type Effect = bool;
         type Status = usize;
-        type Outcome = Outcome;
+        type Found = ();
 
         const TICK: &'static str = "tick";
         const ABANDONED: &'static str = "abandoned";
@@ -304,7 +299,7 @@ mod tests {
             None
         }
 
-        fn reply(_: CallId, _: Outcome) -> &'static str {
+        fn reply(_: CallId, _: Outcome<()>) -> &'static str {
             "reply"
         }
 

@@ -11,8 +11,7 @@
 //! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types get a
 //! variant or field only in an incompatible version, because their users handle or build every
 //! value. Programs decide about each [`locker::LockDecision`] and each input, effect and status of
-//! a state machine. Other stores build the answers of a [`store::Store`], and commands show each
-//! value of [`store::mongo::operators`] and [`store::mongo::probe`].
+//! a state machine. Commands show each value of [`store::mongo::operators`] and [`store::mongo::probe`].
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, ResourceName};

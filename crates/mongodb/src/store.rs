@@ -6,7 +6,6 @@ mod kind;
 pub mod mongo;
 
 use std::fmt;
-use std::future::Future;
 use std::time::Duration;
 
 pub use self::deployment::{DeploymentId, KnownHome};
@@ -14,75 +13,46 @@ pub use self::kind::StoreKind;
 pub use self::mongo::FailoverSettings;
 
 use leasehold_clock::duration::shown;
-use leasehold_core::election::{Operation, Outcome, Timings, Watch};
+use leasehold_core::election::{Found, Operation, Outcome, Timings, Watch};
 
-/// Keeps one document, which is a lease by default. `P` and `O` can name other operations.
-pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
+/// Keeps one lease.
+pub trait Store: Clone + Send + Sync + 'static {
     /// Sends one operation and returns its outcome. The caller stops waiting after `operation_timeout`,
     /// but runs the future to completion and never drops it.
-    fn perform(&self, operation: P) -> impl Future<Output = Answer<O>> + Send;
+    fn perform(&self, operation: Operation) -> impl Future<Output = Answer> + Send;
 
     /// Returns the address of the server that an operation goes to, as far as known. Informational.
-    fn server(&self) -> Option<String> {
-        None
-    }
+    fn server(&self) -> Option<String>;
 
-    /// Closes the change stream and opens another one, if the store has one.
-    fn reopen_stream(&self) {}
+    /// Closes the change stream and opens another one.
+    fn reopen_stream(&self);
 
     /// Applies the durations of a reload.
-    fn set_timings(&self, _: Timings) {}
+    fn set_timings(&self, timings: Timings);
 
     /// Sets the health of the workload that operators see. Informational.
-    fn set_healthy(&self, _: bool) {}
-}
-
-/// The outcomes of all kinds of operations, apart from "applied".
-pub trait CallOutcome: Sized + PartialEq + Send + 'static {
-    /// The filter did not match.
-    const REJECTED: Self;
-    /// The operation was provably never sent.
-    const FAILED: Self;
-    /// The operation may have been applied, or may still be applied.
-    const UNKNOWN: Self;
-
-    /// Returns the name used in logs and metrics.
-    fn as_str(&self) -> &'static str {
-        let names = [
-            (Self::REJECTED, "rejected"),
-            (Self::FAILED, "failed"),
-            (Self::UNKNOWN, "unknown"),
-        ];
-        let name = names.into_iter().find(|(outcome, _)| outcome == self);
-        name.map_or("applied", |(_, name)| name)
-    }
-}
-
-impl<F: PartialEq + Send + 'static> CallOutcome for Outcome<F> {
-    const REJECTED: Self = Self::Rejected;
-    const FAILED: Self = Self::Failed;
-    const UNKNOWN: Self = Self::Unknown;
+    fn set_healthy(&self, healthy: bool);
 }
 
 /// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer<O = Outcome> {
+pub struct Answer<F = Found> {
     /// The outcome for the election or the lock.
-    pub outcome: O,
+    pub outcome: Outcome<F>,
     /// The reason if the operation failed or has an unknown outcome.
     pub failure: Option<Failure>,
 }
 
-impl<O> Answer<O> {
+impl<F> Answer<F> {
     /// Creates the result of an operation that did not fail.
-    pub fn of(outcome: O) -> Self {
+    pub fn of(outcome: Outcome<F>) -> Self {
         Self {
             outcome,
             failure: None,
         }
     }
 
-    pub(crate) fn failed(outcome: O, failure: Failure) -> Self {
+    pub(crate) fn failed(outcome: Outcome<F>, failure: Failure) -> Self {
         Self {
             outcome,
             failure: Some(failure),
@@ -234,20 +204,5 @@ impl StoreInfo {
             (StoreKind::Sharded, _) => "sharded cluster through routers".to_owned(),
             (StoreKind::Standalone, _) => "standalone server".to_owned(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use leasehold_core::election::Found;
-
-    use super::*;
-
-    #[test]
-    fn outcomes_are_a_closed_list_of_words() {
-        let [rejected, failed, unknown] = [Outcome::REJECTED, Outcome::FAILED, Outcome::UNKNOWN];
-        let outcomes = [Outcome::Applied(Found::Missing), rejected, failed, unknown];
-        let words = outcomes.map(|outcome| outcome.as_str());
-        assert_eq!(words, ["applied", "rejected", "failed", "unknown"]);
     }
 }

@@ -8,16 +8,15 @@ use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{
-    BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
-    Token, Transition, Watch,
+    BootTime, CallId, Claim, Effect, Election, Found, Input, Notice, Order, Outcome, Randomness,
+    Status, Token, Transition, Watch,
 };
 
-/// Callbacks of a candidate to the rest of the program. Callbacks that matter for safety have no
-/// default; the others do nothing by default. The status channel has a turn's status before the first
-/// callback of that turn.
+/// Callbacks of a candidate to the rest of the program; the status channel is updated first. Only
+/// callbacks that safety depends on have no default.
 pub trait Surfaces: Send + 'static {
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
-    /// file that names a deadline can be neither rewritten nor removed.
+    /// file with a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
     /// Returns a receiver that completes once the pod's label no longer says leader, or after a
     /// maximum wait; `None` without a label. Called after [`Surfaces::flush`].
@@ -26,8 +25,7 @@ pub trait Surfaces: Send + 'static {
     }
     /// Sets the desired state of the supervised workload. Called only for a supervised workload.
     fn workload(&mut self, order: Order);
-    /// Stores the values for the next process on this machine: its own claim, the highest token
-    /// and the longest lease duration.
+    /// Stores values for the next process on this machine.
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
     /// The role changed.
     fn transition(&mut self, _: &Transition) {}
@@ -55,7 +53,7 @@ impl Surfaces for () {
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
 }
 
-state_machine!(Election, Input, Effect, Status, Outcome, abandoned: Shutdown);
+state_machine!(Election, Input, Effect, Status, Found, abandoned: Shutdown);
 
 pub(super) struct ElectionHost<S, F> {
     pub(super) store: S,
@@ -66,7 +64,7 @@ pub(super) struct ElectionHost<S, F> {
     pub(super) label: Option<oneshot::Receiver<()>>,
 }
 
-impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
+impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     type Machine = Election;
     type Hint = Watch;
     type End = ();
@@ -76,7 +74,14 @@ impl<S: Store + Clone, F: Surfaces> Host for ElectionHost<S, F> {
     fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<()> {
         match effect {
             Effect::Call { id, operation } => {
-                calls.perform(id, operation.as_str(), self.store.clone(), operation);
+                let (store, name) = (self.store.clone(), operation.as_str());
+                let server = store.server();
+                calls.perform(
+                    id,
+                    name,
+                    server,
+                    async move { store.perform(operation).await },
+                );
             }
             Effect::ReopenStream => self.store.reopen_stream(),
             Effect::Demote => {

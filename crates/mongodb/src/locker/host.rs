@@ -8,10 +8,10 @@ use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::StoreEvent;
 use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
-use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
-use leasehold_core::lock::{End, LockContender, LockEffect, LockInput, LockOutcome, LockStatus};
+use leasehold_core::election::{BootTime, CallId, Claim, Outcome, Randomness};
+use leasehold_core::lock::{End, FoundLock, LockContender, LockEffect, LockInput, LockStatus};
 
-state_machine!(LockContender, LockInput, LockEffect, LockStatus, LockOutcome, abandoned: Abandoned);
+state_machine!(LockContender, LockInput, LockEffect, LockStatus, FoundLock, abandoned: Abandoned);
 
 pub(super) struct LockHost<F> {
     pub(super) store: MongoLockStore,
@@ -30,7 +30,14 @@ impl<F: LockSurfaces> Host for LockHost<F> {
     fn carry_out(&mut self, effect: LockEffect, calls: &mut CallsInFlight<Self>) -> Option<End> {
         match effect {
             LockEffect::Call { id, operation } => {
-                calls.perform(id, operation.as_str(), self.store.clone(), operation);
+                let (store, name) = (self.store.clone(), operation.as_str());
+                let server = store.server();
+                calls.perform(
+                    id,
+                    name,
+                    server,
+                    async move { store.perform(operation).await },
+                );
             }
             LockEffect::Watch(claim) => {
                 self.watching = claim.map(|claim| {

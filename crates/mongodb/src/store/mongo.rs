@@ -57,7 +57,8 @@ struct LeaseInner {
     hints: Arc<Hints>,
     /// The newest known document, which change events update.
     newest: Mutex<Option<Document>>,
-    ignored_request: Mutex<IgnoredRequest>,
+    /// The newest invalid request that was reported, as text, because a NaN never equals itself.
+    ignored_request: Mutex<Option<String>>,
     roll_call: watch::Sender<Option<RollCallId>>,
     /// The health of the workload, for roll calls; `None` until it is reported.
     healthy: Mutex<Option<bool>>,
@@ -117,13 +118,12 @@ impl MongoStore {
     async fn send(&self, mut operation: Operation) -> Result<Outcome, SendError> {
         let shared = &self.shared;
         let (name, deployment) = (shared.lease.as_str(), &shared.deployment);
-        let (identity, address) = (
-            &deployment.options.identity,
-            deployment.options.address.as_deref(),
-        );
+        let StoreOptions {
+            identity, address, ..
+        } = &deployment.options;
         let hinted = !matches!(operation, Operation::Renew { .. } | Operation::Read { .. });
         let declares = shared.hints.declare(&mut operation);
-        let write = document::write(name, &operation, identity, address, now());
+        let write = document::write(name, &operation, identity, address.as_deref(), now());
         let Some((filter, mut update)) = write else {
             let found = match operation {
                 Operation::Create { revision, token } => {
@@ -171,12 +171,12 @@ impl Store for MongoStore {
         self.shared.reopen.notify_one();
     }
 
-    fn set_healthy(&self, healthy: bool) {
-        *lock(&self.shared.healthy) = Some(healthy);
-    }
-
     fn set_timings(&self, timings: Timings) {
         publish(&self.shared.deployment.timings, timings);
+    }
+
+    fn set_healthy(&self, healthy: bool) {
+        *lock(&self.shared.healthy) = Some(healthy);
     }
 }
 
@@ -223,7 +223,7 @@ impl LeaseInner {
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
-            && let Some(why) = lock(&self.ignored_request).check(lease)
+            && let Some(why) = newly_ignored(&mut lock(&self.ignored_request), lease)
         {
             // Informational, so dropped if the queue is full.
             let _ = self.news.try_send(StoreEvent::RequestIgnored(why));
@@ -244,23 +244,11 @@ impl LeaseInner {
     }
 }
 
-#[derive(Debug, Default)]
-struct IgnoredRequest {
-    /// The request as text, because a NaN in it would not equal itself.
-    reported: Option<String>,
-}
-
-impl IgnoredRequest {
-    /// Returns why the request in a lease document is invalid, once for each request.
-    fn check(&mut self, lease: &Document) -> Option<&'static str> {
-        let why = document::request(lease).err()?;
-        let request = Some(format!("{:?}", lease.get("request")));
-        if self.reported == request {
-            return None;
-        }
-        self.reported = request;
-        Some(why)
-    }
+/// Returns why the request in a lease document is invalid, once for each request.
+fn newly_ignored(reported: &mut Option<String>, lease: &Document) -> Option<&'static str> {
+    let why = document::request(lease).err()?;
+    let request = Some(format!("{:?}", lease.get("request")));
+    (std::mem::replace(reported, request.clone()) != request).then_some(why)
 }
 
 fn projection() -> Document {
@@ -311,7 +299,8 @@ mod tests {
 
     #[test]
     fn an_invalid_request_is_reported_once() {
-        let mut ignored = IgnoredRequest::default();
+        let mut newest = None;
+        let mut check = |lease: &Document| newly_ignored(&mut newest, lease);
         for (request, why) in [
             (Bson::Double(f64::NAN), "not a document"),
             (Bson::Document(doc! { "kind": "step_down" }), "token"),
@@ -329,27 +318,30 @@ mod tests {
             ),
         ] {
             let lease = doc! { "request": request };
-            let said = ignored.check(&lease);
+            let reported = check(&lease);
             assert!(
-                said.is_some_and(|said| said.contains(why)),
-                "{lease}: {said:?}"
+                reported.is_some_and(|reported| reported.contains(why)),
+                "{lease}: {reported:?}"
             );
-            assert_eq!(ignored.check(&lease), None, "{lease}");
+            assert_eq!(check(&lease), None, "{lease}");
             // An acquisition clears the request, and a script sets it again.
-            assert_eq!(ignored.check(&doc! { "request": null }), None);
-            assert_eq!(ignored.check(&lease), None, "{lease}");
+            assert_eq!(check(&doc! { "request": null }), None);
+            assert_eq!(check(&lease), None, "{lease}");
         }
     }
 
     #[test]
     fn a_valid_request_is_not_reported() {
-        let mut ignored = IgnoredRequest::default();
+        let mut reported = None;
         for request in [
             doc! { "kind": "step_down", "token": 7 },
             doc! { "kind": "transfer", "token": 7_i64, "to": "b", "newer": 1 },
         ] {
-            assert_eq!(ignored.check(&doc! { "request": request }), None);
+            assert_eq!(
+                newly_ignored(&mut reported, &doc! { "request": request }),
+                None
+            );
         }
-        assert_eq!(ignored.check(&doc! {}), None);
+        assert_eq!(newly_ignored(&mut reported, &doc! {}), None);
     }
 }

@@ -13,7 +13,7 @@ use leasehold_core::lock::{
 };
 use leasehold_mongodb::store::mongo::lock::MongoLockStore;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection, Scope};
-use leasehold_mongodb::store::{Answer, Failure, RetryPolicy, Store as _};
+use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
 pub(super) struct Calls<'a> {
     locks: &'a MongoCollection,
@@ -109,7 +109,7 @@ impl<'a> Calls<'a> {
     /// Sends a write once. A write that times out keeps running; its outcome counts as unknown.
     async fn attempted(
         &self,
-        write: impl Future<Output = Answer<LockOutcome>> + Send + 'static,
+        write: impl Future<Output = Answer<FoundLock>> + Send + 'static,
         deadline: BootTime,
     ) -> (LockOutcome, Failure) {
         let limit = self.attempt_within(deadline);
@@ -201,7 +201,7 @@ impl LockCalls<'_> {
         reread: impl AsyncFn(Option<LockDocument>, BootTime) -> Result<Reread, OperatorError>,
     ) -> Result<WriteResult, OperatorError>
     where
-        F: Future<Output = Answer<LockOutcome>> + Send + 'static,
+        F: Future<Output = Answer<FoundLock>> + Send + 'static,
     {
         let deadline = self.calls.deadline();
         let mut may_be_applied = None;

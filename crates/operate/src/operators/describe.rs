@@ -19,8 +19,8 @@ use leasehold_core::election::BootTime;
 use leasehold_core::lock::{FoundLock, LockOperation, LockOutcome};
 use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit};
+use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Scope};
-use leasehold_mongodb::store::{Store as _, StoreInfo};
 use leasehold_status::render::date;
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {

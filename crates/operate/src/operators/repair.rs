@@ -139,7 +139,7 @@ fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
 /// Returns true if the write was applied, and false if the lease changed before it.
 pub(super) fn written(
     name: &ResourceName,
-    answer: Answer<Acted>,
+    answer: Answer<()>,
     doing: &'static str,
 ) -> Result<bool, OperatorError> {
     let unanswered = || Failure::new("MongoDB did not answer", "run leasehold check");

@@ -1,6 +1,5 @@
-//! The calls to a deployment, and the client that makes them. Sets every option that the protocols
-//! rely on, whatever the connection string says: majority and journal for writes, no retried writes,
-//! reads from the primary.
+//! The calls to a deployment, with every option that the protocols rely on, whatever the connection
+//! string says: majority and journal for writes, no retried writes, reads from the primary.
 
 mod client;
 mod diagnosis;
@@ -32,12 +31,12 @@ use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
 use super::{lock, outcome, primary};
-use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, StoreInfo, StoreKind};
+use crate::store::{Answer, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
-/// Time limit for shutting down a client, which ends its sessions in a few milliseconds. The
-/// client's monitors notice the shutdown up to a heartbeat later; an exiting process need not wait.
+/// Time limit for shutting down a client, which ends its sessions in milliseconds. Its monitors
+/// notice the shutdown up to a heartbeat later, which an exiting process need not await.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 const URI_REFUSED: &str = "MongoDB URI refused";
 
@@ -75,8 +74,7 @@ pub(super) trait PrimaryObserver: Send + Sync {
 
 pub(super) enum SendError {
     Unsent(Failure),
-    /// Nothing was sent, because the connection string leads to another deployment. Contains the
-    /// reason.
+    /// Nothing was sent, because the connection string leads to another deployment, as described.
     Elsewhere(String),
     /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),
@@ -255,8 +253,8 @@ impl Deployment {
         Ok(read.read_concern(self.read_concern(confirm)).await?)
     }
 
-    /// Reads a document and returns the operation time of the read. With read concern majority,
-    /// this is the time of the newest write that a majority has.
+    /// Returns the operation time of a read. With read concern majority, this is the time of the
+    /// newest write that a majority has.
     pub(super) async fn read_time(
         &self,
         collection: &Collection<Document>,
@@ -282,8 +280,8 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// A standalone server does not support linearizable reads, and does not need them. A router
-    /// needs them, because the primaries of the replica sets behind it can be deposed.
+    /// A standalone server does not support linearizable reads. A router needs them, because the
+    /// primaries behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         match confirm && self.kind() != Some(StoreKind::Standalone) {
             true => ReadConcern::linearizable(),
@@ -306,7 +304,7 @@ impl Deployment {
     }
 
     /// Converts the result of a call into an answer, and discards an unusable client.
-    pub(super) async fn answer<O: CallOutcome>(&self, sent: Result<O, SendError>) -> Answer<O> {
+    pub(super) async fn answer<F>(&self, sent: Result<Outcome<F>, SendError>) -> Answer<F> {
         match sent {
             Ok(outcome) => {
                 self.answered();
@@ -324,7 +322,7 @@ impl Deployment {
                 Ok(value)
             }
             Err(error) => {
-                let Answer { failure, .. } = self.failed::<Outcome>(error).await;
+                let Answer { failure, .. } = self.failed::<()>(error).await;
                 Err(failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
             }
         }
@@ -335,13 +333,13 @@ impl Deployment {
         lock(&self.home).answered();
     }
 
-    async fn failed<O: CallOutcome>(&self, error: SendError) -> Answer<O> {
+    async fn failed<F>(&self, error: SendError) -> Answer<F> {
         if let SendError::Elsewhere(_) = error {
             lock(&self.home).unreported = None;
         }
         let mut answer = match &error {
             SendError::Driver(error) => outcome::classify(error, &self.servers),
-            _ => Answer::failed(O::FAILED, self.failure(&error)),
+            _ => Answer::failed(Outcome::Failed, self.failure(&error)),
         };
         answer.failure = answer.failure.map(|failure| self.with_unread_uri(failure));
         if let SendError::Unverified(error) | SendError::Driver(error) = &error
@@ -354,8 +352,8 @@ impl Deployment {
         answer
     }
 
-    /// Returns true if the server may have logged out the client, as it does when a user is dropped
-    /// and created again. Only a new client logs in again.
+    /// Returns true if the server may have logged out a dropped user. Only a new client logs in
+    /// again.
     fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
         outcome::code(error) == Some(outcome::UNAUTHORIZED)
             && lock(&self.logins).is_due(leasehold_clock::boot_now(), self.timings())

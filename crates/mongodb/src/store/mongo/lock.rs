@@ -20,10 +20,9 @@ use self::wake::ClaimFollower;
 
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::{PastHolder, history};
-use super::follow;
-use super::now;
 use super::options::StoreOptions;
-use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
+use super::{follow, now};
+use crate::store::{Answer, Failure, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, ResourceName, Token};
 use leasehold_core::lock::{FoundLock, Hint, LockOperation, LockOutcome};
 
@@ -102,9 +101,27 @@ impl MongoLockStore {
 
     /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter, or
     /// if its token differs from the token that was `seen`, because it was used since.
-    pub async fn prune(&self, seen: Token) -> Answer<LockOutcome> {
+    pub async fn prune(&self, seen: Token) -> Answer<FoundLock> {
         let sent = self.write(update::prune(self.name(), seen)).await;
         self.shared.deployment.answer(sent).await
+    }
+
+    /// Sends one operation and returns its outcome. Must run to completion, because a dropped write
+    /// may still be applied.
+    pub async fn perform(&self, operation: LockOperation) -> Answer<FoundLock> {
+        let mut sent = self.send(operation).await;
+        if let (Ok(outcome), Some(product)) = (&mut sent, self.shared.deployment.other_product()) {
+            confirm_first(outcome);
+            if self.shared.reported.set(()).is_ok() {
+                let event = StoreEvent::Lookalike(product);
+                let _ = self.shared.news.send(event).await;
+            }
+        }
+        self.shared.deployment.answer(sent).await
+    }
+
+    pub(crate) fn server(&self) -> Option<String> {
+        self.shared.deployment.servers.known().writable()
     }
 
     /// Returns the most recent entries of the history, oldest first, or why they cannot be read.
@@ -179,24 +196,6 @@ fn outcome(document: Option<&Document>) -> LockOutcome {
     document
         .map(read)
         .map_or(LockOutcome::Rejected, LockOutcome::Applied)
-}
-
-impl Store<LockOperation, LockOutcome> for MongoLockStore {
-    async fn perform(&self, operation: LockOperation) -> Answer<LockOutcome> {
-        let mut sent = self.send(operation).await;
-        if let (Ok(outcome), Some(product)) = (&mut sent, self.shared.deployment.other_product()) {
-            confirm_first(outcome);
-            if self.shared.reported.set(()).is_ok() {
-                let event = StoreEvent::Lookalike(product);
-                let _ = self.shared.news.send(event).await;
-            }
-        }
-        self.shared.deployment.answer(sent).await
-    }
-
-    fn server(&self) -> Option<String> {
-        self.shared.deployment.servers.known().writable()
-    }
 }
 
 /// Removes the data that lets a contender act on an unconfirmed grant, because products other than

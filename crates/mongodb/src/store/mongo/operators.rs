@@ -1,7 +1,6 @@
-//! The leases and locks of a collection as operators see and change them.
-//!
-//! A request to a leader never changes `revision`, so that a script that repeats the request does not
-//! keep the lease of a crashed leader from expiring.
+//! The leases and locks of a collection as operators see and change them. A request never changes
+//! `revision`, so that a repeated request does not keep the lease of a crashed leader from
+//! expiring.
 
 mod actions;
 mod records;
@@ -31,10 +30,9 @@ pub use super::roll_call::{Present, RollCall};
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::text;
 use super::document::LOCK_KIND;
-use super::hints;
 use super::lock::{MongoLockStore, with_server_now};
 use super::options::StoreOptions;
-use super::{now, primary, roll_call};
+use super::{hints, now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
 use leasehold_core::election::{ResourceName, Revision};
 
@@ -162,7 +160,7 @@ impl MongoCollection {
         name: &ResourceName,
         seen: &LeaseRecord,
         action: &OperatorAction,
-    ) -> Answer<Acted> {
+    ) -> Answer<()> {
         let Some(write) = actions::write(name.as_str(), seen, action, now()) else {
             return Answer::of(Acted::Rejected);
         };
@@ -175,7 +173,7 @@ impl MongoCollection {
     }
 
     /// Asks the candidates of a lease to report; see [`LeaseRecord::roll_call`].
-    pub async fn call_roll(&self, name: &ResourceName, call: ActionId) -> Answer<Acted> {
+    pub async fn call_roll(&self, name: &ResourceName, call: ActionId) -> Answer<()> {
         let call = roll_call::call(name.as_str(), call.bytes());
         let called = self.write(call).await;
         self.hint(name, &called).await;
@@ -183,7 +181,7 @@ impl MongoCollection {
     }
 
     /// Removes a roll call from the lease.
-    pub async fn end_roll_call(&self, name: &ResourceName, call: ActionId) -> Answer<Acted> {
+    pub async fn end_roll_call(&self, name: &ResourceName, call: ActionId) -> Answer<()> {
         let end = roll_call::end(name.as_str(), call.bytes());
         self.write(end).await
     }
@@ -195,7 +193,7 @@ impl MongoCollection {
         name: &ResourceName,
         revision: Revision,
         action: &OperatorAction,
-    ) -> Answer<Acted> {
+    ) -> Answer<()> {
         let ActionKind::Create { token } = action.kind else {
             return Answer::of(Acted::Rejected);
         };
@@ -216,13 +214,13 @@ impl MongoCollection {
     }
 
     /// Leaves a hint for candidates after an applied write.
-    async fn hint(&self, name: &ResourceName, answer: &Answer<Acted>) {
+    async fn hint(&self, name: &ResourceName, answer: &Answer<()>) {
         if answer.outcome == Acted::Applied(()) {
             hints::leave_for_operator(Arc::clone(&self.deployment), name.to_string()).await;
         }
     }
 
-    async fn write(&self, (filter, update): (Document, Document)) -> Answer<Acted> {
+    async fn write(&self, (filter, update): (Document, Document)) -> Answer<()> {
         let deployment = Arc::clone(&self.deployment);
         let update = async move {
             let updated = deployment.update(filter, update, doc! { "_id": 1 });
@@ -236,7 +234,7 @@ impl MongoCollection {
     async fn written(
         &self,
         write: impl Future<Output = Result<Acted, SendError>> + Send + 'static,
-    ) -> Answer<Acted> {
+    ) -> Answer<()> {
         match timeout(self.call_max(), tokio::spawn(write)).await {
             Ok(Ok(sent)) => self.deployment.answer(sent).await,
             // The driver panicked, or has not answered.

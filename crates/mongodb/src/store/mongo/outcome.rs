@@ -8,7 +8,8 @@ use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
 
 use super::servers::{Asked, AuthMethod, Servers};
 use super::{refusals, tls};
-use crate::store::{Answer, CallOutcome, Failure, RetryPolicy, UNANSWERED};
+use crate::store::{Answer, Failure, RetryPolicy, UNANSWERED};
+use leasehold_core::election::Outcome;
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
@@ -31,20 +32,18 @@ const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
 /// Returns the outcome of a failed call, with a description unless the outcome is a rejection.
-pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answer<O> {
+pub(super) fn classify<F>(error: &Error, servers: &Servers) -> Answer<F> {
     let foreign_index = refusals::foreign_index(error).is_some();
-    let outcome = if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
-        O::REJECTED
-    } else if never_sent(error) || foreign_index {
+    if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
+        return Answer::of(Outcome::Rejected);
+    }
+    let outcome = match never_sent(error) || foreign_index {
         // A write that an index refused is not applied later.
-        O::FAILED
-    } else {
-        // The command was handed to a connection. Regardless of the error, the command may be
-        // applied, even later.
-        O::UNKNOWN
+        true => Outcome::Failed,
+        // The command was handed to a connection. Regardless of the error, it may be applied later.
+        false => Outcome::Unknown,
     };
-    let failure = (outcome != O::REJECTED).then(|| describe(error, servers));
-    Answer { outcome, failure }
+    Answer::failed(outcome, describe(error, servers))
 }
 
 /// Returns true if the error proves that no command left this process. A cleared connection pool is
@@ -195,9 +194,8 @@ const UNRESOLVED: (&str, &str) = (
 );
 pub(super) const NETWORK: &str = "check the host, the network and the firewalls between";
 
-/// Describes why a server cannot be used, if the error shows the reason.
-///
-/// `answered` is true if a server has answered before, so that the TLS settings cannot be wrong.
+/// Describes why a server cannot be used, if the error shows the reason. `answered` is true if a
+/// server has answered before, so that the TLS settings cannot be wrong.
 pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<Failure> {
     let (kind, remedy) = match error.kind.as_ref() {
         ErrorKind::Io(error) => {
@@ -244,7 +242,7 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
             match (answered, asked.tls) {
                 (true, _) => {
                     "it was restarted, has reached its limit of connections (maxConns, ulimit -n), \
-                     or something between cuts connections"
+                     or a proxy or firewall cuts connections"
                 }
                 (false, true) => {
                     "it may not use TLS (then remove tls=true), or demand a client certificate \
@@ -277,7 +275,7 @@ fn unauthenticated(asked: &Asked) -> Failure {
     let (subject, detail) = match &asked.login {
         AuthMethod::Password { user, source } => (
             format!("for user {user}"),
-            format!("check the password, and that the user is one of authSource {source:?}"),
+            format!("check the password, and that the user exists in authSource {source:?}"),
         ),
         AuthMethod::Certificate => (
             "for the client certificate".to_owned(),
