@@ -1,8 +1,6 @@
-//! Lists the direct children of this process without allocating, because memory may be exhausted.
-//!
-//! A subreaper adopts the children of a killed process, so killing proceeds in rounds. The id of a
-//! direct child is not reused until this process has reaped it, so no unrelated process can be
-//! signalled.
+//! Lists the direct children of this process without allocating, because memory may be exhausted. A
+//! subreaper adopts the children of a killed process, so killing proceeds in rounds. The id of a
+//! direct child is not reused until this process reaps it, so no unrelated process is signalled.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -14,7 +12,7 @@ use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
 
 use super::groups;
-use super::stack_text::StackText;
+use super::stack_text::padded;
 use super::survivors::Stat;
 
 /// The longest path is `/proc/self/task/<tid>/children`, whose id has seven digits at most.
@@ -23,7 +21,7 @@ const BUFFER: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Children {
-    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise all of /proc is
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN); otherwise all of /proc is
     /// searched.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
@@ -32,9 +30,12 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) fn new() -> Self {
-        let own = path(format_args!("/proc/self/task/{}/children", own_id()));
+        let own = open(
+            format_args!("/proc/self/task/{}/children", own_id()),
+            OFlags::empty(),
+        );
         Self {
-            listed: open(&own, OFlags::empty()).is_ok(),
+            listed: own.is_ok(),
             names: [MaybeUninit::uninit(); BUFFER],
             text: [0; BUFFER],
         }
@@ -51,15 +52,15 @@ impl Children {
 
     /// Reads the list of every thread, because a child belongs to the thread that started it.
     fn each_listed(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
-        let tasks = open(&path(format_args!("/proc/self/task")), OFlags::DIRECTORY)?;
+        let tasks = open(format_args!("/proc/self/task"), OFlags::DIRECTORY)?;
         let mut names = RawDir::new(&tasks, &mut self.names);
         while let Some(entry) = names.next() {
             let Some(task) = number(entry?.file_name()) else {
                 continue;
             };
-            let name = path(format_args!("/proc/self/task/{task}/children"));
+            let name = format_args!("/proc/self/task/{task}/children");
             // The children of a thread that has ended belong to another thread.
-            let Ok(file) = open(&name, OFlags::empty()) else {
+            let Ok(file) = open(name, OFlags::empty()) else {
                 continue;
             };
             let mut child = 0;
@@ -83,14 +84,14 @@ impl Children {
 
     fn each_found(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
         let own = own_id();
-        let processes = open(&path(format_args!("/proc")), OFlags::DIRECTORY)?;
+        let processes = open(format_args!("/proc"), OFlags::DIRECTORY)?;
         let mut names = RawDir::new(&processes, &mut self.names);
         while let Some(entry) = names.next() {
             let Some(process) = number(entry?.file_name()) else {
                 continue;
             };
-            let name = path(format_args!("/proc/{process}/stat"));
-            let Ok(file) = open(&name, OFlags::empty()) else {
+            let name = format_args!("/proc/{process}/stat");
+            let Ok(file) = open(name, OFlags::empty()) else {
                 continue;
             };
             let Ok(length) = retry_on_intr(|| read(&file, &mut self.text)) else {
@@ -118,13 +119,11 @@ fn number(name: &CStr) -> Option<i32> {
     name.to_str().ok()?.parse().ok()
 }
 
-fn path(text: fmt::Arguments<'_>) -> StackText<PATH_MAX> {
-    StackText::new(0, text)
-}
-
-fn open(path: &StackText<PATH_MAX>, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open(path: fmt::Arguments<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = padded::<PATH_MAX>(0, path);
+    let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    openat(CWD, path.as_c_str(), flags, Mode::empty())
+    openat(CWD, path, flags, Mode::empty())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The claim file's records of the processes that run under the claim.
 //!
-//! A free lock does not prove that CMD is gone, because the kernel frees the lock of a killed guard
-//! before it ends CMD, and does not end a CMD that changed its user. Therefore each process records
-//! itself before it becomes CMD, its guard records that CMD is gone before it releases the lock,
-//! and the next owner of the lock reads these records first. Each guard has its own place, a record
-//! of fixed length after the daemon's record, and overwrites it without an allocation.
+//! A free lock does not prove that CMD is gone: the kernel frees the lock of a killed guard before
+//! it ends CMD, and does not end a CMD that changed its user. Therefore each process records itself
+//! before it becomes CMD, its guard records the end of CMD before it releases the lock, and the
+//! next owner of the lock reads these records first. Each guard overwrites its own place, of fixed
+//! length, without an allocation.
 
 use std::io;
 use std::num::ParseIntError;
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::stack_text::StackText;
+use super::stack_text::padded;
 use super::survivors::ProcessId;
 
 /// Offset of the first place, after the record of the daemon.
 pub const PLACES_BEGIN: usize = 512;
-/// The length of a place, whose longest text has 80 bytes. All places lie in the first page of the
-/// file, so that a kill cannot tear a write.
+/// All places, with texts of up to 80 bytes, lie in the file's first page, so a kill cannot tear a
+/// write.
 const PLACE_LENGTH: usize = 96;
 /// Length of the claim file in bytes.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
@@ -61,8 +61,8 @@ pub enum Child {
     Unreadable,
 }
 
-/// A claim file that gives each place to one guard at a time. Otherwise the late write of a guard
-/// whose disk hangs could overwrite the record of the next guard.
+/// A claim file that gives each place to one guard at a time, because a guard whose disk hangs may
+/// overwrite its place late.
 #[derive(Debug)]
 pub struct ClaimShares {
     file: OwnedFd,
@@ -94,7 +94,7 @@ impl ClaimShares {
 pub struct ClaimShare {
     file: OwnedFd,
     place: ClaimPlace,
-    /// This permit keeps other guards out of the place until all copies of the share are dropped.
+    /// Keeps other guards out of the place until all copies of the share are dropped.
     turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -155,19 +155,19 @@ pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
 }
 
 fn text(child: Child) -> [u8; PLACE_LENGTH] {
-    let padded = |text| StackText::<PLACE_LENGTH>::new(b' ', text).bytes();
-    let mut bytes = match child {
-        Child::None => padded(format_args!("none")),
-        Child::Gone => padded(format_args!("gone")),
-        Child::Unreadable => padded(format_args!("unknown")),
+    let mut bytes: [u8; PLACE_LENGTH] = match child {
+        Child::None => padded(b' ', format_args!("none")),
+        Child::Gone => padded(b' ', format_args!("gone")),
+        Child::Unreadable => padded(b' ', format_args!("unknown")),
         Child::Running(ProcessId {
             pid,
             started,
             pid_namespace,
             time_namespace,
-        }) => padded(format_args!(
-            "running {pid} {started} {pid_namespace} {time_namespace}"
-        )),
+        }) => {
+            let text = format_args!("running {pid} {started} {pid_namespace} {time_namespace}");
+            padded(b' ', text)
+        }
     };
     bytes[PLACE_LENGTH - 1] = b'\n';
     bytes

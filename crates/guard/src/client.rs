@@ -42,16 +42,15 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Maximum delay of the guard's report that it killed CMD at the deadline. After that, the client
-/// kills the guard and CMD, within the 500 ms from the last deadline to `lease_duration`.
+/// Maximum delay of the guard's report that it killed CMD at the deadline. Then the client kills
+/// both, within the 500 ms from the last deadline to `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// The kernel does not report when adopted children end, so the client searches for them at this
-/// interval.
+/// Interval between searches for adopted children, whose ends the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// If this process still runs this long after it stopped itself, the stop signal had no effect, as
-/// on process 1 or an orphaned process group.
+/// If this process still runs after this time, its stop signal had no effect, as on process 1 or an
+/// orphaned process group.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
@@ -60,8 +59,8 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// The client writes the end of CMD into the claim file if the guard cannot. Held until the
-    /// guard has exited, so that no other guard gets the place earlier.
+    /// Used to write the end of CMD if the guard cannot. Kept until the guard has exited, so that
+    /// no other guard gets the place earlier.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
@@ -72,7 +71,8 @@ pub(super) struct GuardClient {
     unsent: bool,
     closed: bool,
     kill_since: Option<BootTime>,
-    report: Option<GuardReport>,
+    /// The newest report.
+    report: GuardReport,
     guard_killed: bool,
     /// True after this process stopped its own process group, until CMD is resumed.
     stopping: bool,
@@ -87,8 +87,8 @@ impl GuardClient {
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
         let ended = pidfd_open(prepared.guard.pid(), PidfdFlags::NONBLOCK)?;
-        // `AsyncFd::new` is deprecated for types whose descriptor may change, unlike an `OwnedFd`.
-        // The replacement is unsafe, which this crate forbids.
+        // `AsyncFd::new` is deprecated, because a descriptor may change. The descriptor of an
+        // `OwnedFd` does not, and the replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let listen = |_| SignalPipe::listen(SIGCONT);
@@ -110,7 +110,7 @@ impl GuardClient {
             unsent: false,
             closed: false,
             kill_since: None,
-            report: None,
+            report: GuardReport::default(),
             guard_killed: false,
             stopping: false,
             had_foreground: false,
@@ -181,7 +181,7 @@ impl GuardClient {
     }
 
     fn is_gone(&self) -> bool {
-        (self.report).is_some_and(|report| report.stage == CommandStage::Gone)
+        self.report.stage == CommandStage::Gone
     }
 
     /// Sends the newest desired state. CMD is killed once all handles are dropped.
@@ -243,21 +243,16 @@ impl GuardClient {
     }
 
     fn handle_report(&mut self, report: GuardReport) {
-        let stopped_before = self.report.map_or(0, |report| report.stopped);
-        let stage_before = self.report.map(|report| report.stage);
-        let lingered = self.report.is_some_and(|report| report.lingers);
-        self.report = Some(report);
+        let before = std::mem::replace(&mut self.report, report);
         if self.leader.is_none() {
             // If the guard is killed, this process has to reap the leader.
             self.leader = Pid::from_raw(report.leader).map(WaitedFor::new);
         }
         // One report may cover the end of the leader and of all descendants.
-        if stage_before < Some(CommandStage::LeaderEnded)
-            && report.stage >= CommandStage::LeaderEnded
-        {
+        if before.stage < CommandStage::LeaderEnded && report.stage >= CommandStage::LeaderEnded {
             self.had_foreground = self.has_foreground();
         }
-        if stage_before != Some(report.stage) || lingered != report.lingers {
+        if before.stage != report.stage || before.lingers != report.lingers {
             match report.stage {
                 CommandStage::Starting => {}
                 CommandStage::Running => {
@@ -277,7 +272,7 @@ impl GuardClient {
                 }),
             }
         }
-        if report.stopped != 0 && report.stopped != stopped_before {
+        if report.stopped != 0 && report.stopped != before.stopped {
             self.stop_with_cmd(report.stopped);
         }
     }
@@ -287,9 +282,8 @@ impl GuardClient {
         foreground.is_some() && foreground == self.leader.as_ref().map(WaitedFor::pid)
     }
 
-    /// Stops this process after Ctrl-Z, or an access to the terminal from the background, has
-    /// stopped CMD, because the shell treats both as one job. The guard keeps running, and enforces
-    /// the deadline of a stopped CMD too.
+    /// Stops this process after Ctrl-Z, or an access to the terminal, has stopped CMD, because the
+    /// shell treats both as one job. The guard keeps enforcing the deadline.
     fn stop_with_cmd(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -298,8 +292,8 @@ impl GuardClient {
             return;
         }
         match Signal::from_named_raw(signal) {
-            // If another thread receives the signal, this thread runs on for a moment. When SIGCONT
-            // reports that this process continues, CMD is resumed.
+            // Another thread may receive the signal, so this thread may run on for a moment.
+            // SIGCONT resumes CMD.
             Some(signal) if !terminal.is_ours() => {
                 let _ = kill_current_process_group(signal);
                 self.stopping = true;
@@ -308,23 +302,22 @@ impl GuardClient {
         }
     }
 
-    /// Resumes a stopped CMD in the foreground if this process has it, otherwise in the background.
-    /// A CMD that stopped to access the terminal is not resumed in the background.
+    /// Resumes a stopped CMD in the foreground if this process has it, otherwise in the background,
+    /// unless CMD stopped to access the terminal.
     fn resume(&mut self) {
         self.stopping = false;
-        let (Some(terminal), Some(leader), Some(report)) =
-            (&self.terminal, &self.leader, self.report)
-        else {
+        let (Some(terminal), Some(leader)) = (&self.terminal, &self.leader) else {
             return;
         };
-        if report.stopped == 0 {
+        let stopped = self.report.stopped;
+        if stopped == 0 {
             return;
         }
         let ours = terminal.is_ours();
         if ours {
             terminal.give(leader.pid());
         }
-        if ours || report.stopped == SIGTSTP {
+        if ours || stopped == SIGTSTP {
             self.relay(SIGCONT);
             self.unsent = true;
             self.send();
@@ -332,8 +325,7 @@ impl GuardClient {
     }
 
     fn guard_due(&self) -> Option<BootTime> {
-        let killed = self.report.is_some_and(|report| report.killed);
-        if killed || self.is_gone() || self.guard_killed {
+        if self.report.killed || self.is_gone() || self.guard_killed {
             return None;
         }
         let kill_at = self.wanted.desired.kill_at();
@@ -353,12 +345,11 @@ impl GuardClient {
         }
     }
 
-    /// Kills the processes that the guard left behind, round by round, and reaps the leader last,
-    /// so that the id of its process group is not reused too early.
+    /// Kills what the guard left behind, round by round, and reaps the leader last, so that the id
+    /// of its process group is not reused too early.
     async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
-        let reported = self.report.map(|report| (report.end, report.by_us));
-        let reported = reported.filter(|(end, _)| *end != CommandEnd::Unknown);
-        let (mut end, by_us) = reported.unwrap_or((CommandEnd::Unknown, true));
+        let mut end = self.report.end;
+        let by_us = self.report.by_us || end == CommandEnd::Unknown;
         self.progress.send_replace(CommandProgress::Ending {
             end,
             by_us,

@@ -1,21 +1,20 @@
 //! The guard: CMD's parent, which ends CMD in time even if the daemon cannot.
 //!
-//! The guard is a second instance of this binary, with one thread and without a runtime. It waits
-//! for the start message. From then on, it holds the newest deadlines and the claim lock. A new
-//! daemon finds the lock free only if CMD is gone or this guard was killed. If it was killed, the
-//! claim file names the process that became CMD. After CMD was started the guard allocates nothing,
-//! because it must work when memory is exhausted. If the kernel's OOM killer chooses the guard
-//! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, also a subreaper, ends the rest.
+//! The guard is a second instance of this binary, with one thread and without a runtime. From the
+//! start message on, it holds the newest deadlines and the claim lock. A new daemon finds the lock
+//! free only if CMD is gone or this guard was killed; then the claim file names the process that
+//! became CMD. After CMD was started the guard allocates nothing, because memory may be exhausted.
+//! If the OOM killer chooses the guard, PDEATHSIG ends CMD's leader, and the daemon, also a
+//! subreaper, ends the rest.
 //!
-//! **Sessions.** Without a terminal, the guard has a session of its own. If the daemon has a
-//! controlling terminal, the guard stays in that session, which CMD inherits. In another session CMD
-//! could not receive Ctrl-C, and as an orphaned process group it would not stop for Ctrl-Z. The
-//! guard has a process group of its own, which never gets the foreground, so no key of the terminal
-//! reaches the guard.
+//! **Sessions.** Without a terminal, the guard has a session of its own. With one, it stays in the
+//! daemon's session, which CMD inherits: in another session CMD could not receive Ctrl-C, and as an
+//! orphaned process group it would not stop for Ctrl-Z. The guard's own process group never gets
+//! the foreground, so no key of the terminal reaches the guard.
 //!
 //! **Signals.** A service manager that signals every process of a unit must not separate the guard
-//! from CMD. Signals that end or stop a process by default therefore have a handler that does
-//! nothing, unless they were ignored at the start. CMD does not inherit handlers.
+//! from CMD. Signals that end or stop a process therefore have a handler that does nothing, unless
+//! they were ignored at the start. CMD does not inherit handlers.
 
 mod starting;
 
@@ -179,7 +178,7 @@ impl Guard {
         // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
         // Locks the used pages in memory, because CMD must end even when a disk hangs. If the limit
-        // (`ulimit -l`) forbids this, the guard works as long as its pages are not evicted.
+        // (`ulimit -l`) forbids this, the guard works while its pages are not evicted.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
@@ -215,15 +214,7 @@ impl Guard {
             leader: None,
             children,
             relays: 0,
-            report: GuardReport {
-                stage: CommandStage::Starting,
-                leader: 0,
-                end: CommandEnd::Unknown,
-                by_us: false,
-                killed: false,
-                lingers: false,
-                stopped: 0,
-            },
+            report: GuardReport::default(),
             reported: None,
             claim,
             _kept: kept,
@@ -314,8 +305,8 @@ impl Guard {
         }
     }
 
-    /// Relays a signal to CMD's first process, because SIGTTIN would stop an unprepared descendant.
-    /// SIGCONT goes to all processes, because a job continues as a whole.
+    /// Relays a signal to CMD's first process, because SIGTTIN would stop an unprepared descendant;
+    /// SIGCONT to all processes, because a job continues as a whole.
     fn relay(&mut self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(Signal::CONT) => self.signal(Signal::CONT),
@@ -335,8 +326,8 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Records that CMD and all its descendants are gone, and releases the claim lock. Called after
-    /// the daemon was notified, so that a hanging disk does not delay the release of the lease.
+    /// Records that CMD and its descendants are gone, and releases the claim lock. The daemon was
+    /// notified before, because a disk may hang.
     fn record_end(&mut self) {
         if let Some(claim) = self.claim.take() {
             // If this fails, the next daemon searches for the process and does not find it.
@@ -428,8 +419,7 @@ impl Guard {
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
-        // If the socket is full, the guard tries again later. If the daemon is gone,
-        // `receive_orders` notices.
+        // A full socket is tried again later. `receive_orders` notices that the daemon is gone.
         if let Ok(true) = post(self.daemon.as_fd(), &self.report) {
             self.reported = Some(self.report);
         }

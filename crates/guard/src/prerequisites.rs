@@ -1,8 +1,6 @@
-//! Tests the system calls and files that a guard needs before the acquisition, because they fail in
-//! a container without /proc or with an old seccomp profile.
+//! Tests what a guard needs before the acquisition, because system calls and files may be missing
+//! in a container without /proc or with an old seccomp profile.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 
 use leasehold_clock::Alarm;
@@ -13,26 +11,17 @@ use super::children::Children;
 use super::{EXECUTABLE, orphans};
 
 /// A system call or file that a guard needs and this process may not use.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot run a command here: {call}: {source}; to fix: mount /proc, and allow the call in the \
+     seccomp profile"
+)]
 pub struct MissingPrerequisite {
     /// The system call, with the file.
     pub call: &'static str,
     /// The error that the call returned.
     pub source: io::Error,
 }
-
-impl fmt::Display for MissingPrerequisite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot run a command here: {}: {}; to fix: mount /proc, and allow the call in the \
-             seccomp profile",
-            self.call, self.source
-        )
-    }
-}
-
-impl Error for MissingPrerequisite {}
 
 /// Checks that a guard can work here, without starting one. Returns the first failure.
 pub fn prerequisites() -> Result<(), MissingPrerequisite> {

@@ -1,9 +1,8 @@
 //! The progress of a workload, and how it ended.
 //!
 //! **Gone** means that every process in CMD's process group and every adopted descendant has ended,
-//! and that the kernel reports no remaining child. CMD's leader is reaped last, so that the id of
-//! its process group is not reused too early. A descendant cannot escape by `setsid` or a double
-//! fork, because guard and daemon are subreapers.
+//! and that the kernel reports no remaining child. A descendant cannot escape by `setsid` or a
+//! double fork, because guard and daemon are subreapers.
 
 use std::io;
 
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::shim;
 
 /// How CMD ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// CMD exited with this code.
     Exited(u8),
@@ -25,7 +24,8 @@ pub enum CommandEnd {
     NotSpawned(i32),
     /// CMD was not started, because the deadline had passed or a stop had been requested.
     Refused,
-    /// The end of CMD is unknown, because the guard was lost.
+    /// The end of CMD is not known yet, or unknown because the guard was lost.
+    #[default]
     Unknown,
 }
 
@@ -40,8 +40,8 @@ impl CommandEnd {
     }
 
     /// Returns the exit code that a shell would report: CMD's own code, 128 + N after signal N, 127
-    /// if CMD was not found, 126 if it cannot be executed. `None` if the end is unknown, or if
-    /// something else kept CMD from running.
+    /// if CMD was not found, 126 if it cannot be executed. `None` if CMD did not run, or its end is
+    /// unknown.
     pub fn exit_code(self) -> Option<u8> {
         match self {
             Self::Exited(code) => Some(code),

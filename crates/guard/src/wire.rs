@@ -1,12 +1,10 @@
-//! The messages between daemon, guard and shim: records in JSON over SOCK_SEQPACKET, which preserves
-//! record boundaries. Encoding and decoding allocate nothing. Each record is complete: the
-//! daemon's says what state it wants, the guard's says what state CMD is in. So while the socket
-//! is full, a sender keeps only its newest unsent record.
+//! The messages between daemon, guard and shim: records in JSON over SOCK_SEQPACKET, which
+//! preserves record boundaries. Encoding and decoding allocate nothing. Each record is the complete
+//! desired or actual state, so a sender whose socket is full keeps only its newest unsent record.
 //!
-//! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with FD_CLOEXEC.
-//! Clearing FD_CLOEXEC around a spawn instead would leak the claim lock into any process that
-//! another thread starts meanwhile. The socket is a child's standard input, and the real standard
-//! input is passed over it.
+//! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with
+//! FD_CLOEXEC. Without it, another thread's spawn would inherit the claim lock. The socket is a
+//! child's standard input, and the real standard input is passed over it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -86,8 +84,8 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
             Err(Errno::AGAIN) => return Received::Nothing,
             // The peer closed before it read all our records. Its own records are still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // The result is the end of file, another error, or an overlong record. A peer that
-            // sends an overlong or undecodable record counts as gone.
+            // The end of file, or another error. A peer that sends an overlong or undecodable
+            // record counts as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }
@@ -146,8 +144,7 @@ pub(super) fn wait_with<R: DeserializeOwned>(
     Ok(Some((record, descriptors)))
 }
 
-/// The desired state of CMD and the signals to relay. The daemon sends this record after each
-/// change.
+/// The desired state of CMD and the signals to relay. The daemon sends it after each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToGuard {
     pub(super) desired: DesiredState,
@@ -183,8 +180,8 @@ pub(super) struct GuardStart {
     pub(super) place: Option<ClaimPlace>,
 }
 
-/// The only record to a shim. Standard input, the exec spec and, optionally, the claim lock travel
-/// with it. The shim answers with a [`CommandEnd`], unless an exec closes the socket.
+/// The only record to a shim, with standard input, the exec spec and, optionally, the claim lock.
+/// The shim answers with a [`CommandEnd`], unless an exec closes the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShimStart {
     pub(super) guard: i32,
@@ -193,8 +190,9 @@ pub(super) struct ShimStart {
     pub(super) place: Option<ClaimPlace>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(super) enum CommandStage {
+    #[default]
     Starting,
     Running,
     LeaderEnded,
@@ -202,7 +200,7 @@ pub(super) enum CommandStage {
 }
 
 /// The progress of CMD. The guard sends this record after each change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct GuardReport {
     pub(super) stage: CommandStage,
     /// Process id of CMD's first process; 0 before that process was created.

@@ -4,9 +4,9 @@ use super::*;
 
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
-/// Returns true in a process that runs only this test; otherwise runs this test in a process of its
-/// own. Until a child executes its program, it has copies of its parent's descriptors, and with them
-/// the locks of other tests.
+/// Returns true in a process that runs only this test; otherwise starts that process. Before a
+/// child executes its program, it has copies of its parent's descriptors, and with them the locks
+/// of other tests.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
@@ -18,8 +18,8 @@ fn runs_alone(test: &str) -> bool {
         .output()
         .unwrap();
     assert!(run.status.success(), "{run:?}");
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
-    assert!(said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(output.contains("1 passed"), "{output}");
     false
 }
 
@@ -48,20 +48,20 @@ fn children_are_seen_until_they_were_waited_for_whichever_thread_started_them() 
         return;
     }
     let mut living = std::thread::spawn(sleeper).join().unwrap();
-    let mut dead = sleeper();
-    dead.kill().unwrap();
+    let mut killed = sleeper();
+    killed.kill().unwrap();
     for mut children in both() {
         let seen = seen(&mut children);
         assert!(seen.contains(&living.id()), "{seen:?}");
-        assert!(seen.contains(&dead.id()), "{seen:?}");
+        assert!(seen.contains(&killed.id()), "{seen:?}");
         assert!(!seen.contains(&std::process::id()), "{seen:?}");
     }
     living.kill().unwrap();
     living.wait().unwrap();
-    dead.wait().unwrap();
+    killed.wait().unwrap();
     for mut children in both() {
         let seen = seen(&mut children);
-        assert!(!seen.contains(&living.id()) && !seen.contains(&dead.id()));
+        assert!(!seen.contains(&living.id()) && !seen.contains(&killed.id()));
     }
 }
 

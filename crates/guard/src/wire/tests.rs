@@ -167,11 +167,12 @@ fn start_messages_arrive_with_their_descriptors() {
     let begin = GuardBegin { on_terminal: true };
     post_with(ours.as_fd(), &begin, &[]).unwrap();
 
-    let (told, [reader, writer, None]) = wait_with::<GuardStart>(theirs.as_fd()).unwrap().unwrap()
+    let (received, [reader, writer, None]) =
+        wait_with::<GuardStart>(theirs.as_fd()).unwrap().unwrap()
     else {
         panic!("three descriptors");
     };
-    assert_eq!(told, start);
+    assert_eq!(received, start);
     let (reader, writer) = (reader.unwrap(), writer.unwrap());
     for descriptor in [&reader, &writer] {
         let flags = rustix::io::fcntl_getfd(descriptor).unwrap();
@@ -179,10 +180,10 @@ fn start_messages_arrive_with_their_descriptors() {
     }
     rustix::io::write(&writer, b"x").unwrap();
     assert_eq!(rustix::io::read(&reader, &mut [0; 2]).unwrap(), 1);
-    let (told, [none, ..]) = wait_with::<ShimStart>(theirs.as_fd()).unwrap().unwrap();
-    assert_eq!((told, none.is_none()), (shim, true));
-    let (told, _) = wait_with::<GuardBegin>(theirs.as_fd()).unwrap().unwrap();
-    assert_eq!(told, begin);
+    let (received, [none, ..]) = wait_with::<ShimStart>(theirs.as_fd()).unwrap().unwrap();
+    assert_eq!((received, none.is_none()), (shim, true));
+    let (received, _) = wait_with::<GuardBegin>(theirs.as_fd()).unwrap().unwrap();
+    assert_eq!(received, begin);
     drop(ours);
     assert_eq!(take::<ToGuard>(theirs.as_fd()), Received::Closed);
     assert!(wait_with::<GuardBegin>(theirs.as_fd()).unwrap().is_none());
