@@ -11,8 +11,7 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list of pods with the leader label. The list is repeated until it is
-/// empty.
+/// Maximum number of pods in one list of leaders. The list is repeated until it is empty.
 pub(super) const PODS_MAX: usize = 20;
 /// Maximum length of a pod's name.
 const NAME_LENGTH_MAX: usize = 253;
@@ -72,8 +71,8 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Builds the pod's identity from the fields of the downward API, and rejects an invalid name, which
-    /// would change the URL.
+    /// Builds the pod's identity from the downward API, and rejects a name that would change the
+    /// URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, String> {
         let checked = |what: &str, text: &str| {
             Name::try_from(text.to_owned()).map_err(|illegal| format!("{what} {illegal}"))
@@ -122,6 +121,10 @@ impl Requests {
         self.patch_own(self.labels(label), "")
     }
 
+    pub(super) fn label_dry_run(&self, label: Label) -> Request<Vec<u8>> {
+        self.patch_own(self.labels(label), DRY_RUN)
+    }
+
     fn labels(&self, label: Label) -> Value {
         json!({ "labels": { &self.label_key: label.as_str() } })
     }
@@ -155,10 +158,8 @@ impl Requests {
         // The API server writes an empty list as null.
         let items: Option<Vec<Item>> = serde_json::from_value(items).ok()?;
         let pods = items.into_iter().flatten().map(|item| item.metadata);
-        Some(
-            pods.filter(|pod| pod.uid != self.pod.uid.as_str())
-                .collect(),
-        )
+        let others = pods.filter(|pod| pod.uid != self.pod.uid.as_str());
+        Some(others.collect())
     }
 
     pub(super) fn event(&self, object: &Value) -> Request<Vec<u8>> {
@@ -189,18 +190,13 @@ impl Requests {
     }
 
     pub(super) fn token_review(&self) -> Request<Vec<u8>> {
-        let uri = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-        review(uri, &json!({}))
+        review("authentication.k8s.io/v1/selfsubjectreviews", &json!({}))
     }
 
     pub(super) fn access_review(&self, mut access: Value) -> Request<Vec<u8>> {
         access["namespace"] = json!(self.pod.namespace);
-        let uri = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        review(uri, &json!({ "spec": { "resourceAttributes": access } }))
-    }
-
-    pub(super) fn label_dry_run(&self, label: Label) -> Request<Vec<u8>> {
-        self.patch_own(self.labels(label), DRY_RUN)
+        let body = json!({ "spec": { "resourceAttributes": access } });
+        review("authorization.k8s.io/v1/selfsubjectaccessreviews", &body)
     }
 
     pub(super) fn annotation_dry_run(&self) -> Request<Vec<u8>> {
@@ -209,10 +205,8 @@ impl Requests {
     }
 
     fn events(&self, rest: &str) -> String {
-        let events = format!(
-            "/apis/events.k8s.io/v1/namespaces/{}/events",
-            self.pod.namespace
-        );
+        let namespace = &self.pod.namespace;
+        let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         format!("{events}{rest}?fieldManager={FIELD_MANAGER}")
     }
 
@@ -221,8 +215,8 @@ impl Requests {
         self.patch_status(name, uid.as_str(), metadata, option)
     }
 
-    /// Patches `pods/status` instead of `pods`, because the right to patch the status allows
-    /// setting labels but not changing images. The uid protects a later pod with the same name.
+    /// Patches `pods/status`, because this right allows setting labels but not changing images. The
+    /// uid protects a later pod with the same name.
     fn patch_status(
         &self,
         name: &Name,
@@ -231,10 +225,8 @@ impl Requests {
         option: &str,
     ) -> Request<Vec<u8>> {
         metadata["uid"] = uid.into();
-        let status = format!(
-            "/api/v1/namespaces/{}/pods/{name}/status",
-            self.pod.namespace
-        );
+        let namespace = &self.pod.namespace;
+        let status = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
         let uri = format!("{status}?fieldManager={FIELD_MANAGER}{option}");
         let body = json!({ "metadata": metadata });
         with_body(Method::PATCH, &uri, [METADATA_ONLY, MERGE_PATCH], &body)
@@ -256,8 +248,9 @@ fn with_body(
         .expect("names were checked")
 }
 
-fn review(uri: &str, body: &Value) -> Request<Vec<u8>> {
-    with_body(Method::POST, uri, [JSON, JSON], body)
+fn review(resource: &str, body: &Value) -> Request<Vec<u8>> {
+    let uri = format!("/apis/{resource}");
+    with_body(Method::POST, &uri, [JSON, JSON], body)
 }
 
 #[cfg(test)]
