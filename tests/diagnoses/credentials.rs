@@ -24,7 +24,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
     let failed = |user: &str, source: &str| {
         format!(
             "authentication failed for user {user} (AuthenticationFailed, code 18): check the \
-             password, and that the user is one of authSource \"{source}\""
+             password, and that the user exists in authSource \"{source}\""
         )
     };
     let wrong = right.replace("p%40ss%2Fword%3A%25", "wr0ng");

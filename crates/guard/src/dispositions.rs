@@ -1,8 +1,7 @@
-//! The inherited dispositions of signals.
-//!
-//! nohup(1) ignores HUP for its command, a script ignores INT and QUIT for its background jobs, and
-//! descendants inherit this. A handler would undo it, because exec resets handled signals to the
-//! default. SIGPIPE cannot be examined, because the standard library ignores it before `main`.
+//! The inherited dispositions of signals: nohup(1) ignores HUP for its command, a script ignores
+//! INT and QUIT for its background jobs. A handler would undo this, because exec resets handled
+//! signals to the default. SIGPIPE cannot be examined: the standard library ignores it before
+//! `main`.
 
 use std::fs::read_to_string;
 
@@ -23,7 +22,7 @@ pub fn read_without_stopping() {
     let _ = SigSet::from(Signal::SIGTTIN).thread_block();
 }
 
-/// Returns all signals that end a process by default, except faults and the signals of terminals and
+/// Returns the signals that end a process by default, except faults and signals of terminals and
 /// users (INT, QUIT, HUP, TERM, USR1, USR2).
 pub fn ending() -> impl Iterator<Item = i32> {
     let named = [
@@ -40,8 +39,8 @@ pub fn signal_name(number: i32) -> String {
     }
 }
 
-/// Calls `access` with SIGTTOU blocked in this thread. The signal would stop a process in the
-/// background that changes the foreground group of its terminal, or writes with `stty tostop`.
+/// Calls `access` with SIGTTOU blocked in this thread. The signal would stop a background process
+/// that changes the terminal's foreground group, or writes with `stty tostop`.
 pub fn without_background_stop<T>(access: impl FnOnce() -> T) -> T {
     let terminal_output = SigSet::from(Signal::SIGTTOU);
     let blocked = terminal_output.thread_block();

@@ -1,5 +1,5 @@
-//! The command line of CMD, and its additional environment variables. Passed in a memfd, because
-//! their size has no limit, and only after the acquisition, because they contain the token.
+//! The command line of CMD, and its additional environment variables. They travel in a memfd,
+//! because their size has no limit, and after the acquisition, because they contain the token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,8 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Names the process that systemd opened sockets for. In every other process, sd_listen_fds(3)
-/// ignores the sockets.
+/// The process that systemd opened sockets for. sd_listen_fds(3) ignores them in other processes.
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

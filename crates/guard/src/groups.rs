@@ -1,7 +1,5 @@
-//! Process groups and sessions, by number.
-//!
-//! The number is 0 for a group or session outside this PID namespace (`unshare --pid`, `nsenter`).
-//! rustix cannot represent 0, and assumes that it does not occur, so these functions use nix.
+//! Process groups and sessions, by number; 0 for a group or session outside of this PID namespace
+//! (`unshare --pid`, `nsenter`). rustix cannot represent 0, so these functions use nix.
 
 use nix::unistd::{getpgid, getpgrp, getsid};
 use rustix::process::Pid;

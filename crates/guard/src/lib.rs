@@ -79,8 +79,8 @@ pub use progress::{CommandEnd, CommandProgress, Termination};
 
 /// This path names this program even after its file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
-/// The first argument that turns this binary into a guard or a shim. `--help` does not list these
-/// arguments, because only leasehold passes them.
+/// The first argument that turns this binary into a guard or a shim. Only leasehold passes it, so
+/// `--help` does not list it.
 const GUARD: &str = "__guard";
 const SHIM: &str = "__shim";
 
@@ -154,16 +154,15 @@ impl Command {
         self
     }
 
-    /// Sets the stop signal (default SIGTERM), its recipients (default all descendants), and the
-    /// time that descendants get to end by themselves after the command has exited (default zero).
+    /// Sets the stop signal (default SIGTERM), its recipients (default all descendants), and how
+    /// long descendants may outlive the command (default zero).
     #[must_use]
     pub fn stopping(mut self, signal: i32, scope: StopScope, linger: Duration) -> Self {
         (self.stop_signal, self.stop_scope, self.linger) = (signal, scope, linger);
         self
     }
 
-    /// Sets the time from stop signal to SIGKILL for leftover processes (default: the terms'
-    /// grace).
+    /// Sets the time from stop signal to SIGKILL for leftover processes (default: as in the terms).
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);
@@ -176,8 +175,8 @@ impl Command {
         self.leftover_grace.unwrap_or_else(of_terms)
     }
 
-    /// Runs the command without standard input and without the terminal, and redirects its standard
-    /// output to standard error, as for hooks.
+    /// Runs the command without standard input and terminal, and with its standard output
+    /// redirected to standard error, as for hooks.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
@@ -216,7 +215,7 @@ impl Command {
         }
         if on_terminal {
             // The process group is set before the guard's first instruction. Without a terminal,
-            // the guard creates a session itself, which the leader of a process group cannot do.
+            // the guard creates a session, which the leader of a process group cannot do.
             guard.process_group(0);
         }
         let guard = Pid::from_child(&guard.spawn()?);
@@ -238,7 +237,7 @@ pub fn without_ours(process: &mut Process) {
 }
 
 /// Returns true for configuration, which may hold a credential (I12), and for variables of the
-/// service manager, because a command could use them to send notifications in the daemon's name.
+/// service manager, because a command could send notifications in the daemon's name.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let configuration = name
@@ -255,8 +254,8 @@ pub struct GuardedCommand {
     guard: u32,
 }
 
-/// A command that can start immediately, because its guard already waits for authority. After a
-/// drop the guard exits, but only [`StandbyGuard::dismiss`] or [`Orphans`] reaps it.
+/// A command that can start immediately, because its guard waits for authority. A dropped guard
+/// exits, but only [`StandbyGuard::dismiss`] or [`Orphans`] reaps it.
 #[derive(Debug)]
 pub struct StandbyGuard {
     command: Command,
@@ -281,8 +280,8 @@ impl StandbyGuard {
 
     /// Starts the command with additional environment variables. The guard holds the lock of
     /// `claim` until the command and all its descendants are gone. Fails, and runs nothing, if a
-    /// string contains a NUL, if no descriptor is free, or if the guard was lost and no other can
-    /// be started. [`GuardedCommand::ended`] reports a command that cannot be executed.
+    /// string contains a NUL, if no descriptor is free, or if no guard can be started.
+    /// [`GuardedCommand::ended`] reports a command that cannot be executed.
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -1,5 +1,5 @@
-//! Reaps orphans: descendants of CMD whose guard was killed and, if the daemon is process 1 of
-//! a container, every orphan in it.
+//! Reaps orphans: descendants of CMD whose guard was killed, and every orphan if the daemon is
+//! process 1.
 
 use std::convert::Infallible;
 use std::io;
@@ -48,8 +48,7 @@ pub(super) fn adopt() -> io::Result<()> {
 fn reap_unowned() {
     // A child that cannot be listed now is found when the next child ends.
     let _ = Children::new().each(|child| {
-        // The lock is held from the check to the wait, so that no child is registered between the
-        // two.
+        // The lock is held until after the wait, so that no child is registered in between.
         let known = waited_for();
         if !known.contains(&child) {
             reap(child);
@@ -57,8 +56,8 @@ fn reap_unowned() {
     });
 }
 
-/// Reaps orphans for a daemon that is the parent of last resort. A program with children of its own
-/// must not use this, because it would lose their exit codes.
+/// Reaps orphans for a daemon that is the parent of last resort. A program with other children must
+/// not use this, because it would lose their exit codes.
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: SignalPipe,
@@ -87,9 +86,9 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every adopted child, except those that a [`super::GuardedCommand`] owns. The
-/// program's own children differ by group and session: CMD is outside of this process group and,
-/// without a terminal, outside of this session, and cannot enter them.
+/// Calls `visit` for every adopted child, except those that a [`super::GuardedCommand`] owns. CMD
+/// cannot enter this process group nor, without a terminal, this session; the program's own
+/// children are in both.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -1,8 +1,7 @@
 //! The shim: a third instance of this binary, which becomes CMD.
 //!
-//! The shim records itself in the claim file, so that a hanging disk does not block the guard. Until
-//! the exec, the shim holds the claim lock too, so that the lock is not free while the record may
-//! still be written.
+//! The shim records itself in the claim file, so that a hanging disk does not block the guard, and
+//! holds the claim lock until the exec, so that the lock is not free before the record is written.
 //!
 //! The shim sets the parent-death signal and the foreground of the terminal, which only the process
 //! itself can set. The standard library's `exec` gives CMD the default disposition of SIGPIPE. CMD
@@ -67,8 +66,8 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
 }
 
-/// Becomes the received command; returns only if that fails, or if the shim is not needed. Reports
-/// the reason to the guard, whose socket is this process's standard input.
+/// Becomes the received command. If that fails, reports the reason to the guard, whose socket is
+/// this process's standard input.
 pub(super) fn run() -> ExitCode {
     // This copy has close-on-exec set, so that the guard notices the exec by the closed socket.
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {

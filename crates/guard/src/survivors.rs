@@ -1,6 +1,6 @@
-//! Checks in /proc if any process of a command may still run after its daemon and its guard were
-//! killed. The answer is also yes if /proc does not show every process, or if this process is in a
-//! PID or time namespace in which the recorded process id or start time means nothing.
+//! Checks in /proc if a process of a command may still run after its daemon and its guard were
+//! killed. The answer is also yes if /proc does not show every process, or if the recorded ids
+//! belong to another PID or time namespace.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -21,8 +21,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Identifies a process. If the process is not in /proc when it is identified, its end can
-    /// never be confirmed later.
+    /// Identifies a process. If it is not in /proc now, its end can never be confirmed later.
     pub fn of(pid: i32) -> Self {
         let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
         Self {
@@ -38,8 +37,8 @@ fn namespace(kind: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
 }
 
-/// Returns true if `leader` or one of its descendants may run: a process of its group or session, or
-/// with the inherited variable `mark` in its environment.
+/// Returns true if `leader` may run, or a process of its group or session, or a process with the
+/// inherited variable `mark` in its environment.
 pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
@@ -81,10 +80,9 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
 }
 
 /// Returns true if the environment of the process contains `mark`, or cannot be read now. The
-/// environment of another user's process is never readable and does not count.
+/// environment of another user's process never counts.
 ///
-/// During an exec, the environment reads as empty for a moment. The stat file distinguishes this
-/// from a process without an environment.
+/// During an exec, the environment reads as empty. The stat file shows whether it is empty.
 fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> bool {
     for _ in 0..READS_MAX {
         match read_at_once(&format!("/proc/{pid}/environ"), buffer) {

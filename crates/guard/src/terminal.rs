@@ -1,6 +1,6 @@
-//! The terminal of the daemon. CMD has its own process group, so the terminal's keys and input reach
-//! it only in the foreground. As in a shell, CMD gets the foreground if the daemon had it, and the
-//! daemon takes it back when CMD is gone.
+//! The terminal of the daemon. CMD has its own process group, so keys and input reach it only in
+//! the foreground. As in a shell, CMD gets the foreground of the daemon, which takes it back when
+//! CMD is gone.
 
 use std::io::IsTerminal;
 
@@ -41,8 +41,7 @@ impl Terminal {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// CMD's group is gone when this is called. Does nothing if another live group has the
-    /// foreground.
+    /// Takes the foreground back from CMD's group, which is gone, unless another live group has it.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

@@ -1,5 +1,5 @@
-//! The pod of this process and its access to the API server, from the configuration, the kubelet's
-//! variables, and the mounted directory with the token and the certificate.
+//! The pod of this process and its access to the API server: from the configuration, the kubelet's
+//! variables, and the mounted token and certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,8 +56,8 @@ pub struct Unusable {
 }
 
 impl Access {
-    /// Builds the access from the values of [`SERVICE_HOST`] and [`SERVICE_PORT`] and the directory
-    /// of the credentials. The error names the first missing part.
+    /// Builds the access from [`SERVICE_HOST`], [`SERVICE_PORT`] and the directory of the
+    /// credentials. The error names the first missing part.
     pub fn find(host: Option<&str>, port: Option<&str>, directory: &Path) -> Result<Self, String> {
         let variable = |name, value: Option<&str>| match value {
             Some(value) if !value.is_empty() => Ok(value.to_owned()),
@@ -95,12 +95,12 @@ impl Access {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Builds a client for one request, with the current token and certificate. Blocks as long as
-    /// the disk with these files does. Dropping the client closes its connection. A kept
-    /// connection, idle for a minute, may be half-open and delay a demotion until a timeout.
+    /// Builds a client for one request, with the current token and certificate, whose disk may
+    /// block. Dropping the client closes its connection: a kept connection may be half-open, and
+    /// delay a demotion until a timeout.
     ///
-    /// kube's own client logs the text of every error, retries, does not limit the size of an answer,
-    /// and includes plugins, YAML and JSONPath, a fifth of the program.
+    /// kube's own client logs the text of every error, retries, does not limit the size of an
+    /// answer, and includes plugins, YAML and JSONPath, a fifth of the program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();

@@ -146,8 +146,8 @@ impl Api {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(refused(head.status, &head.headers, &body));
         }
-        // The status line reports success, so ignore a truncated body. Only lists are parsed, and
-        // an empty body is not a valid list.
+        // The status reports success, so a truncated body is ignored. Only lists are parsed, and an
+        // empty body is not a valid list.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
 }

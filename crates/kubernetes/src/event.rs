@@ -100,8 +100,8 @@ impl PodEvent {
         })
     }
 
-    /// Returns true if the Event is reported again while its condition lasts, so that losing one
-    /// report is harmless.
+    /// Returns true if the Event recurs while its condition lasts, so that losing a report is
+    /// harmless.
     pub(super) fn repeats(&self) -> bool {
         self.reason == RENEWAL_FAILING
     }

@@ -1,5 +1,5 @@
-//! Examines the rights of this pod's token, with access reviews and dry runs. At startup, verifies that
-//! an admission policy restricts the token.
+//! Examines the rights of this pod's token, with access reviews and dry runs, and verifies at
+//! startup that an admission policy restricts the token.
 
 use std::future::pending;
 use std::io;
@@ -105,8 +105,7 @@ impl Examiner {
     }
 
     /// Tries to annotate the pod, as a dry run, which the chart's admission policy refuses
-    /// ([`Refusal::Policy`]). The API server also refuses the patch if the right to patch the pod's
-    /// status is missing, so ask [`Examiner::grants`] first.
+    /// ([`Refusal::Policy`]). A missing right is refused too, so ask [`Examiner::grants`] first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)
@@ -139,15 +138,15 @@ fn refusal(error: ApiError) -> Refusal {
     }
 }
 
-/// Attempts before the policy counts as missing. helm creates policies after the pods, and an API
-/// server applies a new policy some seconds later.
+/// Attempts before the policy counts as missing, because helm creates it after the pods, and an API
+/// server applies it some seconds later.
 const ATTEMPTS: u32 = 4;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
 const UNGRANTED_FACTOR_MAX: u32 = 6;
 
-/// Logs an error if no policy restricts the token. Then waits indefinitely, because a task that ends
-/// counts as failed.
+/// Logs an error if no policy restricts the token. Never returns, because a task that ends has
+/// failed.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
     match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
@@ -172,9 +171,9 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Repeats the examination until a policy restricts the token, or all attempts are used. Attempts
-/// without the right to patch do not count. Returns false if the API server accepted the last
-/// attempt, and `None` if it did not answer within `answer_max`.
+/// Repeats the examination until a policy restricts the token, or all attempts with the right to
+/// patch are used. Returns false if the API server accepted the last attempt, and `None` if it did
+/// not answer.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;

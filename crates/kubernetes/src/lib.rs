@@ -1,6 +1,6 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on the label, because a label has no deadline, and a step-down
-//! waits only briefly for the API server. `docs/kubernetes.md` documents the label's maximum delay.
+//! Mutual exclusion does not depend on the label, which has no deadline. `docs/kubernetes.md`
+//! documents its maximum delay.
 
 #![forbid(unsafe_code)]
 
@@ -45,8 +45,7 @@ use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
 
-/// Interval between writes of a label that is already correct, to repair a label that was edited or
-/// removed.
+/// Interval between writes of a correct label, to repair a label that was edited or removed.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The daemon's handle on the label and the Events. Clones share both.
@@ -66,8 +65,8 @@ pub struct Tasks {
 }
 
 impl Kubernetes {
-    /// Starts publishing, inside a tokio runtime. `repair_interval` is [`REPAIR_INTERVAL`], except in
-    /// tests. Fails if the kernel cannot create a timer, or if two metrics collide.
+    /// Starts publishing, inside a tokio runtime, with [`REPAIR_INTERVAL`] except in tests. Fails
+    /// if the kernel cannot create a timer, or if two metrics collide.
     pub fn spawn(
         api: Api,
         pod: Pod,
@@ -131,8 +130,8 @@ impl Kubernetes {
         }
     }
 
-    /// Waits until the pod's label no longer says leader, for at most `label_wait`. The published
-    /// status must no longer say leader.
+    /// Waits at most `label_wait` until the pod's label no longer says leader. The status is
+    /// published before.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
@@ -143,8 +142,7 @@ impl Kubernetes {
         }
     }
 
-    /// Waits, for at most `label_wait`, until the label no longer says leader and all Events are
-    /// sent.
+    /// Waits at most `label_wait` until the label no longer says leader and all Events are sent.
     pub async fn last_words(&self) {
         let reported = async {
             if let Some(events) = &self.events {
@@ -157,8 +155,8 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for a task to fail, and returns its name and the cause. The other tasks continue. Waits
-    /// indefinitely if all have ended.
+    /// Waits for a task to fail, and returns its name and the cause; indefinitely if all have
+    /// ended.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),
@@ -171,8 +169,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// Verifies in the background that an admission policy restricts the token of this pod, and
-    /// logs an error if none does.
+    /// Verifies in the background that an admission policy restricts the token of this pod, or logs
+    /// an error.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

@@ -1,5 +1,5 @@
-//! The Events to report. Limits the load on an API server in trouble: an Event that recurs within
-//! ten minutes is only counted, and new Events beyond a few per minute are dropped.
+//! The Events to report. To limit the load, an Event that recurs within ten minutes is only
+//! counted, and new Events beyond a few per minute are dropped.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,7 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of waiting Events. A change of leadership makes two, and each report takes up to
-/// 15 s if the API server does not answer.
+/// Maximum number of waiting Events. A change of leadership makes two, and a report may take 15 s.
 const WAITING_MAX: usize = 16;
 /// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
@@ -124,8 +123,8 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event. In a full queue, the Event replaces an Event that will be
-    /// repeated. Returns false if an Event was dropped.
+    /// Queues or counts an Event, which may replace a repeating Event in a full queue. Returns
+    /// false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
             return false;
@@ -186,9 +185,8 @@ impl KnownEvents {
         Some(known.occurrences.clone())
     }
 
-    /// A repeating Event is remembered even if the API server did not accept it, because retries at
-    /// each repetition would delay the next Events. Any other unaccepted Event is reported again if
-    /// it recurred meanwhile.
+    /// A repeating Event is remembered even if it was not accepted, because its retries would delay
+    /// other Events. Another Event is reported again only if it recurred meanwhile.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -9,9 +9,8 @@ use leasehold_core::election::{BootTime, Status};
 
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Time after which a write of an outdated value is abandoned. A healthy API server takes 3 ms, so
-/// two writes rarely race. A demotion behind a hanging promotion is still sent within the 250 ms
-/// that a step-down waits.
+/// Time after which a write of an outdated value is abandoned, so that a demotion behind a hanging
+/// promotion is sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
 /// Time during which an abandoned write may still land. The API server ends a request after 60 s.
@@ -83,8 +82,8 @@ pub(super) struct Reconciler {
     in_flight: Option<Write>,
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// True if `follower` has not been sent since the candidate last led. A step-down waits for
-    /// this write, so the write ignores a pause that the API server requested.
+    /// True if `follower` has not been sent since the candidate last led. This write ignores a
+    /// pause that the API server requested, because a step-down waits for it.
     demotion_owed: bool,
     failures: u32,
 }

@@ -11,9 +11,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Maximum `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Returns the wait after this number of consecutive failures, with jitter from `random`; `None` if a
-/// quick retry cannot succeed. A `Retry-After` only makes the wait longer, because an overloaded API
-/// server always asks for one second.
+/// Returns the wait after this number of consecutive failures, with jitter from `random`; `None` if
+/// a quick retry cannot succeed. A `Retry-After` only makes the wait longer, because an overloaded
+/// API server always asks for one second.
 pub(super) fn pause(retry: ApiRetry, failures: u32, random: u8) -> Option<Duration> {
     match retry {
         ApiRetry::Again => Some(backoff(failures, random)),

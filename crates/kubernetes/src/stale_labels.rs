@@ -1,5 +1,5 @@
-//! While this candidate leads, sets stale labels of other pods from `leader` to `follower`, such as
-//! labels of pods on a lost node.
+//! While this candidate leads, corrects stale labels `leader` of other pods, such as pods on a lost
+//! node.
 
 use std::io;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(super) struct StaleLabels {
     rounds: Rounds,
 }
 
-/// The schedule of rounds. The first round starts with a leadership; the second starts when the
-/// predecessor's last request can no longer land.
+/// The schedule of rounds: at the start of a leadership, and when the predecessor's last request
+/// can no longer land.
 #[derive(Debug, Default)]
 struct Rounds {
     token: Option<Token>,
@@ -113,8 +113,8 @@ impl StaleLabels {
         }
     }
 
-    /// Lists and patches until the list of other pods with the leader label is empty, or until this
-    /// candidate no longer leads under `token`.
+    /// Lists and patches until no other pod has the leader label, or until this candidate no longer
+    /// leads under `token`.
     async fn round(&self, token: Token) -> Result<(), ApiError> {
         let (requests, api) = (&self.requests, &self.requests.api);
         for _ in 0..LISTS_MAX {

@@ -29,8 +29,8 @@ pub struct ElectorOptions {
     pub store: StoreOptions,
     /// The lease.
     pub lease: ResourceName,
-    /// Time from the end of leadership to the release of the lease, for a workload that does not
-    /// confirm that it has stopped ([`Elector::workload_done`]); 2 s by default.
+    /// Delay between the end of leadership and the release of the lease, unless the workload
+    /// confirms its end ([`Elector::workload_done`]); 2 s by default.
     pub handoff_delay: Duration,
     /// True if the workload stops before [`Elector::stop`], which then waits at most one second.
     pub workload_ends_first: bool,
@@ -76,11 +76,9 @@ pub struct ElectorBuilder {
 
 /// A running candidate for one lease.
 ///
-/// The candidate contends until it is stopped. Authority can end at any instant, so call
-/// [`Elector::authority`] right before each external effect, and send the token along if the
-/// receiver can compare it.
-///
-/// The [crate] documentation has an example.
+/// Authority can end at any instant. Call [`Elector::authority`] right before each external effect,
+/// and send the token along if the receiver can compare it. The [crate] documentation has an
+/// example.
 #[derive(Debug)]
 #[must_use = "dropping it steps down and releases the lease"]
 pub struct Elector {
@@ -93,8 +91,8 @@ pub struct Elector {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectorError {
-    /// The candidate has ended and does not lead, but the store did not confirm the release, or a
-    /// stuck workload or status file prevented it. The lease expires by itself.
+    /// The candidate no longer leads, but the release was not confirmed, or a stuck workload or
+    /// status file prevented it. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -222,10 +220,7 @@ impl Elector {
     }
 
     /// Waits until the candidate has finished. Cancel-safe; another call returns the result again.
-    ///
-    /// # Errors
-    /// [`ElectorError::Unconfirmed`] if the lease may still be held until it expires, or
-    /// [`ElectorError::Fault`] if the kernel provided no timer or a task panicked.
+    /// Fails if the lease may be held until it expires, or if the candidate failed.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             true => Ok(()),
@@ -243,8 +238,8 @@ impl Drop for Elector {
     /// Makes the candidate step down and release the lease, if its runtime is still running.
     fn drop(&mut self) {
         self.watcher.abort();
-        // If the queue is full and this thread has no runtime, nothing is sent. The loop then ends
-        // because the queue is closed, unless another sender (`ElectorBuilder::inputs`) exists.
+        // Without room in the queue and without a runtime, nothing is sent. The loop then ends when
+        // its queue is closed, unless [`ElectorBuilder::inputs`] gave out another sender.
         if self.candidate.task.is_some()
             && self.candidate.inputs.try_send(Input::Shutdown).is_err()
             && let Ok(runtime) = Handle::try_current()

@@ -1,10 +1,9 @@
 //! Fenced writes: a paused former holder cannot write to a document that a newer holder has
 //! written.
 //!
-//! Only the receiver of an effect can reject it after the lock is lost. Here the receiver is a
-//! MongoDB document, which stores the newest token that wrote it. A write with an older token does
-//! not match the document. Fence with exclusive locks and leases only, because the tokens of
-//! readers and slots are not ordered relative to each other.
+//! The document stores the newest token that wrote it, and does not match a write with an older
+//! token. Fence only with leases and exclusive locks: the tokens of readers and slots are not
+//! ordered.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
@@ -96,11 +95,8 @@ pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateMo
     }
 }
 
-/// Updates one document that no newer token has written, and stores the fence in it. The write is
-/// acknowledged by a majority, because a fence that is rolled back protects nothing.
-///
-/// # Errors
-/// If the write was refused or matched nothing, or if its outcome is unknown.
+/// Updates one document that no newer token has written, and stores the fence in it. A majority
+/// acknowledges the write, because a fence that is rolled back protects nothing.
 pub async fn update_one<T: Send + Sync>(
     collection: &Collection<T>,
     matching: Document,

@@ -1,7 +1,5 @@
-//! A lock contender as a value, for the commands and for programs that embed a contender.
-//!
-//! [`Locker`] is a running contender that reports everything it observes. Most programs want
-//! [`Lock`] and its [`LockGuard`].
+//! A contender for a lock. Most programs want [`Lock`] and its [`LockGuard`]; a [`Locker`] reports
+//! everything that it observes.
 
 mod guard;
 mod host;
@@ -203,12 +201,11 @@ fn with_slots(has: u32) -> String {
     }
 }
 
-/// A running contender for one lock.
+/// A running contender for one lock. Dropping the handle leaves the queue or releases the lock, if
+/// the runtime still runs.
 ///
-/// The contender waits, holds and renews until it is notified that the work is over. Authority can
-/// end at any instant, so call [`Locker::authority`] right before each external effect.
-///
-/// Dropping the handle leaves the queue or releases the lock, provided that the runtime still runs.
+/// Authority can end at any instant, so call [`Locker::authority`] right before each external
+/// effect.
 #[derive(Debug)]
 #[must_use = "dropping it leaves the queue or releases the lock"]
 pub struct Locker {
@@ -222,10 +219,7 @@ pub struct Locker {
 }
 
 impl Locker {
-    /// Starts contending. Must be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// [`LockError::NotExclusive`].
+    /// Starts contending, inside a tokio runtime. Fails with [`LockError::NotExclusive`].
     pub fn start(options: LockerOptions, surfaces: impl LockSurfaces) -> Result<Self, LockError> {
         Self::start_with(options, None, surfaces)
     }
@@ -331,8 +325,7 @@ impl Locker {
         let _ = tokio::time::timeout(patience, withdrawn).await;
     }
 
-    /// Confirms that no work runs under the lock, and releases it. After a loss, confirms that no
-    /// work runs under the lost claim.
+    /// Releases the lock, or ends a lost claim. The caller confirms that no work runs under it.
     pub async fn release(&self) {
         self.contender.send(LockInput::Release).await;
     }
@@ -371,9 +364,7 @@ impl Locker {
     }
 
     /// Waits until the contender has finished. Cancel-safe; another call returns the result again.
-    ///
-    /// # Errors
-    /// If the kernel provided no timer or a task panicked.
+    /// Fails if the kernel provided no timer or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         self.contender.wait().await
     }

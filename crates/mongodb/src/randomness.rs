@@ -7,11 +7,8 @@ use sha2::{Digest, Sha256};
 
 use leasehold_core::election::Randomness;
 
-/// Random ids from the kernel's generator, the clocks and a counter.
-///
-/// Two machines started from one snapshot draw the same numbers until their kernels reseed the
-/// generator, which not every hypervisor triggers. The machines draw at different nanoseconds, so
-/// their ids still differ.
+/// Random ids from the kernel's generator, the clocks and a counter. Two machines started from one
+/// snapshot share the generator's state, but draw at different nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelRandomness;
 
@@ -24,8 +21,8 @@ impl Randomness for KernelRandomness {
     }
 }
 
-/// Returns the nanoseconds of both clocks, and the number of earlier draws in this process, since a
-/// clock may not advance between two draws. The wall clock decides nothing (I9).
+/// Returns the nanoseconds of both clocks, and the number of earlier draws, because a clock may not
+/// advance between two draws. The wall clock decides nothing (I9).
 fn moment() -> [u128; 3] {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let wall = leasehold_clock::wall_now().duration_since(UNIX_EPOCH);

@@ -1,7 +1,6 @@
-//! Writes the inputs and effects of state machines to a file, for tests and bug reports.
-//!
-//! Each turn is written before its effects are carried out, synchronously and with one write, so a
-//! killed process has recorded everything that it did.
+//! Writes the inputs and effects of state machines to a file, for tests and bug reports. Each turn
+//! is written before its effects are carried out, so that the trace of a killed process is
+//! complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,6 +1,5 @@
-//! Checks connection strings without network access. One string serves all programs of a team, so it
-//! may have options that the driver would refuse or that would weaken the protocol. The driver gets
-//! only the options to apply.
+//! Checks connection strings without network access. One string serves all programs of a team, so
+//! the driver gets only the options that it accepts and that do not weaken the protocol.
 
 mod options;
 #[cfg(test)]
@@ -139,9 +138,6 @@ impl ConnectionUri {
     }
 
     /// Parses and checks a connection string without network access.
-    ///
-    /// # Errors
-    /// The problem. Its description quotes nothing but names of options.
     pub fn parse(uri: &str) -> Result<Self, UriProblem> {
         let schemes = ["mongodb://", "mongodb+srv://"];
         let Some(scheme) = schemes.into_iter().find(|scheme| uri.starts_with(scheme)) else {

@@ -257,12 +257,12 @@ fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<St
 async fn the_token_is_sent_only_to_a_server_of_the_authority_in_ca_crt() {
     let (ours, another) = (Certificates::new(), Certificates::new());
     let directory = credentials(&ours);
-    for (authority, believed) in [(&another, false), (&ours, true)] {
+    for (authority, is_trusted) in [(&another, false), (&ours, true)] {
         let (port, asked) = tls_server(authority, "127.0.0.1");
         let api = api_at("127.0.0.1", &port, directory.path());
         let answer = api.send(request()).await;
         let asked = asked.join().unwrap();
-        if believed {
+        if is_trusted {
             assert_eq!(answer.unwrap(), "done");
             assert!(asked.starts_with("PATCH /api/v1/namespaces/shop/pods/a/status "));
             let bearer = "\r\nauthorization: Bearer secret\r\n";

@@ -51,8 +51,8 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     let uids: Vec<_> = others.iter().map(|other| other.uid.as_str()).collect();
     assert_eq!(uids, ["0d5f-2", "9"]);
     // Answer of the API server if no pod has the label.
-    let nobody = requests.others(br#"{"metadata": {}, "items": null}"#);
-    assert_eq!(nobody, Some(Vec::new()));
+    let none = requests.others(br#"{"metadata": {}, "items": null}"#);
+    assert_eq!(none, Some(Vec::new()));
     for no_list in [&b""[..], b"{}", br#"{"items": 7}"#] {
         assert_eq!(requests.others(no_list), None);
     }

@@ -114,44 +114,34 @@ impl Lock {
     }
 
     /// Makes an acquisition fail with [`LockError::Skipped`] if the work of this key succeeded less
-    /// than `period` ago; [`LockGuard::succeed`] records a success. Acquiring a lock that is not
-    /// exclusive fails with [`LockError::NotExclusive`].
+    /// than `period` ago, as [`LockGuard::succeed`] records. Only for exclusive locks.
     #[must_use]
     pub fn once_per(mut self, period: Duration, key: WorkKey) -> Self {
         self.options.once_per = Some(OncePer { period, key });
         self
     }
 
-    /// Waits until the lock is granted, without a limit. Dropping the future leaves the queue in
-    /// the background; [`Lock::idle`] waits until it has left.
-    ///
-    /// # Errors
-    /// If waiting would not help, for example because the store refuses the credentials.
+    /// Waits until the lock is granted, without a limit. Fails if waiting would not help. A dropped
+    /// future leaves the queue in the background; [`Lock::idle`] waits for that.
     pub async fn acquire(&self) -> Result<LockGuard, LockError> {
         self.within(Duration::MAX, false).await
     }
 
-    /// Waits until the lock is granted, for at most `wait`. After `wait`, leaves the queue. Returns
-    /// when MongoDB has acknowledged this, or two `operation_timeout`s later.
-    ///
-    /// # Errors
-    /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or if waiting would not help.
+    /// Waits until the lock is granted. After `wait`, leaves the queue, waits up to two
+    /// `operation_timeout`s for MongoDB, and fails.
     pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
         self.within(wait, false).await
     }
 
-    /// Acquires the lock without waiting for other holders. Retries a store that does not answer for
-    /// up to the lease duration.
-    ///
-    /// # Errors
-    /// [`LockError::Busy`], or an error of [`Lock::acquire_within`].
+    /// Acquires the lock, or fails with [`LockError::Busy`] if others hold it. Retries an
+    /// unresponsive MongoDB for up to the lease duration.
     pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
         let patience = self.options.store.timings.lease_duration();
         self.within(patience, true).await
     }
 
-    /// Waits until all contenders of this lock and of its clones have ended. By then, each dropped
-    /// guard or acquisition has removed its entry, or the entry will expire.
+    /// Waits until all contenders of this lock and of its clones have ended. Each dropped guard or
+    /// acquisition has then removed its entry, or the entry expires.
     pub async fn idle(&self) {
         self.contenders.closed().await;
     }
@@ -197,8 +187,8 @@ impl Lock {
     }
 }
 
-/// An acquired lock. Dropping it releases the lock in the background, provided that the runtime
-/// still runs; prefer [`LockGuard::release`].
+/// An acquired lock. Dropping it releases the lock in the background if the runtime still runs;
+/// prefer [`LockGuard::release`].
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub struct LockGuard {
@@ -251,11 +241,8 @@ impl LockGuard {
         loss.unwrap_or(Loss::Deadline)
     }
 
-    /// Updates one document of a collection of your own, unless a newer holder of this exclusive
-    /// lock has written it: see [`fenced`].
-    ///
-    /// # Errors
-    /// If the lock is not held at this instant, or if [`fenced::update_one`] fails.
+    /// Updates one document of your own collection with [`fenced::update_one`], if this exclusive
+    /// lock is held at this instant.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -270,11 +257,9 @@ impl LockGuard {
         fenced::update_one(collection, matching, change, &fence).await
     }
 
-    /// Releases the lock after the work under it is over. Returns when the release is acknowledged.
-    ///
-    /// # Errors
-    /// [`LockError::Lost`] if the lock was lost before, [`LockError::Unconfirmed`] if the store did
-    /// not confirm the release within the lease duration, or [`LockError::Fault`].
+    /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
+    /// release. Fails if the lock was lost before, or if no acknowledgment arrived for a lease
+    /// duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await

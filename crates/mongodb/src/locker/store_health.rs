@@ -13,8 +13,8 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. Kept after a successful read, because a server may answer reads while it
-    /// refuses writes or does not acknowledge them.
+    /// The failing writes. A successful read does not clear them, because a server may answer reads
+    /// while it refuses writes.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.
@@ -69,9 +69,8 @@ impl StoreHealth {
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
-    /// Returns the failure if waiting is useless because MongoDB rejects the calls until an
-    /// operator changes something. A waiter that is already in the queue continues, because it may
-    /// have been admitted with credentials that are being replaced.
+    /// Returns the failure that makes it useless to join. A waiter in the queue continues, because
+    /// its credentials may be in the middle of a replacement.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let mut newest = self.failing().map(|failing| &failing.newest);
@@ -102,9 +101,9 @@ impl StoreHealth {
         since.map(|since| since + patience)
     }
 
-    /// Returns true if other contenders, and not the store, keep this one from the lock. When calls
-    /// have failed for `renew_deadline`, the last known holders and queue are out of date, because
-    /// a holder whose calls failed too has lost the lock.
+    /// Returns true if other contenders, not MongoDB, keep this contender from the lock. After
+    /// failures for `renew_deadline`, the known holders are outdated, because their calls may have
+    /// failed too.
     pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,

@@ -5,13 +5,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A deployment as its servers describe it. Two candidates of one lease on two deployments would
-/// both lead.
+/// A deployment as its servers describe it. Two candidates on two deployments would both lead.
 ///
-/// A deployment is recognized while the set's id and name are unchanged and at least one of the
-/// last known members remains. The id alone does not identify the deployment, because a copy of a
-/// set's data carries the set's id. A set whose members were all moved to other hosts in one step
-/// looks like another deployment.
+/// A deployment is recognized by the set's id and name and by one remaining member, because a copy
+/// of a set's data carries the id. If all members moved at once, the set looks like another
+/// deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.
@@ -43,8 +41,7 @@ impl DeploymentId {
         }
     }
 
-    /// Returns a description for humans. The names come from a server or a file, so they are
-    /// escaped before they reach a terminal.
+    /// Returns a description for humans, escaped for a terminal.
     pub fn describe(&self) -> String {
         let joined = |servers: &BTreeSet<String>| Vec::from_iter(servers.clone()).join(",");
         let text = match &self.set {

@@ -49,9 +49,8 @@ impl StoreKind {
         }
     }
 
-    /// Returns true if a change stream may report a change seconds late. A router reports an event
-    /// only when every shard has reported a later time, which an idle shard does every ten seconds
-    /// by default.
+    /// Returns true if a change stream may report a change seconds late. A router waits until every
+    /// shard has reported a later time, which an idle shard does every ten seconds.
     pub const fn has_late_streams(self) -> bool {
         matches!(self, Self::Sharded)
     }

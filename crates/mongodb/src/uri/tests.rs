@@ -246,10 +246,10 @@ fn a_login_that_is_not_built_is_named_with_its_feature() {
     ] {
         assert_eq!(found, expected);
     }
-    let said = UriProblem::Login("MONGODB-AWS", "aws-auth").to_string();
+    let text = UriProblem::Login("MONGODB-AWS", "aws-auth").to_string();
     assert!(
-        said.contains("build one with --features aws-auth"),
-        "{said}"
+        text.contains("build one with --features aws-auth"),
+        "{text}"
     );
 }
 

@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_event_says_what_the_newest_document_is_or_asks_for_a_read(
+    fn any_event_yields_the_newest_document_or_a_read(
         known in prop::option::of(fields()),
         ours in any::<bool>(),
         events in proptest::collection::vec(any_event(), 1..6),
@@ -163,7 +163,7 @@ proptest! {
         for fields in events {
             let Some(event) = event(fields.clone()) else { continue };
             let kind = fields.get_str("operationType").unwrap_or_default();
-            let tells = ["insert", "replace", "update"].contains(&kind);
+            let has_document = ["insert", "replace", "update"].contains(&kind);
             let lease = match change_stream::apply_event(event, &mut newest) {
                 Watch::Changed(lease) => Some(lease),
                 Watch::Unclear => None,
@@ -173,11 +173,11 @@ proptest! {
                 | Watch::Alive
                 | Watch::Hint
                 | Watch::Lost) => {
-                    panic!("{other:?} is not an event's to say: {fields}")
+                    panic!("an event must not yield {other:?}: {fields}")
                 }
             };
             prop_assert_eq!(&lease, &newest.as_ref().and_then(read));
-            prop_assert!(tells || newest.is_none(), "kept after {}", fields);
+            prop_assert!(has_document || newest.is_none(), "kept after {}", fields);
         }
         let stored = created();
         prop_assert_eq!(read_reply(&mut newest, &stored), document::read(&stored));
@@ -186,13 +186,13 @@ proptest! {
     }
 
     #[test]
-    fn events_in_any_order_leave_nothing_that_a_read_does_not_correct(
-        told in proptest::collection::vec(0..WRITES, 0..40),
+    fn a_read_corrects_the_document_after_events_in_any_order(
+        delivered in proptest::collection::vec(0..WRITES, 0..40),
         stored in 0..WRITES,
     ) {
         let history = history();
         let mut newest = None;
-        for write in told {
+        for write in delivered {
             let _ = applied(&history[write].1, &mut newest);
         }
         let (now, _) = &history[stored];
@@ -235,7 +235,7 @@ proptest! {
 }
 
 #[test]
-fn events_of_the_corpus_say_what_the_newest_document_is_or_ask_for_a_read() {
+fn events_of_the_corpus_yield_the_newest_document_or_a_read() {
     let mut accepted = 0;
     for known in [None, Some(created()), Some(Document::new())] {
         for fields in corpus("changes") {
@@ -254,6 +254,6 @@ fn events_of_the_corpus_say_what_the_newest_document_is_or_ask_for_a_read() {
 }
 
 #[test]
-fn the_history_has_as_many_writes_as_the_properties_draw_from() {
+fn the_history_has_the_number_of_writes_that_the_properties_assume() {
     assert_eq!(history().len(), WRITES);
 }

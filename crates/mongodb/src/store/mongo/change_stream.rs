@@ -1,8 +1,7 @@
 //! The change stream of one lease. Its events are hints.
 //!
 //! An update event lists only the changed fields, which are applied to the newest known document.
-//! An event may be older than that document. The resulting mixture is harmless, because no write
-//! succeeds on its old revision, and the next events repair it.
+//! An event that is older than the document is harmless: no write succeeds on its revision.
 
 use std::sync::Arc;
 
@@ -100,7 +99,7 @@ pub(super) fn apply_event(
 }
 
 /// Applies an update to the fields that the election reads. Returns false if the document must be
-/// read. Only manual edits remove fields.
+/// read, also after a removal of fields, which only manual edits cause.
 pub(super) fn apply(document: &mut Document, update: &UpdateDescription) -> bool {
     let is_read = |path: &str| document::is_read(delta::top(path));
     // The election reads the type of the history, but not its entries.

@@ -1,6 +1,5 @@
-//! Applies one update, as reported by a change stream, to the last known document.
-//!
-//! A name with a dot counts as a path; leasehold writes no such name.
+//! Applies one update, as reported by a change stream, to the last known document. A name with a
+//! dot counts as a path; leasehold writes no such name.
 
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;

@@ -18,8 +18,8 @@ pub struct PastHolder {
     pub acquired_at: WallMillis,
     /// Time at which the holder left or was removed.
     pub ended_at: WallMillis,
-    /// The reason: for a lease the name of a [`Reason`](leasehold_core::election::Reason), for a
-    /// lock `released`, `expired` or `broken`.
+    /// The name of a [`Reason`](leasehold_core::election::Reason), or for a lock `released`,
+    /// `expired` or `broken`.
     pub reason: Option<String>,
 }
 
@@ -45,8 +45,7 @@ pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
     }
 }
 
-/// Returns an identity that is informational. An invalid identity is shown as far as possible, and
-/// does not make the document unrecognized.
+/// Returns an informational identity, shown as far as possible even if it is invalid.
 pub(super) fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))

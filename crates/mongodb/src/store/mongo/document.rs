@@ -1,7 +1,5 @@
-//! Conversion of the lease document between BSON and the election's [`Lease`].
-//!
-//! Reading never panics, whatever the BSON. A document that is not a lease of this schema is
-//! foreign, and is never written to (I11).
+//! Conversion of the lease document between BSON and the election's [`Lease`]. Reading never panics,
+//! whatever the BSON. A document of another schema is foreign and never written to (I11).
 
 use std::time::Duration;
 
@@ -97,7 +95,6 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
     }))
 }
 
-/// Reads the request in a lease document, or returns why it is invalid.
 pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static str> {
     let document = match document.get("request") {
         Some(Bson::Document(request)) => request,
@@ -194,8 +191,7 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
 }
 
 /// Returns a filter that matches only what [`read`] accepts as a lease of this name. It does not
-/// check the holder's identity, because the sender has read a legal one, and only a manual edit can
-/// have changed it since.
+/// check the holder's identity, which only a manual edit can have made invalid.
 pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }
@@ -317,10 +313,9 @@ pub(super) fn write(
     })
 }
 
-/// Returns the filter and the update of an acquisition, except for the previous holder.
-///
-/// The observed state may combine a document with events that do not follow it. The filter therefore
-/// checks the token, which must grow (I3), and callers add the holder whose expiry they observed.
+/// Returns the filter and the update of an acquisition. Callers add the holder whose expiry they
+/// observed. The observed state may combine a document with events that do not follow it, so the
+/// filter checks that the token grows (I3).
 fn acquire(
     name: &str,
     acquisition: &Acquisition,

@@ -53,8 +53,8 @@ impl FailoverSettings {
         }
     }
 
-    /// Returns the time without a primary after which the members call an election, without the
-    /// random offset. Members with a longer heartbeat interval notice the loss only then.
+    /// Returns the time without a primary after which members call an election, without the random
+    /// offset. Members with a longer heartbeat interval notice the loss only then.
     pub fn noticed_after(&self) -> Duration {
         self.election_timeout.max(self.heartbeat_interval)
     }

@@ -20,13 +20,13 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts to open a change stream on a deployment that refuses change streams. A
-/// standalone server may become a replica set, and a role may gain the permission.
+/// Interval between attempts to open a change stream on a deployment that refuses change streams,
+/// which may become a replica set or grant the right.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
-/// Maximum size of a part of an event; the document is read instead of a larger part. A lease is a
-/// hundred times smaller, but another program may write megabytes into its document.
+/// Maximum size of a part of an event. The document is read instead of a larger part, because
+/// another program may write megabytes into it.
 const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
 }
 
 /// Returns how long the server may hold a getMore without events. A store counts as unread after a
-/// lease duration without a report, so the stream reports at least three times as often.
+/// lease duration, so the stream reports at least three times as often.
 pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
@@ -112,11 +112,10 @@ enum StreamEnd {
     Superseded,
 }
 
-/// Follows until the future is dropped, which ends the stream. Opens another stream each time
-/// `reopen` is notified.
+/// Follows until the future is dropped. Opens another stream each time `reopen` is notified.
 ///
-/// A hanging stream is aborted before the next stream is opened, so that hanging streams do not use
-/// up the connection pool. A getMore may be dropped, unlike a write, because it changes nothing.
+/// A hanging stream is aborted first, to free its connection. Unlike a write, a getMore may be
+/// dropped.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
@@ -175,8 +174,8 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Store calls report why there is no client, so the stream does not. The stream reports
-            // only this refusal, which the first failed call clears.
+            // Failed store calls report why there is no client. They clear this refusal, so it is
+            // reported here too.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
             }
@@ -259,9 +258,8 @@ impl Opened {
 
 /// Opens a stream, and returns it with the event that reports the opening.
 ///
-/// The stream begins after the newest majority-acknowledged write. By default, the driver starts a
-/// stream after the primary's newest write. If no majority has this write yet, the following
-/// majority read would miss it as well.
+/// By default, a stream begins after the primary's newest write. The majority read that follows
+/// could miss this write, so the stream begins after the newest majority-acknowledged write.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,

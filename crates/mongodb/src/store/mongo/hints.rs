@@ -1,8 +1,8 @@
 //! Hints: after each change that others wait for, candidates and operators insert a document into a
-//! small capped collection next to the leases. A follower's cursor wakes on these inserts only.
+//! small capped collection, which wakes the cursors of followers.
 //!
-//! A hint is written without majority, after the change was acknowledged. A lost, late or false
-//! hint is harmless, because a hint only makes a follower read.
+//! A hint only makes a follower read, so a lost, late or false hint is harmless, and needs no
+//! majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub(super) struct Hints {
 
 #[derive(Debug, Default)]
 struct HintsState {
-    /// Marks the candidate's own hints, which its cursor skips. Each cursor draws a new mark,
-    /// because copies of a virtual machine must not skip each other's hints.
+    /// Marks our own hints, which our cursor skips. Each cursor draws a new mark, because copies of
+    /// a virtual machine must not skip each other's hints.
     by: Uuid,
     /// True if the last attempt found a capped collection that accepts hints.
     usable: bool,
@@ -80,8 +80,8 @@ impl Hints {
         }
     }
 
-    /// Makes an acquisition declare whether this candidate leaves hints. Returns the value to
-    /// declare, for an acquisition and for a renewal after a change.
+    /// Makes an acquisition declare whether this candidate leaves hints. Returns the value that an
+    /// acquisition, or a renewal after a change, declares.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -102,7 +102,6 @@ impl Hints {
         lock(&self.state).interval.filter(|_| leaves_hints)
     }
 
-    /// Records the declaration of an applied write.
     pub(super) fn declared(&self, leaves_hints: bool) {
         lock(&self.state).declared = leaves_hints;
     }
@@ -127,8 +126,8 @@ impl Hints {
         !left || !tried
     }
 
-    /// Opens a cursor that waits for the next hint for a lease; `None` if a change stream is better,
-    /// because the holder leaves no hints.
+    /// Opens a cursor that waits for the next hint for a lease; `None` if the holder leaves no
+    /// hints, so that a change stream is better.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,

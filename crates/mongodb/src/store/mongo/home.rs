@@ -9,8 +9,8 @@ use super::display::list;
 use super::publish;
 use crate::store::{DeploymentId, KnownHome};
 
-/// Returns the command that identifies a server. With `$replData`, which needs no right, a member of a
-/// replica set adds the id of its set; other servers ignore the field.
+/// Returns the command that identifies a server. `$replData`, which needs no right, makes a member
+/// of a set add the set's id; other servers ignore it.
 pub(super) fn question() -> Document {
     doc! { "hello": 1, "$replData": 1 }
 }
@@ -25,8 +25,8 @@ pub(super) fn is_writable(hello: &Document) -> bool {
     is("isWritablePrimary") || is("ismaster")
 }
 
-/// Returns the deployment of a server that accepts writes; `None` for another server. `seeds` are the
-/// servers that the connection string names, in canonical form.
+/// Returns the deployment of a server that accepts writes; `None` for another server. `seeds` are
+/// the canonical addresses in the connection string.
 pub(super) fn identify<'a>(
     hello: &Document,
     seeds: impl IntoIterator<Item = &'a str>,
@@ -58,8 +58,8 @@ pub(super) fn describe<'a>(
     }
 }
 
-/// Returns the canonical form of an address, for comparisons: in lower case, with brackets around an
-/// IPv6 address, which the driver omits.
+/// Returns an address in lower case, with the brackets around an IPv6 address that the driver
+/// omits.
 pub(super) fn canonical(address: impl ToString) -> String {
     let address = address.to_string().to_lowercase();
     match address.rsplit_once(':') {
@@ -78,8 +78,8 @@ pub(super) struct Home {
     uri: Option<String>,
     /// A connection string that leads elsewhere, replaced by `uri` while it is configured.
     refused: Option<String>,
-    /// The reason of the refusal, until a call has failed with it. If the change stream is refused
-    /// first, no call has failed yet.
+    /// The reason of the refusal, until a call has failed with it. A refused change stream is not a
+    /// call.
     pub(super) unreported: Option<String>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
@@ -116,14 +116,14 @@ impl Home {
         found.or_else(|| self.deployment.borrow().clone())
     }
 
-    /// Returns true if this process has not reached its home yet, or has refused this connection
+    /// Returns true if this process has not reached its home, or has refused this connection
     /// string.
     pub(super) fn is_new(&self, uri: &str) -> bool {
         self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records the deployment that a primary reported to the monitor of a client. The verified primary
-    /// updates the list of members. Another primary must be verified before the driver uses it.
+    /// Records the deployment that a primary reported to a monitor. The verified primary updates
+    /// the list of members; another primary must be verified before the driver uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,

@@ -1,6 +1,5 @@
-//! Recognizes servers that implement MongoDB's protocol but are not MongoDB. Their majority writes
-//! may cover only one node, or one region of several, so two candidates could lead. Host names
-//! reveal these servers. Behind an alias or a tunnel, their replies to `hello` and `buildInfo` do.
+//! Recognizes servers that are not MongoDB, by host name, or by their replies to `hello` and
+//! `buildInfo`. Their majority may be one node or one region, so that two candidates could lead.
 
 use mongodb::bson::{Bson, Document};
 

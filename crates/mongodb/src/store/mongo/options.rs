@@ -57,8 +57,7 @@ pub struct StoreOptions {
     /// The timings of the election or the lock and of their calls.
     pub timings: Timings,
     /// Interval between the driver's checks of each server, which detect a frozen primary; 10 s by
-    /// default, and at most `renew_interval` for a lock. A candidate always notices elections
-    /// immediately.
+    /// default, and at most `renew_interval` for a lock. Elections are noticed immediately.
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,

@@ -416,8 +416,8 @@ mod tests {
         let failure = unauthenticated(&asked);
         assert_eq!(
             failure.to_string(),
-            "authentication failed for user leasehold: check the password, and that the user is \
-             one of authSource \"admin\""
+            "authentication failed for user leasehold: check the password, and that the user \
+             exists in authSource \"admin\""
         );
         assert_eq!(failure.retry, RetryPolicy::Reconfigure);
     }

@@ -1,6 +1,5 @@
-//! Probes of a deployment, which connect with the options of a candidate and need the same four
-//! rights. No probe leaves anything behind: the update matches no document, and every server refuses
-//! the insert, whatever the collection contains.
+//! Probes of a deployment, which connect like a candidate and need the same four rights. They leave
+//! nothing behind: the update matches no document, and every server refuses the insert.
 
 mod certificates;
 mod collection;
@@ -22,13 +21,8 @@ pub use super::servers::ServerState;
 use self::description::text;
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::list;
-use super::document;
-use super::follow;
-use super::hints;
-use super::home;
 use super::options::StoreOptions;
-use super::outcome;
-use super::tls;
+use super::{document, follow, hints, home, outcome, tls};
 use crate::store::{FailoverSettings, Failure};
 use leasehold_core::election::{BootTime, Found, ResourceName, WallMillis};
 
@@ -195,10 +189,7 @@ impl StoreProbe {
         read.map_err(|error| self.failure(error))
     }
 
-    /// Sends an insert that the server must refuse.
-    ///
-    /// # Errors
-    /// If the server refuses the insert for another reason than its document, or accepts it.
+    /// Sends an insert that the server must refuse. Fails if the refusal has another reason.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {

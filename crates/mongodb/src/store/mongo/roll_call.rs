@@ -1,6 +1,5 @@
-//! Roll calls: an operator asks which candidates contend for a lease, and each candidate adds
-//! itself, because idle candidates write nothing. Neither the question nor the answers change a
-//! field that a decision or a filter of the election depends on.
+//! Roll calls: idle candidates write nothing, so an operator asks them to add themselves. Question
+//! and answers change no field that a decision or filter of the election depends on.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;

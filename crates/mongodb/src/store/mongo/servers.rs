@@ -1,6 +1,5 @@
-//! The settings of the connection string and the states of the servers, which explain why no call
-//! succeeds. The driver forgets a server that contradicts the connection string; this module keeps
-//! it, because it is the cause of the failure.
+//! The settings of the connection string and the states of the servers, to explain why no call
+//! succeeds. The driver forgets a server that contradicts the connection string.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -223,9 +222,8 @@ impl Servers {
         });
     }
 
-    /// Runs a look-up of the name of this server or SRV record, for [`LOOKUP_MAX`] at most, and
-    /// returns the time that it took. While the look-up runs, the name is listed as a possible
-    /// cause; afterwards, only if the look-up was slow.
+    /// Looks up a name, for at most [`LOOKUP_MAX`], and returns the time that it took. The name is
+    /// listed as a possible cause during the look-up, and afterwards if the look-up was slow.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,

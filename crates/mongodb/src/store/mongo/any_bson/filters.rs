@@ -19,8 +19,7 @@ const NAME: &str = "orders";
 /// The send time of every write.
 const NOW: i64 = 5;
 
-/// Returns true if the server would match `stored` with `filter`; covers the operators of the
-/// filters.
+/// Returns true if the server would match `stored` with `filter`.
 fn matches(filter: &Document, stored: &Document) -> bool {
     filter
         .iter()

@@ -25,8 +25,8 @@ use leasehold_core::election::{BootTime, Timings};
 const LOGIN_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// If no server answered, the client asks for the product again after this delay.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Maximum size of the connection pool of one store: all calls that may be in flight, the change
-/// stream, and the closing of the previous stream, so that a renewal never waits for a connection.
+/// Maximum size of the connection pool of one store: all calls in flight, the change stream, and
+/// the previous stream while it closes, so that a renewal never waits for a connection.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
@@ -50,16 +50,14 @@ impl ConnectedClient {
     }
 }
 
-/// The last new login for a missing right, and the interval to the next.
-///
-/// A server logs out the connections of a user that was dropped, and the driver keeps using them.
-/// The refusal looks as if the role lacked a right, which a new login cannot cure.
+/// The last new login for a missing right, and the interval to the next. The driver keeps using the
+/// connections of a user that was dropped, which looks as if the role lacked a right.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
 impl Logins {
     /// Returns true if a login is due: immediately at first, then at intervals that double from
-    /// `retry_interval` on. After a pause of two maximum intervals, the intervals start over.
+    /// `retry_interval` on, and start over after a pause of two maximum intervals.
     pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
         let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
         let next = match self.0 {
@@ -117,8 +115,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the product if it is known not to be MongoDB. The product may return data that no
-    /// majority has.
+    /// Returns the product that is known not to be MongoDB, and may return unconfirmed data.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -176,8 +173,7 @@ impl Deployment {
         connection.filter(|connection| connection.runtime == runtime)
     }
 
-    /// Checks that the primary which a client found belongs to the known deployment. Nothing else
-    /// is sent to the primary before this check.
+    /// Checks that the primary belongs to the known deployment, before anything else is sent to it.
     pub(super) async fn verify(
         self: &Arc<Self>,
         connection: &ConnectedClient,
@@ -226,9 +222,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Records whether a server answered a call. Returns true if no server has answered for a lease
-    /// duration. In this case the client must be replaced, because it reads certificate files and
-    /// resolves names only once.
+    /// Records whether a server answered a call. Returns true if none has answered for a lease
+    /// duration, so that a new client must read the certificate files and resolve the names again.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
         let mut since = lock(&self.unanswered_since);
         if answered {
@@ -243,8 +238,7 @@ impl Deployment {
             .is_some()
     }
 
-    /// Discards a failed client if its connection string has changed, or if it is `useless`,
-    /// because certificates and addresses can change under an unchanged string.
+    /// Discards a failed client if its connection string has changed, or if it is `useless`.
     pub(super) async fn renew_connection(&self, useless: bool) {
         let Some(known) = self.current() else {
             return;
@@ -285,8 +279,8 @@ impl Deployment {
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
-        // This timeout is shorter than the caller's own timeout, so that an outage is reported as
-        // "never sent" instead of "unknown".
+        // Shorter than the caller's timeout, so that an outage counts as "never sent", not as
+        // "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, self.timings());
@@ -373,8 +367,8 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server if necessary. A refused server is verified by a new
-            // client, at the pace of the retries.
+            // The next call verifies the server if necessary. A new client verifies a refused
+            // server, at the pace of the retries.
             if !is_refused {
                 self.primary_changed();
             }

@@ -1,9 +1,8 @@
 //! Finds out why connections to a server fail, if the driver's error does not say so.
 //!
-//! The driver resolves the name of a server within the time limit of each connection, and a
-//! nameserver that does not answer costs 5 s, so that no connection would ever succeed. After a
-//! slow look-up, the limit of the next clients is therefore longer. It is not longer for all,
-//! because this limit also decides when a frozen server is noticed.
+//! The driver resolves a name within the time limit of each connection, so that an unresponsive
+//! nameserver (5 s) would prevent every connection. The limit is longer only after a slow look-up,
+//! because it also decides when a frozen server is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,8 +34,8 @@ pub(super) struct Examinations {
 }
 
 impl Examinations {
-    /// Returns the extension of the connect timeout for slow look-ups. It allows for one more
-    /// nameserver that does not answer.
+    /// Returns the extension of the connect timeout, with time for one more unresponsive
+    /// nameserver.
     fn extra(&self) -> Duration {
         let slowest = self.slow.values().max().copied().unwrap_or_default();
         (slowest * 3 / 2).min(EXTRA_MAX)
@@ -123,8 +122,8 @@ impl Deployment {
         });
     }
 
-    /// Replaces a client whose connections have too little time for a look-up that takes this long,
-    /// unless the client has reached the primary.
+    /// Replaces a client that has not reached the primary, if its connections have less time than a
+    /// look-up takes.
     async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
         let is_used = lock(&self.home).has(client);
         let needed = took + self.operation_timeout() / 2;

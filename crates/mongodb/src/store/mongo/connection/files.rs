@@ -1,5 +1,5 @@
-//! Reads the connection string and the files that it names outside the event loop, because their disk
-//! may hang.
+//! Reads the connection string and the files that it names outside of the event loop, because their
+//! disk may hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,8 @@ const FILES_TIME_MAX: Duration = Duration::from_secs(3);
 pub(super) struct FileReader(Arc<Mutex<()>>);
 
 impl FileReader {
-    /// Returns the result of work that reads files; `None` if it takes longer than `limit`. Work
-    /// beyond the limit continues, and later work waits, so that at most one thread waits for a
-    /// disk.
+    /// Returns the result of work that reads files; `None` after `limit`. Late work continues and
+    /// delays later work, so that at most one thread waits for a disk.
     async fn read<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -116,8 +115,7 @@ impl Deployment {
     }
 }
 
-/// Creates a client, on another thread if the options name files, because the driver reads these
-/// files.
+/// Creates a client. The driver reads the files that the options name, so another thread does this.
 pub(super) async fn made(
     mut options: ClientOptions,
     reader: &FileReader,

@@ -13,8 +13,7 @@ const RENEWALS_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::mongo) enum Monitoring {
-    /// Each server reports a change immediately, over a second connection, which a long-lived process
-    /// can afford.
+    /// Each server reports a change immediately, over a second connection.
     Reports,
     /// Each server is asked at an interval, and after an error. Most processes that use locks end
     /// within a second, and cost a server little more than their connections.
@@ -22,8 +21,7 @@ pub(in crate::store::mongo) enum Monitoring {
 }
 
 impl Monitoring {
-    /// Returns the monitoring for locks. A contender notices an election when a call fails, or up to a
-    /// renewal later.
+    /// A contender notices an election when a call fails, or up to a renewal later.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,
@@ -33,8 +31,7 @@ impl Monitoring {
 
     pub(super) fn apply(self, options: &mut ClientOptions, heartbeat: Duration, timings: &Timings) {
         let (mode, interval) = match self {
-            // The driver's default mode polls if the environment looks like a cloud function's
-            // (`K_SERVICE`, …).
+            // The driver's default mode polls in environments of cloud functions (`K_SERVICE`, …).
             Self::Reports => (ServerMonitoringMode::Stream, heartbeat),
             Self::Checks => {
                 let interval = heartbeat.min(timings.renew_interval()).max(INTERVAL_MIN);

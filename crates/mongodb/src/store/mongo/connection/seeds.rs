@@ -1,8 +1,6 @@
 //! Checks that all servers which a connection string names belong to one deployment. Otherwise two
-//! candidates with this string could lead, each on the deployment that answered it first.
-//!
-//! The monitors of a client report on the members of its set. Other named servers are asked directly,
-//! before the first call and then once per `lease_duration`.
+//! candidates could lead, each on the deployment that answered first. The monitors of a client
+//! report on the members of its set. Other servers are asked directly, once per `lease_duration`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -228,13 +226,12 @@ impl HelloIdentity {
         match (&home.set, &mine.set) {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
-            // The member is starting, was removed, or runs standalone for maintenance. If the
-            // string names several servers, the driver never uses a standalone one.
+            // The member starts, was removed, or runs standalone for maintenance. The driver never
+            // uses it if the string names several servers.
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();
-                // A member of this set lists the primary once it has applied the newest
-                // configuration.
+                // A member lists the primary once it has applied the newest configuration.
                 match has_ids || !self.is_writable && mine.members.contains(primary) {
                     true => Relation::Same,
                     false => Relation::Unclear,
@@ -249,8 +246,8 @@ impl HelloIdentity {
 }
 
 impl Deployment {
-    /// Returns the servers that these options name. A new client of known servers keeps their earlier
-    /// replies, because a server of another deployment may be too slow to answer this client in time.
+    /// Returns the servers that these options name. A new client keeps the earlier replies, because
+    /// a server of another deployment may answer this client too late.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));
@@ -261,8 +258,8 @@ impl Deployment {
         Arc::clone(seeds)
     }
 
-    /// Checks that all servers of the connection string belong to the deployment of its primary, and
-    /// first waits for their replies if `is_new`. The error describes a server of another deployment.
+    /// Checks that all servers of the connection string belong to the deployment of its primary,
+    /// after a wait for their replies if `is_new`. The error describes another deployment.
     pub(super) async fn compare(
         &self,
         seeds: &Seeds,
@@ -270,8 +267,8 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A server that does not answer by this deadline is compared once it answers. The rest of
-            // the timeout is for the first call.
+            // A server that answers later is compared then. The rest of the timeout is for the
+            // first call.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let others = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = others
@@ -300,8 +297,8 @@ impl Deployment {
         Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
-    /// Repeats the comparison while the client is in use, because a server that did not answer may come
-    /// back as part of another deployment.
+    /// Repeats the comparison while the client is in use, because a server may come back as part of
+    /// another deployment.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {

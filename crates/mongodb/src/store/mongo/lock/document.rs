@@ -1,8 +1,6 @@
-//! Conversion of the lock document between BSON and the protocol's [`LockDocument`], and
-//! expressions over the document and its entries.
-//!
-//! Reading any BSON does not panic. A document that is not a lock of this schema is foreign, and is
-//! never written to (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
+//! Conversion of the lock document between BSON and [`LockDocument`], and expressions over both.
+//! Reading any BSON does not panic. A document of another schema is foreign and never written to
+//! (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,8 +43,8 @@ pub(in super::super) fn with_server_now(mut projection: Document) -> Document {
     projection
 }
 
-/// Returns the end of the minimum hold of each holder that has one: by the clock of the server if
-/// the work has ended, else by the owner's clock.
+/// Returns the end of each holder's minimum hold, by the clock of the server if the work has ended,
+/// else by the owner's clock.
 pub(in super::super) fn kept_until(document: &Document) -> BTreeMap<Claim, WallMillis> {
     let holders = document.get_array("holders").into_iter().flatten();
     let kept = holders.filter_map(|holder| {
@@ -173,11 +171,9 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
     })
 }
 
-/// Returns the rest of the minimum hold.
-///
-/// If the work is over, the rest is calculated by the clock of the server (`now`). A job that
-/// always starts in an empty container could not measure the hold with its own clock. An entry
-/// whose work is over gives no authority, so exclusion does not depend on that clock.
+/// Returns the rest of the minimum hold. After the end of the work, the clock of the server (`now`)
+/// measures it, because a job in a new container has no clock of its own. Exclusion does not depend
+/// on this clock, because an entry whose work is over gives no authority.
 fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis: i64 = number(fields, MIN_HOLD).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();

@@ -12,12 +12,12 @@ use leasehold_core::lock::{EntryMode, HOLDERS_MAX, Writer};
 const HOLDERS: &str = "$holders";
 const QUEUE: &str = "$queue";
 
-/// Moves the entries that may hold from the head of the queue to the holders, in order, each with
-/// the next token, and with a slot of its own if the lock has slots. The entry of `me` gets the
-/// revision of this write, which confirms the grant. The other grants become the text `granted`,
-/// which the change streams of their owners match. The previous stage must set both lists, and set
-/// `token` to the highest known token. Parsing these stages takes a server longer than executing
-/// them, so pass `may_have_slots` as false for a lock without slots.
+/// Moves the entries that may hold from the head of the queue to the holders, each with the next
+/// token and, if the lock has slots, its own slot. The entry of `me` gets the revision of this
+/// write, which confirms the grant. The change streams of the others match their grants in the text
+/// `granted`. The previous stage must set both lists, and set `token` to the highest known token.
+/// Parsing these stages takes a server longer than executing them, so pass false for a lock without
+/// slots.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [QUEUE, "$$grantable"] },
@@ -178,8 +178,8 @@ fn grantable() -> Bson {
 }
 
 /// The text of the grant of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
-/// Entries carry their claim and revision as text, because a pipeline cannot convert bytes to text.
-/// Owners of other versions, whose entries lack the text, poll or confirm the grant first.
+/// Entries carry both ids as text, because a pipeline cannot convert bytes. Owners of other
+/// versions, whose entries lack the text, poll or confirm the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];

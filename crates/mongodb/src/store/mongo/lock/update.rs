@@ -1,7 +1,6 @@
-//! The filter and the pipeline of each write of a lock.
-//!
-//! A pipeline sets named fields only, so that fields of a newer version survive. Each write that
-//! changes the holders or waiters also grants, in the same update: see [`grant`].
+//! The filter and the pipeline of each write of a lock. A pipeline sets named fields only, so that
+//! fields of a newer version survive. Each write that changes holders or waiters also grants: see
+//! [`grant`].
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -147,7 +146,6 @@ fn can_join(entry: &NewEntry, non_blocking: bool) -> Bson {
     all(conditions)
 }
 
-/// The stage that appends an entry to the queue.
 fn append(entry: &NewEntry, seen: Token, identity: &Identity, now: DateTime) -> Document {
     let slots = i64::from(entry.slots);
     // Literal, because an identity may begin with a dollar sign.
@@ -258,9 +256,8 @@ pub(super) fn prune(name: &str, seen: Token) -> Write {
     (ours(name, condition), vec![update])
 }
 
-/// Returns a lock and writes, to test if a collection accepts them: one contender acquires the lock,
-/// another waits, and the first leaves. Before the third write, `holders` and `queue` each have an
-/// entry.
+/// Returns a lock and writes, to test if a collection accepts them: one contender acquires the
+/// lock, another waits, the first leaves. Both lists have an entry before the third write.
 pub(in crate::store::mongo) fn contention(
     name: &str,
     identity: &Identity,

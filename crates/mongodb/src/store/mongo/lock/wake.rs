@@ -1,8 +1,8 @@
 //! The change stream of one claim. Its events are hints, except grants, which a majority has
 //! acknowledged.
 //!
-//! The stream matches the texts `granted` and `next`, so that renewals of others do not wake a
-//! waiter. It cannot match the lists, because a shift changes `queue.0.claim`, `queue.1.claim`, ….
+//! The stream matches the texts `granted` and `next`, so that other renewals wake no waiter. It
+//! cannot match the lists, because a shift changes `queue.0.claim`, `queue.1.claim`, ….
 
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
-//! The writes of operators.
-//!
-//! Each write matches only the state that the operator saw, so that a request reaches only the leader
-//! that it was meant for. No write changes `revision` or `holder`.
+//! The writes of operators. Each matches only the state that the operator saw, so that a request
+//! reaches only the leader that it was meant for. No write changes `revision` or `holder`.
 
 use std::time::Duration;
 

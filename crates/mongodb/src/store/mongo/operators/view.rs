@@ -90,9 +90,8 @@ fn await_max(timings: Timings) -> Duration {
     HEARTBEAT.min(follow::await_max(timings))
 }
 
-/// Returns the maximum time between two answers while MongoDB answers each call within
-/// `operation_timeout`. The change stream counts as hanging after this time; without a change stream,
-/// the view reads at each `retry_interval`.
+/// Returns the maximum time between two answers while MongoDB answers each call in time: from the
+/// change stream, or without one from a read at each `retry_interval`.
 pub(super) fn answers_within(timings: Timings) -> Duration {
     await_max(timings).max(timings.retry_interval()) + timings.operation_timeout()
 }
@@ -215,7 +214,7 @@ impl ViewTask {
                 Ok(Some(StoreEvent::Watch(StreamEvent::Lost))) => self.streaming = false,
                 Ok(Some(StoreEvent::Watch(event))) => self.streamed(event).await?,
                 Ok(Some(_)) => {}
-                Err(_) if self.streaming && self.listed => self.check_silent().await?,
+                Err(_) if self.streaming && self.listed => self.check_quiet().await?,
                 Err(_) => self.list().await?,
             }
         }
@@ -231,7 +230,7 @@ impl ViewTask {
             }
             StreamEvent::Change(event) => self.change(*event).await,
             StreamEvent::Hint => self.list().await,
-            StreamEvent::Alive => self.check_silent().await,
+            StreamEvent::Alive => self.check_quiet().await,
             StreamEvent::Lost => Ok(()),
         }
     }
@@ -318,22 +317,22 @@ impl ViewTask {
 
     /// Reads the leases without recent renewals in the stream. If a holder has renewed, the stream
     /// is stale and is reopened.
-    async fn check_silent(&mut self) -> Result<(), Gone> {
+    async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
-        let silent = self.documents.iter_mut().filter(|(_, stored)| {
+        let quiet = self.documents.iter_mut().filter(|(_, stored)| {
             let is_held = stored.document.get_document("holder").is_ok();
             is_held && now.since(stored.at) >= DOUBT_AFTER
         });
-        let checked = silent.take(DOUBTED_MAX).map(|(id, stored)| {
+        let checked = quiet.take(DOUBTED_MAX).map(|(id, stored)| {
             stored.at = now;
             Bson::from(id)
         });
-        let silent: Vec<_> = checked.collect();
-        if silent.is_empty() {
+        let quiet: Vec<_> = checked.collect();
+        if quiet.is_empty() {
             return Ok(());
         }
-        let silent = doc! { "_id": { "$in": silent } };
-        let found = match self.collection.find(silent, projection()).await {
+        let quiet = doc! { "_id": { "$in": quiet } };
+        let found = match self.collection.find(quiet, projection()).await {
             Ok(found) => found,
             Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
         };

@@ -1,6 +1,6 @@
-//! Finds out when certificates expire. The driver does not show the certificates that it accepts, so a
-//! second connection fetches the chain of each server. The chain is verified at later dates, which
-//! covers every certificate and needs no parser.
+//! Finds out when certificates expire. The driver does not show them, so a second connection
+//! fetches each server's chain. Verification at later dates covers the whole chain without a
+//! parser.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,11 +35,8 @@ pub struct Certificates {
 }
 
 impl SeedList {
-    /// Reads the files that the connection string names, outside the event loop because a disk may
-    /// hang. Returns `None` without TLS.
-    ///
-    /// # Errors
-    /// If a file is not usable.
+    /// Reads the files that the connection string names outside of the event loop, because a disk
+    /// may hang. Returns `None` without TLS.
     pub async fn certificates(&self) -> Result<Option<Certificates>, Failure> {
         let Some(options) = self.tls.clone() else {
             return Ok(None);
@@ -90,9 +87,6 @@ impl Certificates {
     }
 
     /// Connects to a server, given as `host:port`, and returns the time when its chain expires.
-    ///
-    /// # Errors
-    /// If the server cannot be reached, or its certificate is refused.
     pub async fn server(&self, address: &str) -> Result<SystemTime, Failure> {
         let failed = |why: String, remedy| {
             Failure::new("TLS connection failed", remedy).of(format!("({why})"))

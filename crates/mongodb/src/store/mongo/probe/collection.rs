@@ -20,12 +20,8 @@ const NAMESPACE_NOT_FOUND: i32 = 26;
 const DURATION: Declared = Declared { millis: 24_000 };
 
 impl StoreProbe {
-    /// Writes leases and a lock in a transaction and aborts it. A validator, unique index,
-    /// collation, view or capped collection that would refuse a candidate's writes refuses these
-    /// writes too.
-    ///
-    /// # Errors
-    /// If the collection refuses the documents.
+    /// Writes leases and a lock in a transaction and aborts it. A collection that would refuse a
+    /// candidate's writes (validator, unique index, collation, view, capped) refuses these too.
     pub async fn try_documents(&self) -> Result<(), Failure> {
         let tried = self.tried().await;
         tried.map_err(|error| match &error {
@@ -42,10 +38,8 @@ impl StoreProbe {
         })
     }
 
-    /// Lists the indexes of the collection. Needs the right `listIndexes`.
-    ///
-    /// # Errors
-    /// If one of them deletes documents, or refuses two leases with a value in common.
+    /// Fails if an index of the collection deletes documents, or refuses two leases with a value in
+    /// common. Needs the right `listIndexes`.
     pub async fn indexes(&self) -> Result<(), Failure> {
         let collection = self.collection().await?;
         let database = &self.deployment.options.database;

@@ -45,6 +45,7 @@ impl Latencies {
     }
 }
 
+/// Repeats a call that returns its duration.
 async fn repeated(
     samples_max: usize,
     mut call: impl AsyncFnMut() -> Result<Duration, Failure>,
@@ -72,11 +73,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures writes that a majority acknowledges, by linearizable reads: for each one the primary
-    /// writes an empty entry into its log and waits until a majority has it.
-    ///
-    /// # Errors
-    /// If the server refuses the read, as a standalone server does.
+    /// Measures majority-acknowledged writes by linearizable reads, which wait until a majority has
+    /// an empty log entry. A standalone server refuses them.
     pub async fn majority_writes(&self) -> Result<Latencies, Failure> {
         repeated(SAMPLES_MAX, async || {
             let began = leasehold_clock::boot_now();
@@ -86,11 +84,7 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures the time until a change stream is past a write, which is the empty log entry of
-    /// [`StoreProbe::majority_writes`].
-    ///
-    /// # Errors
-    /// If the stream cannot be opened, or its position cannot be read.
+    /// Measures the time until a change stream is past the log entry of a linearizable read.
     pub async fn stream_delays(&self) -> Result<Latencies, Failure> {
         let collection = self.collection().await?;
         let opening = follow::opening(&collection, follow::events_of(self.lease.as_str()));

@@ -9,8 +9,7 @@ use tokio::net::TcpSocket;
 
 use super::*;
 
-/// A deployment, as its writable server reports it. The id distinguishes the sets in this test; a
-/// server may not report it.
+/// A deployment, as its writable server reports it; a server may not report the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     set: Option<&'static str>,
@@ -190,8 +189,7 @@ fn with(mut hello: Document, more: Document) -> Document {
     hello
 }
 
-/// The verdicts on one named server: for a string without `replicaSet`, and for a string with the
-/// primary's set.
+/// The verdicts on one named server, without `replicaSet` and with the primary's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
@@ -338,12 +336,12 @@ fn i1_each_kind_of_server_is_judged_by_its_reply() {
 #[test]
 fn servers_that_do_not_answer_or_are_not_named_are_not_judged() {
     let foreign = member("e:1", "rs1", Some(ELSEWHERE), &["e:1"]);
-    let silent = seeds("mongodb://a:1,n:1/");
-    silent.unreachable("n:1");
-    assert_eq!(silent.stranger(&home(), "a:1"), None);
-    silent.replied("n:1", &foreign);
+    let unresponsive = seeds("mongodb://a:1,n:1/");
+    unresponsive.unreachable("n:1");
+    assert_eq!(unresponsive.stranger(&home(), "a:1"), None);
+    unresponsive.replied("n:1", &foreign);
     assert!(
-        silent.stranger(&home(), "a:1").is_some(),
+        unresponsive.stranger(&home(), "a:1").is_some(),
         "it came back elsewhere"
     );
     let ipv6 = seeds("mongodb://a:1,[::1]:1/");
