@@ -11,7 +11,7 @@ use super::super::lock_view::{HolderState, LockView};
 use super::super::observed::{ObservedDocument, lock_of, wall};
 use super::board::{AnsweredRollCall, Snapshot};
 use leasehold_core::election::{BootTime, WallMillis};
-use leasehold_core::lock::{Entry, EntryMode};
+use leasehold_core::lock::Entry;
 use leasehold_http::{Answer, respond, text};
 use leasehold_metrics::CONTENT_TYPE;
 use leasehold_metrics::collection::{
