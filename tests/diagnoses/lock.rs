@@ -69,16 +69,16 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .says("--slots 3"),
         asked("lock named like a lease", "lease")
             .exits(78)
-            .says("lock lease: the document of this name is not a lock: "),
+            .says("lock lease: lease is a lease; choose another lock name"),
         asked("foreign document", "foreign")
             .exits(78)
-            .says("lock foreign: the document of this name is not a lock: "),
+            .says("lock foreign: it has no schema; choose another lock name"),
         asked("document of a newer version", "newer")
             .exits(78)
             .says("99"),
         Situation::run("lease named like a lock", &uri, "held")
-            .says("is not a lease of this version")
-            .says("leaving it untouched"),
+            .says("held is a lock; choose another lease name")
+            .says("leaving the document untouched"),
     ]
 }
 

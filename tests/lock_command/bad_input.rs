@@ -63,18 +63,15 @@ fn leases_and_locks_refuse_each_others_documents() {
             .env(VARIABLE, place.trace())
     };
     let _leader = run(candidate("a-lease").leading(LONG));
-    let why = "a-lease: the document of this name is not a lock: a lease has this name; choose another name for the lock";
+    let why = "lock a-lease: a-lease is a lease; choose another lock name";
     place.run_empty("a-lease", &[]).says(78, why);
     for more in [&[][..], &["--force", "--yes"]] {
         let refused = place.run(&[&["locks", "break", "a-lease"], more].concat());
-        refused.says(78, why);
+        refused.says(78, "not a lock: a-lease is a lease");
     }
 
     assert_eq!(place.run_empty("a-lock", &[]).code, 0);
     let daemon = candidate("a-lock").start();
-    run(daemon.wait_logged(
-        "a lock has this name; choose another name for the lease",
-        LONG,
-    ));
+    run(daemon.wait_logged("a-lock is a lock; choose another lease name", LONG));
     assert!(!daemon.leads());
 }

@@ -243,7 +243,7 @@ async fn i11_a_lease_with_the_name_of_a_lock_is_not_changed() {
     };
     untouched(&store, &stored, &lease).await;
     let read = store.perform(LockOperation::Read { confirm: false }).await;
-    let why = "a lease has this name; choose another name for the lock".to_owned();
+    let why = format!("{NAME} is a lease");
     assert_eq!(read.outcome, LockOutcome::Applied(FoundLock::Foreign(why)));
     untouched(&store, &stored, &doc! { "hello": "world" }).await;
 }

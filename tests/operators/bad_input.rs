@@ -64,7 +64,7 @@ async fn locks_and_foreign_documents_are_not_taken_for_leases() {
     }
     leasehold(&stage, &["locks", "break", "--name", "free"])
         .await
-        .expect(78, &["a lease has this name"]);
+        .expect(78, &["free is a lease"]);
 }
 
 #[tokio::test]

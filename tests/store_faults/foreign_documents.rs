@@ -8,7 +8,7 @@ use mongodb::bson::{Document, Uuid, doc};
 
 use crate::fixture::{LONG, eventually, monitored_pair, shared_stage, throughout};
 
-const FOREIGN: &str = "is not a lease of this version";
+const FOREIGN: &str = "cannot lead, leaving the document untouched";
 
 fn lease(change: Document) -> Document {
     let mut document = doc! {

@@ -220,10 +220,8 @@ impl<'a> LockAttempt<'a> {
             End::WrongSlots { has } => wrong(&format!(
                 "in use with --slots {has}; all users must pass the same value"
             )),
-            End::Foreign { why } => wrong(&format!(
-                "the document of this name is not a lock: {why}; use another name"
-            )),
-            End::TokensExhausted => wrong("token exhausted; use another name"),
+            End::Foreign { why } => wrong(&format!("{why}; choose another lock name")),
+            End::TokensExhausted => wrong("token exhausted; choose another lock name"),
             End::Skipped { ago } => {
                 // Rounds down to seconds, because milliseconds would only be noise.
                 let ago = shown(Duration::from_secs(ago.as_secs()));

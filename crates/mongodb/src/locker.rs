@@ -154,7 +154,7 @@ pub enum LockError {
         has: u32,
     },
     /// The document of this name is not a lock of this schema.
-    #[error("lock not acquired: {why}")]
+    #[error("lock not acquired: {why}; choose another lock name")]
     Foreign {
         /// The reason.
         why: String,

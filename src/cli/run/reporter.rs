@@ -200,9 +200,8 @@ impl Reporter {
                  continuing with a new session"
             ),
             Notice::Foreign { why } => error!(
-                %lease, why,
-                "the document of this name is not a lease of this version; leaving it untouched, \
-                 not leading, retrying"
+                %lease, why = format!("{why}; choose another lease name"),
+                "cannot lead, leaving the document untouched, retrying"
             ),
             Notice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lease, holder = %identity, lease_duration_ms = millis,

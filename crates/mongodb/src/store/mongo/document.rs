@@ -72,9 +72,10 @@ pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
     }
     match document.get("kind") {
         Some(Bson::String(kind)) if kind == wanted => Ok(()),
-        Some(Bson::String(kind)) if [KIND, LOCK_KIND].contains(&kind.as_str()) => Err(format!(
-            "a {kind} has this name; choose another name for the {wanted}"
-        )),
+        Some(Bson::String(kind)) if [KIND, LOCK_KIND].contains(&kind.as_str()) => {
+            let name = document.get_str("_id").unwrap_or("it");
+            Err(format!("{name} is a {kind}"))
+        }
         Some(_) | None => Err(format!("its kind is not {wanted:?}")),
     }
 }

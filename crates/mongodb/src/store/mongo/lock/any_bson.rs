@@ -100,8 +100,7 @@ fn a_lock_is_distinguished_from_a_lease() {
     let mut stored = document::create("a", Token::ZERO);
     assert!(matches!(document::read(&stored), FoundLock::Lock(_)));
     stored.insert("kind", "lease");
-    let foreign =
-        FoundLock::Foreign("a lease has this name; choose another name for the lock".to_owned());
+    let foreign = FoundLock::Foreign("a is a lease".to_owned());
     assert_eq!(document::read(&stored), foreign);
 }
 
