@@ -29,6 +29,7 @@ pub use choice::{
     Choice, KubernetesEnabled, LogFormat, OnExit, Prefer, Profile, ReadyWhen, SignalNumber,
 };
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
+pub use leasehold_supervisor::HealthCheck;
 pub use load::{Loaded, Setting, Sources};
 pub use rendered_for::{Placement, RENDER_AGAIN, RenderedFor};
 pub use schema::{
@@ -36,7 +37,7 @@ pub use schema::{
 };
 pub use secret::{MASK, Secret, UriSource, looks_secret, shown, shown_path};
 pub use sections::{
-    Config, HealthCheck, HealthConfig, HooksConfig, HttpConfig, IdentityConfig, KubernetesConfig,
-    LeaseConfig, LockConfig, LogConfig, MongoConfig, StatusConfig, WorkloadConfig,
+    Config, HealthConfig, HooksConfig, HttpConfig, IdentityConfig, KubernetesConfig, LeaseConfig,
+    LockConfig, LogConfig, MongoConfig, StatusConfig, WorkloadConfig,
 };
 pub use value::duration;

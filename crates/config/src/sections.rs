@@ -25,6 +25,7 @@ use super::secret::UriSource;
 use leasehold_core::election::{Identity, ResourceName, Timings};
 use leasehold_guard::StopScope;
 use leasehold_mongodb::store::mongo::WatchMode;
+use leasehold_supervisor::HealthCheck;
 
 /// The validated configuration of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -191,15 +192,6 @@ pub struct HealthConfig {
     pub period: Duration,
     pub timeout: Duration,
     pub failures: u32,
-}
-
-/// The kind of health check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HealthCheck {
-    /// Healthy if a GET of this URL returns 2xx.
-    Url(String),
-    /// Healthy if this program with its arguments exits 0.
-    Command(Vec<OsString>),
 }
 
 impl HealthConfig {

@@ -19,11 +19,11 @@ use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Input, Timings, Token};
 
 /// The kind of health check.
-#[derive(Debug, Clone)]
-pub enum ProbeKind {
-    /// The workload is healthy if a GET of this URL returns 2xx.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// Healthy if a GET of this URL returns 2xx.
     Url(String),
-    /// The workload is healthy if this command exits 0.
+    /// Healthy if this program with its arguments exits 0.
     Command(Vec<OsString>),
 }
 
@@ -31,7 +31,7 @@ pub enum ProbeKind {
 #[derive(Debug, Clone)]
 pub struct HealthOptions {
     /// The kind of check.
-    pub check: ProbeKind,
+    pub check: HealthCheck,
     /// Interval between checks.
     pub period: Duration,
     /// Timeout of a single health check.
@@ -115,7 +115,7 @@ impl Health {
     /// Returns true if the workload counts as healthy until the first check. A URL check cannot
     /// succeed before this process has started the workload.
     pub fn at_first(&self) -> bool {
-        self.runs.is_some() && matches!(self.options.check, ProbeKind::Url(_))
+        self.runs.is_some() && matches!(self.options.check, HealthCheck::Url(_))
     }
 
     /// Checks indefinitely, and sends each change to `inputs`.
@@ -167,7 +167,7 @@ impl Health {
 
     async fn probe(&mut self, token: Option<Token>) -> ProbeOutcome {
         match &self.options.check {
-            ProbeKind::Url(url) => {
+            HealthCheck::Url(url) => {
                 let answer = tokio::time::timeout(self.options.timeout, get(url)).await;
                 match answer {
                     Ok(Ok(status)) if status.is_success() => ProbeOutcome::Healthy,
@@ -181,7 +181,7 @@ impl Health {
                     Err(_) => ProbeOutcome::Unhealthy(format!("{url} did not answer in time")),
                 }
             }
-            ProbeKind::Command(command) => {
+            HealthCheck::Command(command) => {
                 let (timeout, left) = (self.options.timeout, &mut self.left);
                 match self
                     .program

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 pub use command::StopMethod;
-pub use health::{Health, HealthOptions, ProbeKind};
+pub use health::{Health, HealthCheck, HealthOptions};
 pub use program::Program;
 
 use self::command::{CommandEvent, StandbyCommand, SupervisedEnd};

@@ -9,15 +9,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::cli::store_options::stopping;
-use crate::config::{Config, HealthCheck};
+use crate::config::Config;
 use crate::election::{Input, Timings};
 use crate::exit;
 use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
 use crate::signals::{self, StopSignal};
 use crate::supervisor::{
-    DesiredStates, Health, HealthOptions, ProbeKind, Program, Supervisor, SupervisorOptions,
-    WorkloadObserver,
+    DesiredStates, Health, HealthOptions, Program, Supervisor, SupervisorOptions, WorkloadObserver,
 };
 use crate::workload::claim_share::ClaimShares;
 
@@ -143,10 +142,7 @@ impl Workload {
         let health = &config.workload.health;
         if let Some(check) = health.check() {
             let options = HealthOptions {
-                check: match check {
-                    HealthCheck::Url(url) => ProbeKind::Url(url),
-                    HealthCheck::Command(command) => ProbeKind::Command(command),
-                },
+                check,
                 period: health.period,
                 timeout: health.timeout,
                 failures: health.failures,
