@@ -293,6 +293,24 @@ fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text)
 }
 
 #[test]
+fn the_log_names_ctrl_c_as_the_cause_of_the_end() {
+    let place = Place::new();
+    let scene = place.scene(Tool::Run);
+    let script = scene.script(SLEEPS);
+    let script = script.replace("--log-level=warn", "--log-level=info");
+    let mut terminal = Terminal::new(&scene, "bash", &script);
+    eventually("it runs", || scene.read("noted").contains("runs"));
+    terminal.press(CTRL_C);
+    terminal.script.wait().unwrap();
+    let screen = scene.read("screen");
+    assert!(
+        screen.contains("interrupted by a key of the terminal"),
+        "{screen}"
+    );
+    assert!(!screen.contains("exited by itself"), "{screen}");
+}
+
+#[test]
 fn ctrl_c_ends_the_script_around_an_operators_command() {
     let place = Place::new();
     // The operators' commands need a lease to list.

@@ -354,6 +354,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 let command = word.display().to_string();
                 error!(%lease, token, command, why, errno, "failed to execute the workload");
             }
+            _ if ended.interrupted => {
+                info!(%lease, token, code, "workload interrupted by a key of the terminal");
+            }
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");
             }
