@@ -148,7 +148,7 @@ fn in_the_foreground_of_a_terminal_the_output_explains_how_to_release() {
         let mut shown = BufReader::new(job.standard_output());
         let held = wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
         assert!(
-            held.contains("lost if MongoDB does not answer for 18s)"),
+            held.contains("lost if MongoDB does not answer for 18s"),
             "{held}"
         );
         assert!(!held.contains('{'), "a terminal shows JSON: {held}");

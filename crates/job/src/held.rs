@@ -11,7 +11,7 @@ use tracing::{error, warn};
 
 use super::inherited::{Deadline, Held, Inherited, VARIABLE};
 use super::messages::JobMessages;
-use super::piped::{HELD_AT_TERMINAL, print_line};
+use super::piped::print_line;
 use super::{Job, standard_input};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Timings, Token};
@@ -321,7 +321,7 @@ pub(super) fn run_within(
             return exit::CANNOT_TELL;
         }
         if io::stdin().is_terminal() {
-            messages.print(HELD_AT_TERMINAL);
+            messages.held(held.token, held.slot, "");
         }
         standard_input::read_to_end();
         return exit::DONE;

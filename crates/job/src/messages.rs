@@ -10,6 +10,10 @@ use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::log::Stderr;
 
+/// Maximum length of a line on a terminal.
+const COLUMNS: usize = 80;
+const INDENT: &str = "\n  ";
+
 /// Messages about one lock on standard error: as text, or through the log if the log is JSON. Lines
 /// that would block are dropped, because a stopped reader must not stop a wait or a held lock.
 pub(super) struct JobMessages {
@@ -60,13 +64,71 @@ impl JobMessages {
         self.say(&format!("cannot execute {}: {why}", program.display()));
     }
 
+    /// Reports to a person at a terminal that the lock is held.
+    pub(super) fn held(&self, token: i64, slot: Option<u32>, patience: &str) {
+        let slot = slot.map(|slot| format!(", slot {slot}"));
+        let slot = slot.unwrap_or_default();
+        self.print(&format!(
+            "held (token {token}{slot}){patience}\npress Ctrl-D or Ctrl-C to release it"
+        ));
+    }
+
     pub(super) fn print(&self, what: &str) {
+        let mut message = format!("leasehold: lock {}: {what}", self.lock);
+        if io::stderr().is_terminal() {
+            message = folded(&message);
+        }
+        message.push('\n');
         // If standard error cannot be written, the exit code alone reports the result.
-        let line = format!("leasehold: lock {}: {what}\n", self.lock);
-        self.stderr.write_line(line.as_bytes());
+        self.stderr.write_line(message.as_bytes());
     }
 
     pub(super) fn at_terminal(&self) -> bool {
         !self.json && io::stderr().is_terminal()
+    }
+}
+
+/// Breaks a message between words, and indents all lines but the first.
+fn folded(message: &str) -> String {
+    let mut folded = String::new();
+    for line in message.lines() {
+        if !folded.is_empty() {
+            folded.push_str(INDENT);
+        }
+        for (number, word) in line.split(' ').enumerate() {
+            let (_, last) = folded.rsplit_once('\n').unwrap_or(("", &folded));
+            let length = last.chars().count() + 1 + word.chars().count();
+            folded.push_str(match number {
+                0 => "",
+                _ if length > COLUMNS => INDENT,
+                _ => " ",
+            });
+            folded.push_str(word);
+        }
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_folded_between_words() {
+        let long = "word ".repeat(40);
+        let text = format!("leasehold: lock a: {long}end\nnext");
+        let text = folded(&text);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{text}"
+        );
+        assert!(
+            text.lines().skip(1).all(|line| line.starts_with("  ")),
+            "{text}"
+        );
+        assert!(text.ends_with(" end\n  next"), "{text}");
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(words.len(), 3 + 40 + 2);
+        assert_eq!(folded("held"), "held");
     }
 }

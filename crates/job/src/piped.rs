@@ -20,7 +20,6 @@ use leasehold_host::signals::{Exit, StopRequest, StopRequests, StopSignal, Stops
 use leasehold_host::sink::Sink;
 use leasehold_mongodb::locker::Locker;
 
-pub(super) const HELD_AT_TERMINAL: &str = "held; to release it, press Ctrl-D or Ctrl-C";
 const RELEASED: &str = "released";
 /// For a lock with a minimum hold, which others cannot acquire yet.
 const KEPT: &str = "released; others can acquire it after the minimum hold (--at-least)";
@@ -53,10 +52,9 @@ impl Work<'_> {
         }
         let user = io::stdin().is_terminal().then_some(self.job.messages);
         if let Some(user) = user {
-            let (token, patience) = (self.token, shown(self.job.timings.renew_deadline()));
-            user.print(&format!(
-                "{HELD_AT_TERMINAL} (token {token}; lost if MongoDB does not answer for {patience})"
-            ));
+            let patience = shown(self.job.timings.renew_deadline());
+            let patience = format!("\nlost if MongoDB does not answer for {patience}");
+            user.held(self.token.get(), self.slot, &patience);
         }
         input.watch();
         let (over, stopped) = self.wait(&locker, stops, input).await;
