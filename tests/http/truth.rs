@@ -1,11 +1,12 @@
 //! Tests that every answer is true at some instant during the request (I4).
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::admin::ReadyWhen;
 use leasehold::clock::boot_now;
 use leasehold::election::{Role, Session, Status};
+use leasehold::publish::StoreError;
 use leasehold_testbed::assert_contains;
 
 use crate::{held_by, leader, serve, status};
@@ -76,6 +77,35 @@ fn livez_and_readyz_report_liveness_and_readiness() {
     assert_eq!(served.get("/readyz").0, 503);
     served.status.send_replace(leader(Duration::from_secs(60)));
     assert_eq!(served.get("/readyz").0, 200);
+}
+
+#[test]
+fn readiness_shows_since_when_mongodb_fails() {
+    let served = serve(status(Role::Follower), ReadyWhen::Connected);
+    let connected = (200, "ok; connected to MongoDB\n".to_owned());
+    assert_eq!(served.get("/readyz"), connected);
+    let outage = Duration::from_secs(90);
+    served.store_error.send_replace(Some(StoreError {
+        message: "no primary".to_owned(),
+        since: boot_now() - outage,
+    }));
+    let began = SystemTime::now() - outage;
+    let (code, body) = served.get("/readyz");
+    assert_eq!(code, 200, "MongoDB was reached once");
+    let date = body.strip_prefix("ok; MongoDB fails since ");
+    let (date, rest) = date.and_then(|rest| rest.split_once(' ')).expect(&body);
+    let date = humantime::parse_rfc3339(date).expect(date);
+    let difference = date
+        .duration_since(began)
+        .unwrap_or_else(|error| error.duration());
+    assert!(difference < Duration::from_secs(5), "{body}");
+    let seconds = rest
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(" s): no primary\n"));
+    let seconds: u64 = seconds.and_then(|text| text.parse().ok()).expect(&body);
+    assert!((90..95).contains(&seconds), "{body}");
+    served.store_error.send_replace(None);
+    assert_eq!(served.get("/readyz"), connected);
 }
 
 #[test]
