@@ -36,7 +36,7 @@ use super::{CommandError, trace};
 use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
 use crate::clock;
-use crate::config::{Config, HealthCheck, OnExit, Sources, UriSource};
+use crate::config::{Config, HealthCheck, Key, OnExit, Sources, UriSource};
 use crate::election::{Input, Status, Token};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
@@ -244,14 +244,12 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     ended
 }
 
-/// Warns of misspelt environment variables; logs if a reload cannot change the connection string.
+/// Warns of environment variables without effect; logs if a reload cannot change the connection string.
 fn log_sources(config: &Config, sources: &Sources) {
     let lease = &config.lease.name;
-    for (variable, meant) in sources.misspelt_variables() {
-        warn!(
-            %lease, variable, meant = meant.variable(),
-            "environment variable ignored: a configuration variable is LEASEHOLD_<SECTION>__<KEY>, with two underscores"
-        );
+    for ignored in sources.ignored_variables() {
+        let meant = ignored.meant.map(Key::variable);
+        warn!(%lease, variable = ignored.name, meant, "{ignored}");
     }
     if let UriSource::Pipe(path, _) = &config.mongodb.uri {
         info!(

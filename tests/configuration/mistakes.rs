@@ -1,6 +1,7 @@
 //! Goal: one report shows an operator all mistakes, each with its key, value, origin and the
 //! accepted values.
 
+use leasehold::config::Key;
 use leasehold_testbed::assert_contains;
 
 use crate::setup::{Files, REQUIRED, refusal, refused, required_and, sources};
@@ -207,7 +208,7 @@ fn a_misspelt_variable_is_named_with_the_missing_key() {
         &refusal(&sources_of_misspelt),
         "LEASEHOLD_MONGDB__URI is set and ignored: write LEASEHOLD_MONGODB__URI",
     );
-    assert_eq!(sources_of_misspelt.misspelt_variables().len(), 1);
+    assert_eq!(sources_of_misspelt.ignored_variables().len(), 3);
     let variables = [
         ("LEASEHOLD_MONGODB_URI", "mongodb://localhost"),
         ("LEASEHOLD_LOG_LEVEL", "debug"),
@@ -219,9 +220,14 @@ fn a_misspelt_variable_is_named_with_the_missing_key() {
         "LEASEHOLD_MONGODB_URI is set and ignored: write LEASEHOLD_MONGODB__URI",
     );
     let ignored: Vec<_> = sources
-        .misspelt_variables()
+        .ignored_variables()
         .into_iter()
-        .map(|(name, meant)| (name, meant.path()))
+        .map(|ignored| {
+            (
+                ignored.name,
+                ignored.meant.map_or_else(String::new, Key::path),
+            )
+        })
         .collect();
     let expected = [
         ("LEASEHOLD_MONGODB_URI", "mongodb.uri"),

@@ -79,7 +79,7 @@ async fn invalid_values_are_usage_errors() {
         ),
         (
             vec!["web", "--listen", ":9403"],
-            "expected IP:PORT: 127.0.0.1:9403 for this machine only",
+            "give --token-file FILE with a token for visitors, or --listen 127.0.0.1:9403",
         ),
         (vec!["transfer", "orders"], "--to"),
         (

@@ -23,6 +23,7 @@ mod secret;
 mod sections;
 mod validate;
 mod value;
+mod variables;
 mod yaml;
 
 pub use choice::{
@@ -40,4 +41,5 @@ pub use sections::{
     Config, HealthConfig, HooksConfig, HttpConfig, IdentityConfig, KubernetesConfig, LeaseConfig,
     LockConfig, LogConfig, MongoConfig, StatusConfig, WorkloadConfig,
 };
-pub use value::duration;
+pub use value::{duration, listen};
+pub use variables::IgnoredVariable;

@@ -10,8 +10,9 @@ use std::sync::OnceLock;
 use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKind};
 
 use super::error::{Origin, Problem};
-use super::schema::{DEFAULT_TOML, KEYS, Key, ValueType, find_in, is_section, suggest};
-use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, reason};
+use super::schema::{DEFAULT_TOML, KEYS, Key, ValueType, find_in, is_section};
+use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, unreadable};
+use super::variables::{self, IgnoredVariable};
 use super::{value, yaml};
 use leasehold_host::bounded_file::read_bounded;
 
@@ -40,13 +41,9 @@ impl Sources {
         }
     }
 
-    /// Returns variables that are ignored because they have one underscore instead of two, or a
-    /// misspelt section, with the keys that were probably meant.
-    pub fn misspelt_variables(&self) -> Vec<(String, &'static Key)> {
-        let names = self.environment.iter().map(|(name, _)| name);
-        names
-            .filter_map(|name| Some((name.to_str()?.to_owned(), misspelt(name)?)))
-            .collect()
+    /// Returns variables that were probably meant as configuration, but have no effect.
+    pub fn ignored_variables(&self) -> Vec<IgnoredVariable> {
+        variables::ignored(&self.environment)
     }
 
     /// Reads all layers. The result keeps the errors, so that the validation reports all errors
@@ -54,7 +51,7 @@ impl Sources {
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded {
             settings: defaults().to_vec(),
-            misspelt: self.misspelt_variables(),
+            ignored: self.ignored_variables(),
             started_with: self.started_with.clone(),
             ..Loaded::default()
         };
@@ -140,7 +137,7 @@ impl fmt::Debug for Setting {
 pub struct Loaded {
     pub(super) settings: Vec<Setting>,
     pub(super) problems: Vec<Problem>,
-    pub(super) misspelt: Vec<(String, &'static Key)>,
+    pub(super) ignored: Vec<IgnoredVariable>,
     pub(super) started_with: Option<UriSource>,
     /// The layer being read.
     pub(super) layer: usize,
@@ -259,7 +256,7 @@ impl Loaded {
     }
 
     fn variable(&mut self, name: &OsStr, value: &OsStr) {
-        let Some((section, key_name)) = variable_parts(name) else {
+        let Some((section, key_name)) = variables::parts(name) else {
             return;
         };
         let origin = Origin::Variable(name.to_string_lossy().into_owned());
@@ -336,46 +333,9 @@ impl Loaded {
     }
 }
 
-/// Returns the section and the key that a variable names; `None` if it is not configuration. One
-/// underscore is not enough, because Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for
-/// a service called leasehold-http.
-fn variable_parts(name: &OsStr) -> Option<(String, String)> {
-    let name = name.to_string_lossy();
-    let (section, key) = name.strip_prefix("LEASEHOLD_")?.split_once("__")?;
-    let named = |section: &str| {
-        let mut sections = KEYS.iter().map(|key| key.section);
-        let known = sections.find(|known| known.to_uppercase() == section);
-        known.map(str::to_owned)
-    };
-    // A nested section takes precedence, as in LEASEHOLD_WORKLOAD__HEALTH__URL.
-    if let Some((inner, key)) = key.split_once("__")
-        && let Some(section) = named(&format!("{section}.{inner}"))
-    {
-        return Some((section, key.to_owned()));
-    }
-    Some((named(section)?, key.to_owned()))
-}
-
-/// Returns the key whose variable has this name with a second underscore, or with a similar section.
-/// A variable of an unknown section may belong to another program, so it is not an error.
-fn misspelt(name: &OsStr) -> Option<&'static Key> {
-    let one = |key: &&Key| name == key.variable().replace("__", "_").as_str();
-    KEYS.iter().find(one).or_else(|| {
-        let known = variable_parts(name).is_some();
-        let rest = name
-            .to_str()?
-            .strip_prefix("LEASEHOLD_")
-            .filter(|_| !known)?;
-        let (section, key) = rest.rsplit_once("__")?;
-        let sections = KEYS.iter().map(|key| key.section);
-        let near = suggest(&section.replace("__", "."), sections)?;
-        find_in(near, &key.to_lowercase())
-    })
-}
-
 fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     let bytes = read_bounded(path, FILE_BYTES_MAX)
-        .map_err(|error| reason(&error))?
+        .map_err(|error| unreadable(&error, "", "--config"))?
         .ok_or("it is longer than 64 KiB")?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text")?;
     if yaml {

@@ -172,11 +172,16 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Returns the key that was probably meant: a similar name, or the same name in another section.
+/// Returns the key that was probably meant: a similar name, or the same name in another section. A
+/// name may lack its section, such as `duration` for lease.lease_duration.
 pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
-    let in_section: Vec<_> = KEYS.iter().filter(|key| key.section == section).collect();
-    if let Some(near) = suggest(name, in_section.iter().map(|key| key.name)) {
-        return in_section.into_iter().find(|key| key.name == near);
+    let in_section = || KEYS.iter().filter(|key| key.section == section);
+    let prefixed = format!("{section}_{name}");
+    let near = [name, &prefixed]
+        .into_iter()
+        .find_map(|name| suggest(name, in_section().map(|key| key.name)));
+    if let Some(near) = near {
+        return in_section().find(|key| key.name == near);
     }
     KEYS.iter().find(|key| key.name == name && name != "name")
 }
@@ -375,6 +380,7 @@ mod tests {
                 "operation_timeout",
                 Some("mongodb.operation_timeout"),
             ),
+            ("lease", "duraton", Some("lease.lease_duration")),
             ("mongodb", "url", Some("mongodb.uri")),
             ("lease", "colour", None),
             ("lease", &"x".repeat(1_000_000), None),

@@ -129,11 +129,9 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, Stri
     let file = shown_path(path);
     let refused = |problem| format!("{file} {problem}");
     let read = read.map_err(|error| {
-        let why = reason(&error);
-        format!(
-            "cannot read {file}: {why}; create it with the connection string in it, readable by \
-    this user, or correct mongodb.uri_file"
-        )
+        let creation = " with the connection string in it, readable by this user";
+        let why = unreadable(&error, creation, "mongodb.uri_file");
+        format!("cannot read {file}: {why}")
     })?;
     let text = read.and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.ok_or_else(|| refused(UriProblem::NotText))?;
@@ -148,12 +146,18 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, Stri
     Ok(Secret::new(uri))
 }
 
-/// Returns the reason why a file cannot be read.
-pub(super) fn reason(error: &std::io::Error) -> String {
+/// Returns why a file cannot be read, and the remedy. `creation` ends the sentence "create it";
+/// `setting` names the file.
+pub(super) fn unreadable(error: &io::Error, creation: &str, setting: &str) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        std::io::ErrorKind::Other => error.to_string(),
-        kind => kind.to_string(),
+        io::ErrorKind::NotFound => {
+            format!("there is no such file; create it{creation}, or correct {setting}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("permission denied; let this user read it, or correct {setting}")
+        }
+        io::ErrorKind::Other => format!("{error}; correct {setting}"),
+        kind => format!("{kind}; correct {setting}"),
     }
 }
 

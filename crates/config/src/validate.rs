@@ -12,6 +12,7 @@ use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::ValueType;
 use super::secret::{Secret, UriSource};
+use super::variables::IgnoredVariable;
 use super::{Config, LockConfig, value};
 
 /// Keys of the durations in [`Timings`].
@@ -205,11 +206,13 @@ impl Loaded {
             return;
         }
         let mut text = format!("{key}: required; {remedy}");
-        for (name, meant) in &self.misspelt {
-            if key.contains(&meant.path()) {
-                let variable = meant.variable();
-                text += &format!("; {name} is set and ignored: write {variable}");
-            }
+        let meant = |ignored: &&IgnoredVariable| {
+            ignored
+                .meant
+                .is_some_and(|meant| key.contains(&meant.path()))
+        };
+        for ignored in self.ignored.iter().filter(meant) {
+            text += &format!("; {ignored}");
         }
         self.problems.push(Problem::new(text));
     }

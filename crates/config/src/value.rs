@@ -42,7 +42,10 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
         ValueType::Database => text_if(database(text)),
         ValueType::Collection => text_if(collection(text)),
         ValueType::Duration(min, max) => duration(text, min, max).map(|time| json!(time)),
-        ValueType::Listen => listen(text).map(|address| Value::from(address.to_string())),
+        ValueType::Listen => match listen(text) {
+            Ok(address) => Ok(address.to_string().into()),
+            Err(expected) => Err(expected + ", or \"\" to turn it off"),
+        },
         ValueType::LabelPrefix => text_if(label_prefix(text)),
         ValueType::RenderedFor => text_if(RenderedFor::try_from(text.to_owned()).map(drop)),
         ValueType::OneOf(words) if words.contains(&text) => Ok(text.into()),
@@ -96,8 +99,9 @@ fn health_url(text: &str) -> Result<(), String> {
     Err(format!("{why}: {example}"))
 }
 
-/// Parses an address and a port. Accepts `localhost` and a missing address, but no other names.
-fn listen(text: &str) -> Result<SocketAddr, String> {
+/// Parses an address and a port to listen on. The address may be `localhost`, or missing, which
+/// stands for all IPv4 addresses. The error describes the accepted values.
+pub fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = |text: &str| text.parse::<u16>().ok();
     let address = match text.rsplit_once(':') {
         Some(("", number)) => port(number).map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
@@ -106,7 +110,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     };
     address.ok_or_else(|| {
         "expected an IP address and a port such as \"127.0.0.1:9402\", \"localhost:9402\", \
-         \":9402\" (all IPv4 addresses) or \"[::]:9402\" (all addresses), or \"\" to turn it off"
+         \":9402\" (all IPv4 addresses) or \"[::]:9402\" (all addresses)"
             .to_owned()
     })
 }

@@ -31,7 +31,7 @@ use self::waiting::{LockAttempt, WaitLimits, Waited};
 use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::{run_to_end, trace};
 use leasehold_clock as clock;
-use leasehold_config::LockConfig;
+use leasehold_config::{Key, LockConfig};
 use leasehold_core::election::Timings;
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
@@ -100,9 +100,14 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         })?,
         None => config.timings,
     };
+    let ignored = args.configuration.sources.ignored_variables();
     let trace = trace::from_environment()?;
     let json = config.log.format.json.unwrap_or(false);
     let log = log::start(config.log.level, json);
+    for ignored in ignored {
+        let meant = ignored.meant.map(Key::variable);
+        warn!(lock = %args.name, variable = ignored.name, meant, "{ignored}");
+    }
     hide_from_the_user();
     let messages = JobMessages::new(args.name.clone(), log.json, args.quiet, log.stderr);
     let store = inherited::store(&config.mongodb);

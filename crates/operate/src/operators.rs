@@ -199,11 +199,8 @@ pub(crate) fn configured<S: Selection>(
     let sources = &connection.configuration.sources;
     let config = sources.load().lock_config()?;
     // The error of an invalid configuration names them.
-    for (variable, meant) in sources.misspelt_variables() {
-        say(&format!(
-            "{variable} is set and ignored: write {}",
-            meant.variable()
-        ));
+    for ignored in sources.ignored_variables() {
+        say(&ignored.to_string());
     }
     let json = config.log.format.json;
     let json = json.unwrap_or_else(|| serves && log::is_json_by_default());

@@ -39,12 +39,11 @@ fn guard() -> Finding {
 }
 
 fn configuration(config: &Config, sources: &Sources) -> Finding {
-    let ignored = sources.misspelt_variables().into_iter();
-    let ignored = ignored.map(|(name, meant)| format!("{name} (write {})", meant.variable()));
-    let ignored: Vec<_> = ignored.collect();
+    let ignored = sources.ignored_variables().into_iter();
+    let ignored: Vec<_> = ignored.map(|ignored| ignored.to_string()).collect();
     if !ignored.is_empty() {
         return Finding::warning(
-            format!("environment variables ignored: {}", ignored.join(", ")),
+            ignored.join("; "),
             "a configuration variable is LEASEHOLD_<SECTION>__<KEY>, with two underscores",
         );
     }

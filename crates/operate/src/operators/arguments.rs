@@ -336,7 +336,7 @@ pub struct WebArgs {
     /// Address of the page
     ///
     /// Address and port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403", value_parser = page_address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403", value_parser = leasehold_config::listen)]
     pub(super) listen: SocketAddr,
     /// File with the token that visitors need
     ///
@@ -436,7 +436,8 @@ impl WebArgs {
         let open = self.token_file.is_none() && !listen.ip().to_canonical().is_loopback();
         open.then(|| {
             format!(
-                "--listen {listen} is not a loopback address: it needs --token-file, with the token that visitors need"
+                "--listen {listen} is not a loopback address: give --token-file FILE with a token for visitors, or --listen 127.0.0.1:{}",
+                listen.port()
             )
         })
     }
@@ -448,17 +449,6 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
         format!(
             "expected 1 to {REASON_MAX} bytes without control characters, not {}",
             text.len()
-        )
-    })
-}
-
-fn page_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        // In other programs, ":9403" stands for all addresses, which here need a token.
-        let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
-        let port = port.parse::<u16>().unwrap_or(9403);
-        format!(
-            "expected IP:PORT: 127.0.0.1:{port} for this machine only, or 0.0.0.0:{port} with --token-file for other machines"
         )
     })
 }
