@@ -92,7 +92,12 @@ fn a_syntax_error_names_file_and_line() {
             "[lease]\nname = \"a\"\nname = \"b\"\n",
             "line 3, column 1: this is not TOML: duplicate key",
         ),
-        ("c.yaml", "lease:\n  name: [a\n", "line 3"),
+        (
+            "c.yaml",
+            "lease:\n  name: [a\n",
+            "in the list that begins in line 2",
+        ),
+        ("f.yaml", "lease:\n  name: a\n  name: b\n", "duplicate key"),
         ("d.yaml", "- a\n- b\n", "a table of sections"),
         (
             "e.toml",

@@ -347,23 +347,19 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
-/// Converts a parser's error, and drops the line of the file that the error quotes.
+/// Converts a parser's error, and drops the part of the file that the error quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
-    let place = number_after(&text, "line ").map(|line| {
-        let column = number_after(&text, "column ");
-        // The YAML parser counts columns from 0.
-        (line, column.map_or(1, |c| c + usize::from(yaml)))
-    });
-    // The TOML parser quotes the line, marks the column, and then states the problem. Only this
-    // statement is kept, because the rest could quote the file.
-    let words = match (yaml, text.trim_end().rsplit_once("^\n")) {
-        (false, Some((_, words))) => words.lines().next().unwrap_or_default().trim(),
+    let place = number_after(&text, "line ").zip(number_after(&text, "column "));
+    let place = place.filter(|_| yaml || text.starts_with("TOML parse error at line "));
+    let place = place.map(|(line, column)| format!("line {line}, column {column}: "));
+    // The TOML parser quotes the line, marks the column, and then states the problem.
+    let words = match text.trim_end().rsplit_once("^\n") {
+        _ if yaml && text.contains("duplicated key") => "duplicate key",
+        Some((_, words)) if !yaml => words.lines().next().unwrap_or_default().trim(),
         _ => "",
     };
     let format = if yaml { "YAML" } else { "TOML" };
-    let place = place.filter(|_| yaml || text.starts_with("TOML parse error at line "));
-    let place = place.map(|(line, column)| format!("line {line}, column {column}: "));
     let message = match words.is_empty() || looks_secret(words) {
         true => format!("this is not {format}, or not a table of sections with keys"),
         false => format!("this is not {format}: {words}"),

@@ -8,31 +8,43 @@ const NODES_MAX: usize = 2000;
 /// Maximum nesting, because the loader is recursive.
 const DEPTH_MAX: usize = 40;
 
-/// Rejects aliases, and too many or too deeply nested values. Invalid YAML is left to the loader,
-/// which reports the position.
+/// Rejects invalid YAML, aliases, and too many or too deeply nested values. An error of the parser
+/// contains at most one character of the file.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
-    let (mut nodes, mut depth) = (0, 0_usize);
-    while let Ok((event, mark)) = parser.next_token() {
+    let mut nodes = 0;
+    // Kind and first line of the lists and tables that are open.
+    let mut open = Vec::new();
+    loop {
+        let (event, mark) = parser.next_token().map_err(|error| {
+            let (line, column) = (error.marker().line(), error.marker().col() + 1);
+            let inside = open.last().filter(|(_, begin)| *begin != line);
+            let inside =
+                inside.map(|(kind, begin)| format!(", in the {kind} that begins in line {begin}"));
+            let inside = inside.unwrap_or_default();
+            let why = error.info();
+            format!("line {line}, column {column}: this is not YAML: {why}{inside}")
+        })?;
+        let line = mark.line();
+        nodes += 1;
         match event {
-            Event::StreamEnd => break,
+            Event::StreamEnd => return Ok(()),
             Event::Alias(_) => {
-                let line = mark.line();
                 return Err(format!(
                     "it has an alias in line {line} (*name): aliases are not accepted, write out \
                      the value that it names"
                 ));
             }
-            Event::Scalar(..) => nodes += 1,
-            Event::SequenceStart(..) | Event::MappingStart(..) => {
-                nodes += 1;
-                depth += 1;
+            Event::SequenceStart(..) => open.push(("list", line)),
+            Event::MappingStart(..) => open.push(("table", line)),
+            Event::SequenceEnd | Event::MappingEnd => {
+                open.pop();
+                nodes -= 1;
             }
-            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
-            _ => {}
+            Event::Scalar(..) => {}
+            _ => nodes -= 1,
         }
-        if depth > DEPTH_MAX {
-            let line = mark.line();
+        if open.len() > DEPTH_MAX {
             return Err(format!(
                 "it has more than {DEPTH_MAX} levels in line {line}"
             ));
@@ -41,7 +53,6 @@ pub(super) fn check(text: &str) -> Result<(), String> {
             return Err(format!("it has more than {NODES_MAX} keys and values"));
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -55,6 +66,19 @@ mod tests {
         assert!(refused.contains("line 2"), "{refused}");
         // Rejected even if a later line cannot be parsed.
         assert!(check("a: &a [x]\nb: *a\nc: [\n").is_err());
+    }
+
+    #[test]
+    fn an_error_names_its_place_and_the_begin_of_the_list() {
+        let refused = check("lease:\n  name: [a\nlog:\n  level: x\n").expect_err("no end");
+        assert!(refused.starts_with("line 3, column "), "{refused}");
+        assert!(
+            refused.ends_with("in the list that begins in line 2"),
+            "{refused}"
+        );
+        let refused = check("lease:\n  name: a: b\n").expect_err("two values");
+        let expected = "line 2, column 10: this is not YAML: ";
+        assert!(refused.starts_with(expected), "{refused}");
     }
 
     #[test]
