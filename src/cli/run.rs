@@ -42,7 +42,7 @@ use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log;
 use crate::publish::directory::{StatusDirectory, default_directory};
-use crate::publish::file::{FileOptions, Flushed, StatusFileHandle};
+use crate::publish::file::{FileOptions, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
@@ -269,7 +269,7 @@ impl Daemon {
         let mut stops = StopRequests::default();
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
         let mut follower = StatusFollower::new(self.who.lease.clone(), Arc::clone(&self.files));
-        let mut said_ready = false;
+        let mut reported_ready = false;
         let mut exit = Exit::Code(exit::DONE);
         loop {
             let pinged = async {
@@ -281,28 +281,26 @@ impl Daemon {
             tokio::select! {
                 // The end of the candidate takes precedence over the ends of its helper tasks.
                 biased;
-                signal = self.signals.next() => {
-                    let stop = match signal {
-                        Signal::Stop(stop) => Some(stop),
-                        Signal::Reload | Signal::StepDown | Signal::Report => None,
-                    };
-                    let request = stop.map(|_| stops.arrived());
-                    match request {
-                        Some(StopRequest::Second) => {
+                signal = self.signals.next() => match signal {
+                    Signal::Stop(stop) => match stops.arrived() {
+                        StopRequest::First => {
+                            if stop.is_of_terminal() && on_terminal() {
+                                exit = Exit::Signal(stop);
+                            }
+                            self.begin_stop().await;
+                        }
+                        StopRequest::Repeated => {}
+                        StopRequest::Second => {
                             warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, it expires");
                             self.demoted().await;
                             self.flush().await;
                             return Ok(exit::NEGATIVE.into());
                         }
-                        Some(StopRequest::Repeated) => {}
-                        Some(StopRequest::First) | None => {
-                            if let Some(key) = stop.filter(|stop| stop.is_of_terminal() && on_terminal()) {
-                                exit = Exit::Signal(key);
-                            }
-                            self.handle_signal(signal).await;
-                        }
-                    }
-                }
+                    },
+                    Signal::Reload => self.reloader.begin(),
+                    Signal::StepDown => self.send(Input::StepDown).await,
+                    Signal::Report => reporter::report(&self.status.borrow(), &self.who),
+                },
                 ended = self.elector.wait() => match ended {
                     // The failed calls, or the reason for no release, are logged already.
                     Ok(()) | Err(ElectorError::Unconfirmed) => break,
@@ -336,8 +334,8 @@ impl Daemon {
                 Ok(()) = self.status.changed() => {
                     let (status, now) = (self.status.borrow_and_update().clone(), clock::boot_now());
                     follower.changed(&status, now);
-                    if status.store_reached && !said_ready {
-                        said_ready = true;
+                    if status.store_reached && !reported_ready {
+                        reported_ready = true;
                         self.systemd.ready();
                     }
                     self.systemd.show(&status, &self.who.lease, &self.who.identity, now);
@@ -353,18 +351,11 @@ impl Daemon {
         Ok(exit)
     }
 
-    async fn handle_signal(&mut self, signal: Signal) {
-        match signal {
-            Signal::Stop(_) => {
-                self.idle_timers.forbid();
-                self.systemd.stopping();
-                info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1s to exit immediately");
-                self.send(Input::Shutdown).await;
-            }
-            Signal::Reload => self.reloader.begin(),
-            Signal::StepDown => self.send(Input::StepDown).await,
-            Signal::Report => reporter::report(&self.status.borrow(), &self.who),
-        }
+    async fn begin_stop(&mut self) {
+        self.idle_timers.forbid();
+        self.systemd.stopping();
+        info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1s to exit immediately");
+        self.send(Input::Shutdown).await;
     }
 
     async fn send(&self, input: Input) {
@@ -396,7 +387,7 @@ impl Daemon {
         };
         let files = tokio::time::timeout(LAST_FLUSH_MAX, self.files.flush());
         let (flushed, (), ()) = tokio::join!(files, labelled, streamed);
-        if !matches!(flushed, Ok(Ok(Flushed::Shown))) {
+        if !matches!(flushed, Ok(Ok(true))) {
             warn!(
                 lease = %self.who.lease,
                 "failed to rewrite the status files; readers must rely on the deadline in them"

@@ -53,16 +53,6 @@ pub struct FileOptions {
     pub deployment: watch::Receiver<Option<DeploymentId>>,
 }
 
-/// The answer to [`StatusFileHandle::flush`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flushed {
-    /// The files show the status that the channel held at the call, or a newer one. If "not
-    /// leader" could not be written, at least neither file says "leader".
-    Shown,
-    /// The files show an older status.
-    Failed,
-}
-
 /// The event loop's handle on the thread. When the handle is dropped, the thread writes that this
 /// candidate does not lead, unlocks the directory, and ends.
 #[derive(Debug)]
@@ -75,8 +65,8 @@ pub struct StatusFileHandle {
 #[derive(Debug)]
 enum Call {
     Wake,
-    Flush(oneshot::Sender<Flushed>),
-    Close(oneshot::Sender<Flushed>),
+    Flush(oneshot::Sender<bool>),
+    Close(oneshot::Sender<bool>),
 }
 
 /// The content of the claim record.
@@ -124,23 +114,21 @@ impl StatusFileHandle {
         let _ = self.calls.try_send(Call::Wake);
     }
 
-    /// Requests an answer once the files show the current status. Never blocks. The answer is
-    /// [`Flushed::Failed`] if the queue is full or the thread has exited. The receiver fails if the
-    /// thread exits before it answers.
-    pub fn flush(&self) -> oneshot::Receiver<Flushed> {
+    /// Requests an answer once the files show the current status. Never blocks. The answer is false
+    /// if the files show an older status, the queue is full or the thread has exited, and true if at
+    /// least neither file says "leader" although "not leader" could not be written. The receiver
+    /// fails if the thread exits before it answers.
+    pub fn flush(&self) -> oneshot::Receiver<bool> {
         self.ask(Call::Flush)
     }
 
-    fn ask(
-        &self,
-        question: impl FnOnce(oneshot::Sender<Flushed>) -> Call,
-    ) -> oneshot::Receiver<Flushed> {
+    fn ask(&self, question: impl FnOnce(oneshot::Sender<bool>) -> Call) -> oneshot::Receiver<bool> {
         let (answer, answered) = oneshot::channel();
         if let Err(error) = self.calls.try_send(question(answer)) {
             use std::sync::mpsc::TrySendError::{Disconnected, Full};
             let (Full(call) | Disconnected(call)) = error;
             if let Call::Flush(answer) | Call::Close(answer) = call {
-                let _ = answer.send(Flushed::Failed);
+                let _ = answer.send(false);
             }
         }
         answered
@@ -164,7 +152,7 @@ impl StatusFileHandle {
 
     /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. The
     /// caller should wait for the answer, for a limited time.
-    pub fn close(&self) -> oneshot::Receiver<Flushed> {
+    pub fn close(&self) -> oneshot::Receiver<bool> {
         self.ask(Call::Close)
     }
 }
@@ -278,7 +266,7 @@ impl StatusWriter {
     }
 
     /// Serves calls until a close request, whose sender it returns, or until the handle is dropped.
-    fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
+    fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<bool>> {
         loop {
             self.record();
             self.show_if_due(false);
@@ -323,8 +311,8 @@ impl StatusWriter {
     }
 
     /// Writes the files if they are outdated or their rewrite is due. With `at_once`, a change of
-    /// another candidate is not delayed.
-    fn show_if_due(&mut self, at_once: bool) -> Flushed {
+    /// another candidate is not delayed. Answers like [`StatusFileHandle::flush`].
+    fn show_if_due(&mut self, at_once: bool) -> bool {
         let now = boot_now();
         let current = self.status.borrow_and_update().at(now);
         let shown = self.shown.as_ref();
@@ -333,12 +321,12 @@ impl StatusWriter {
             && same_error
             && shown.is_some_and(|shown| renders_equal(shown, &current))
         {
-            return Flushed::Shown;
+            return true;
         }
         let own = self.says_leader || current.authority.is_some();
         if now < self.rewrite_at && same_error && shown.is_some() && !own && !at_once {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
-            return Flushed::Failed;
+            return false;
         }
         // A leader's renewals rewrite the files anyway, so the extra refresh is due later.
         let leads = current.authority.is_some();
@@ -347,7 +335,7 @@ impl StatusWriter {
         self.show(&current)
     }
 
-    fn show(&mut self, current: &Status) -> Flushed {
+    fn show(&mut self, current: &Status) -> bool {
         self.leader_until = authority_at(current, boot_now()).map(|a| a.valid_until);
         if let Err(error) = self.write(current) {
             self.shown = None;
@@ -356,24 +344,21 @@ impl StatusWriter {
             if authority_at(current, boot_now()).is_some() {
                 // The files keep an earlier deadline, or none, so readers stop trusting them early, never
                 // late.
-                return Flushed::Failed;
+                return false;
             }
             if !self.says_leader {
-                return Flushed::Shown;
+                return true;
             }
             // "Leader" must not remain on a full disk. Removing the files frees space, so one more
             // attempt may succeed.
             let removed = remove_files(self.directory.path());
             self.says_leader = removed.is_err();
             if self.write(current).is_err() {
-                return match removed {
-                    Ok(()) => Flushed::Shown,
-                    Err(_) => Flushed::Failed,
-                };
+                return removed.is_ok();
             }
         }
         self.errors.over(self.directory.path());
-        Flushed::Shown
+        true
     }
 
     fn write(&mut self, current: &Status) -> io::Result<()> {
@@ -425,7 +410,7 @@ impl StatusWriter {
         });
     }
 
-    fn end(&mut self) -> Flushed {
+    fn end(&mut self) -> bool {
         self.record();
         let last = last_status(&self.status.borrow(), boot_now());
         self.stopped = true;

@@ -12,14 +12,14 @@ use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::Config;
 use crate::duration::shown;
-use crate::election::{Notice, Reason, ResourceName, Status, Timings, Transition};
+use crate::election::{Notice, Reason, ResourceName, Status, Timings, Transition, Watch};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Identification, StatusDocument};
 use crate::store::mongo::WatchMode;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
-use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreInfo};
+use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreEvent, StoreInfo};
 
 pub(super) struct Reporter {
     lease: ResourceName,
@@ -113,7 +113,27 @@ impl Reporter {
         }
     }
 
-    pub(super) fn connected(&self, store: &StoreInfo) {
+    pub(super) fn store_event(&mut self, event: &StoreEvent) {
+        let lease = &self.lease;
+        match event {
+            StoreEvent::Watch(Watch::Opened | Watch::LateStreamOpened) => self.watching(None),
+            StoreEvent::Watch(Watch::HintsOpened) => self.hints(None),
+            StoreEvent::WatchFailed(failure) => self.watching(Some(failure)),
+            StoreEvent::HintsFailed(failure) => self.hints(Some(failure)),
+            StoreEvent::RequestIgnored(why) => warn!(
+                %lease, why,
+                "invalid request in the lease document, ignored; set it to \
+                 {{kind: \"step_down\", token}} or {{kind: \"transfer\", token, to}}, with the \
+                 leader's token as a NumberLong"
+            ),
+            StoreEvent::Connected(store) => self.connected(store),
+            StoreEvent::Lookalike(product) => error!(%lease, product, "{UNSUPPORTED}"),
+            StoreEvent::Failover(settings) => self.failover(settings),
+            _ => {}
+        }
+    }
+
+    fn connected(&self, store: &StoreInfo) {
         info!(lease = %self.lease, store = store.describe(), "connected to MongoDB");
         if store.kind.has_late_streams() {
             info!(lease = %self.lease, "change streams may be late, also reading each renewal");
@@ -121,7 +141,7 @@ impl Reporter {
     }
 
     /// Warns if an election of the replica set would cost the leadership.
-    pub(super) fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
+    fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
         let lease = &self.lease;
         let settings_hidden = settings.as_ref().is_err_and(lacks_right);
         let (settings, assumed) = match settings {
@@ -263,8 +283,8 @@ impl Reporter {
         match &answered.failure {
             Some(failure) => {
                 self.stream.store_answers = false;
-                if errors.failed_with(failure.kind, failure.code, now) {
-                    let (failing_for, failures) = errors.so_far(now);
+                let due = errors.failed(failure.kind, failure.code, now);
+                if let Some((failing_for, failures)) = due {
                     // The registration of a standby is not repeated at this interval.
                     let interval = self.timings.borrow().retry_interval();
                     let retry = match operation {
@@ -281,8 +301,8 @@ impl Reporter {
             None => {
                 // A write that matches no document does not prove that writes are accepted.
                 let proves_nothing = answered.is_rejected() && self.refuses_writes;
-                if !proves_nothing && let Some((since, failures)) = errors.over() {
-                    let after_ms = millis(now.since(since));
+                if !proves_nothing && let Some((lasted, failures)) = errors.over(now) {
+                    let after_ms = millis(lasted);
                     info!(%lease, operation, after_ms, failures, "MongoDB answers again");
                 }
                 self.stream.store_answers = true;
@@ -296,13 +316,12 @@ impl Reporter {
 
     fn no_stream(&mut self, failure: &Failure) {
         let now = clock::boot_now();
-        if self.watch.failed_with(failure.kind, failure.code, now) {
-            let (_, failures) = self.watch.so_far(now);
+        if let Some((_, failures)) = self.watch.failed(failure.kind, failure.code, now) {
             warn!(lease = %self.lease, why = %failure, failures, "no change stream, polling");
         }
     }
 
-    pub(super) fn hints(&mut self, failure: Option<&Failure>) {
+    fn hints(&mut self, failure: Option<&Failure>) {
         let lease = &self.lease;
         match failure {
             None => {
@@ -329,20 +348,7 @@ impl Reporter {
         }
     }
 
-    pub(super) fn request_ignored(&self, why: &str) {
-        warn!(
-            lease = %self.lease, why,
-            "invalid request in the lease document, ignored; set it to \
-             {{kind: \"step_down\", token}} or {{kind: \"transfer\", token, to}}, with the leader's \
-             token as a NumberLong"
-        );
-    }
-
-    pub(super) fn lookalike(&self, product: &str) {
-        error!(lease = %self.lease, product, "{UNSUPPORTED}");
-    }
-
-    pub(super) fn watching(&mut self, failure: Option<&Failure>) {
+    fn watching(&mut self, failure: Option<&Failure>) {
         match failure {
             Some(failure) => {
                 let answered = std::mem::take(&mut self.stream.answered_since);
@@ -371,8 +377,8 @@ impl Reporter {
             store_answers: self.stream.store_answers,
             ..StreamLog::default()
         };
-        if let Some((since, failures)) = self.watch.over() {
-            let after_ms = millis(clock::boot_now().since(since));
+        if let Some((lasted, failures)) = self.watch.over(clock::boot_now()) {
+            let after_ms = millis(lasted);
             info!(lease = %self.lease, after_ms, failures, "change stream reopened");
         }
     }

@@ -16,10 +16,10 @@ use crate::election::{
     BootTime, Claim, Notice, Order, OrderKind, ResourceName, Status, Token, Transition, Watch,
 };
 use crate::elector::Surfaces;
-use crate::publish::file::{Flushed, StatusFileHandle};
+use crate::publish::file::StatusFileHandle;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::renders_equal;
-use crate::store::{Failure, StoreEvent};
+use crate::store::StoreEvent;
 use crate::supervisor::Orders;
 
 /// Receivers of the candidate's events. Each reads the status from its watch channel.
@@ -33,32 +33,9 @@ pub(super) struct DaemonSurfaces {
     pub(super) idle_timers: Arc<IdleTimers>,
 }
 
-impl DaemonSurfaces {
-    fn watching(&mut self, failure: Option<&Failure>) {
-        self.follows(failure.is_none());
-        self.reporter.watching(failure);
-    }
-
-    fn hints(&mut self, failure: Option<&Failure>) {
-        self.follows(failure.is_none());
-        self.reporter.hints(failure);
-    }
-
-    fn follows(&self, connected: bool) {
-        self.idle_timers.follows(connected);
-        self.metrics.watch_connected(connected);
-    }
-}
-
 impl Surfaces for DaemonSurfaces {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
-        let (answer, shown) = oneshot::channel();
-        let flushed = self.files.flush();
-        tokio::spawn(async move {
-            // The event loop may have stopped waiting.
-            let _ = answer.send(flushed.await == Ok(Flushed::Shown));
-        });
-        shown
+        self.files.flush()
     }
 
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
@@ -132,17 +109,18 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn store_event(&mut self, event: &StoreEvent) {
-        match event {
-            StoreEvent::Watch(Watch::Opened | Watch::LateStreamOpened) => self.watching(None),
-            StoreEvent::Watch(Watch::HintsOpened) => self.hints(None),
-            StoreEvent::WatchFailed(failure) => self.watching(Some(failure)),
-            StoreEvent::HintsFailed(failure) => self.hints(Some(failure)),
-            StoreEvent::RequestIgnored(why) => self.reporter.request_ignored(why),
-            StoreEvent::Connected(store) => self.reporter.connected(store),
-            StoreEvent::Lookalike(product) => self.reporter.lookalike(product),
-            StoreEvent::Failover(settings) => self.reporter.failover(settings),
-            _ => {}
+        let follows = match event {
+            StoreEvent::Watch(Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened) => {
+                Some(true)
+            }
+            StoreEvent::WatchFailed(_) | StoreEvent::HintsFailed(_) => Some(false),
+            _ => None,
+        };
+        if let Some(follows) = follows {
+            self.idle_timers.follows(follows);
+            self.metrics.watch_connected(follows);
         }
+        self.reporter.store_event(event);
     }
 }
 

@@ -29,9 +29,7 @@ impl ErrorLog {
     /// Counts and logs a failed write.
     pub(super) fn failed(&mut self, path: &Path, error: &io::Error, metrics: &Metrics) {
         metrics.publish_failed(Surface::File);
-        let now = boot_now();
-        if self.throttle.failed("", now) {
-            let (failing_for, failures) = self.throttle.so_far(now);
+        if let Some((failing_for, failures)) = self.throttle.failed("", None, boot_now()) {
             warn!(
                 surface = Surface::File.as_str(),
                 path = %path.display(),
@@ -45,7 +43,7 @@ impl ErrorLog {
     }
 
     pub(super) fn over(&mut self, path: &Path) {
-        if let Some((_, failures)) = self.throttle.over() {
+        if let Some((_, failures)) = self.throttle.over(boot_now()) {
             info!(
                 surface = Surface::File.as_str(),
                 path = %path.display(),
