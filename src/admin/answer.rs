@@ -132,7 +132,7 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
             )
         }
         None if status.store_reached => "connected to MongoDB".to_owned(),
-        None => "no answer of MongoDB yet".to_owned(),
+        None => "MongoDB has not answered yet".to_owned(),
     };
     let (code, state) = match *state.ready_when.borrow() {
         ReadyWhen::Connected if !status.store_reached => (

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deadline_that_passes_after_the_look_is_a_change() {
+    async fn a_deadline_that_passes_after_the_last_read_is_a_change() {
         let seen = boot_now();
         let (_sender, mut receiver) = watch::channel(leading(7, seen + Duration::from_nanos(1)));
         let changed = timeout(Duration::from_secs(60), changed(&mut receiver, seen)).await;

@@ -148,7 +148,7 @@ fn line(text: &str) -> Result<(), String> {
 fn database(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {
-        let expected = "expected another database: MongoDB does not replicate this one like data";
+        let expected = "expected another database: MongoDB keeps local and config for itself";
         return Err(expected.to_owned());
     }
     let illegal = |c: char| c.is_whitespace() || c.is_control() || "/\\.\"$*<>:|?".contains(c);
@@ -169,8 +169,8 @@ fn collection(text: &str) -> Result<(), String> {
         && !text.ends_with('.');
     accepted(
         legal,
-        "expected 1 to 180 bytes without $, not beginning with \"system.\", and with no point \
-         at either end",
+        "expected 1 to 180 bytes without $, not beginning with \"system.\" or \".\", and not \
+         ending with \".\"",
     )
 }
 

@@ -20,10 +20,10 @@ const PIECE_MAX: usize = 4096;
 /// Standard output or standard error.
 pub struct Sink {
     inherited: BorrowedFd<'static>,
-    way: Way,
+    method: Method,
 }
 
-enum Way {
+enum Method {
     /// A pipe or a terminal, opened a second time. O_NONBLOCK on the inherited open file description
     /// would affect the other processes that share the description.
     Reopened(OwnedFd),
@@ -47,16 +47,16 @@ impl Sink {
 
     fn of(inherited: BorrowedFd<'static>, path: &str) -> Self {
         let kind = fstat(inherited).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let way = match kind {
-            Ok(FileType::Socket) => Way::Socket,
+        let method = match kind {
+            Ok(FileType::Socket) => Method::Socket,
             Ok(kind) if kind == FileType::Fifo || inherited.is_terminal() => {
                 let how = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
                 // The open fails without /proc, or if the pipe belongs to another user.
-                open(path, how, Mode::empty()).map_or(Way::WhenReady, Way::Reopened)
+                open(path, how, Mode::empty()).map_or(Method::WhenReady, Method::Reopened)
             }
-            Ok(_) | Err(_) => Way::WhenReady,
+            Ok(_) | Err(_) => Method::WhenReady,
         };
-        Self { inherited, way }
+        Self { inherited, method }
     }
 
     /// Writes from the front of `rest` until it is empty. Fails with `AGAIN` if there is no room.
@@ -74,13 +74,13 @@ impl Sink {
     }
 
     fn write_part(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        match &self.way {
-            Way::Reopened(fd) => rustix::io::write(fd, bytes),
-            Way::Socket => {
+        match &self.method {
+            Method::Reopened(fd) => rustix::io::write(fd, bytes),
+            Method::Socket => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 send(self.inherited, bytes, flags)
             }
-            Way::WhenReady => {
+            Method::WhenReady => {
                 let mut ready = [PollFd::new(&self.inherited, PollFlags::OUT)];
                 if poll(&mut ready, Some(&Timespec::default()))? == 0 {
                     return Err(Errno::AGAIN);

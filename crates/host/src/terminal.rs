@@ -1,9 +1,9 @@
-//! The one decision about colors, for answers and for log lines.
+//! Decides if output and log lines have colors.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 
-/// Returns true on a terminal with colors, unless NO_COLOR is set. clap decides alike for help.
+/// Returns true on a terminal with colors, unless NO_COLOR is set. clap has equal rules for help.
 pub fn color(stream: &impl IsTerminal) -> bool {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
     stream.is_terminal() && are_wanted(no_color.as_deref(), term.as_deref())

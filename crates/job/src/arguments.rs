@@ -12,8 +12,7 @@ use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, ResourceN
 use leasehold_core::lock::{LockMode, MIN_HOLD_MAX, MinHold, OncePer, SLOTS_MAX, Slots, WorkKey};
 use leasehold_host::exit;
 
-/// These keys affect only a command, so they have no effect if the lock is held until standard
-/// input closes.
+/// Keys without effect if the lock is held until standard input closes.
 const OF_A_COMMAND: [&str; 3] = [
     "workload.stop_signal",
     "workload.stop_scope",
@@ -43,16 +42,16 @@ Examples:
                              hold it from a script until its standard input closes
 
 The command gets LEASEHOLD_LOCK, LEASEHOLD_TOKEN (also as LEASEHOLD_LOCK_TOKEN) and \
-LEASEHOLD_IDENTITY; with --slots N also LEASEHOLD_SLOT, its number from 0 to N-1. If the lock is lost while it \
-runs, it is ended before another process can hold it.
+LEASEHOLD_IDENTITY; with --slots N also LEASEHOLD_SLOT, its slot from 0 to N-1. If the lock is lost while the command \
+runs, the command is stopped before another process can hold the lock.
 
-Signals: TERM, INT, QUIT, HUP, and others that end a process by default, send the command workload.stop_signal; it has workload.stop_grace to end, and \
-the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \
-lock is held until standard input closes, after a signal for workload.stop_grace at most. A standard input that is \
-already at its end, such as /dev/null, or a terminal of another job is refused (64).
+Signals: after TERM, INT, QUIT, HUP or another signal that ends a process by default, leasehold sends workload.stop_signal \
+to the command, which has workload.stop_grace to end while the lock is renewed. A second signal 1s or more after the first kills the command. Without a command the \
+lock is held until standard input closes; after a signal, for workload.stop_grace at most. leasehold exits with 64 if standard input is \
+already at its end, as with /dev/null, or is a terminal and the job runs in the background.
 
-Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused what leasehold or \
-the start of the command needs, 75 not acquired, 76 lost while the command ran, or processes that it left were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
+Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused a resource that leasehold or \
+the command needs, 75 not acquired, 76 lost while the command ran, or processes that it left were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
 /// Arguments of `leasehold lock`.
@@ -84,7 +83,7 @@ pub struct LockArgs {
     at_least: Option<Duration>,
     /// Skip CMD if it succeeded this recently
     ///
-    /// Skips the command if it succeeded less than this long ago, such as 1h, by MongoDB's clock.
+    /// Skips the command if it succeeded within this period, such as 1h, by MongoDB's clock.
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(PERIOD_MIN, PERIOD_MAX),
           conflicts_with_all = ["shared", "slots"], requires = "command")]

@@ -114,8 +114,8 @@ impl LockSurfaces for ContenderLog {
         };
         match &answered.failure {
             Some(failure) => {
-                if errors.failed_with(failure.kind, failure.code, now) {
-                    let (failing_for, failures) = errors.so_far(now);
+                let due = errors.failed(failure.kind, failure.code, now);
+                if let Some((failing_for, failures)) = due {
                     // A contender without an entry gives up after a refusal.
                     let begins = ["try", "join", "create", "read"].contains(&operation);
                     let retry = match failure.retry {
@@ -136,8 +136,8 @@ impl LockSurfaces for ContenderLog {
             }
             None if health.is_unchanged_by(answered) => {}
             None => {
-                if let Some((since, failures)) = errors.over() {
-                    let after_ms = millis(now.since(since));
+                if let Some((lasted, failures)) = errors.over(now) {
+                    let after_ms = millis(lasted);
                     info!(%lock, %identity, operation, after_ms, failures, "MongoDB answers again");
                 }
             }

@@ -7,6 +7,7 @@ use std::process::Command as Process;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{error, warn};
 
 use super::inherited::{Deadline, Held, Inherited, VARIABLE};
@@ -131,7 +132,7 @@ impl Work<'_> {
                     // An election may outlast `patience`, and the success would not be recorded.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
-                        end = finish(&mut locker, rest) => end,
+                        end = timeout(rest, finish(&mut locker)) => end.ok().flatten(),
                         _ = stops.next() => None,
                     };
                 }
@@ -218,7 +219,7 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let (ended, messages) = (finished.ended, self.job.messages);
-        // This case comes first, because this process kills a guard that is late on busy cores.
+        // Checked first: on busy cores this process kills a late guard, which then counts as lost.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
@@ -226,7 +227,8 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that exited by itself in time has done its work, unless leftovers were cut off.
+        // A command that exited by itself before the loss has done its work, unless processes that
+        // it left were cut off.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -266,7 +268,7 @@ fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
-/// Without slots, the variable of an outer lock's slot stays set.
+/// Keeps the slot of an outer lock in the environment if this lock has no slots.
 fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
@@ -346,22 +348,19 @@ pub(super) async fn conclude(
     succeeded: bool,
     patience: Duration,
 ) -> Option<LockEnd> {
-    let began = clock::boot_now();
-    let requested = async {
+    let concluded = async {
         match succeeded {
             true => locker.succeed().await,
             false => locker.release().await,
         }
+        finish(locker).await
     };
-    tokio::time::timeout(patience, requested).await.ok()?;
-    let rest = patience.saturating_sub(clock::boot_now().since(began));
-    finish(locker, rest).await
+    timeout(patience, concluded).await.ok()?
 }
 
 /// A contender that failed has not released the lock.
-async fn finish(locker: &mut Locker, patience: Duration) -> Option<LockEnd> {
-    let finished = tokio::time::timeout(patience, locker.wait()).await.ok()?;
-    finished.ok().map(|finished| finished.end)
+async fn finish(locker: &mut Locker) -> Option<LockEnd> {
+    locker.wait().await.ok().map(|finished| finished.end)
 }
 
 #[cfg(test)]

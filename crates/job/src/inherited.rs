@@ -33,7 +33,7 @@ const ANCESTORS_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) lock: String,
-    /// Location of the lock. The same name in another location is a different lock.
+    /// Location of the lock. A name identifies a lock only within its location.
     pub(super) store: String,
     pub(super) mode: String,
     pub(super) slots: u32,

@@ -29,7 +29,7 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// Lease durations to wait for an unresponsive MongoDB if the wait is unlimited. This is far longer
 /// than an election or a restart, but ends jobs that are started again and again.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// After a lock was lost before the work began, another attempt may wait at least this long.
+/// Minimum wait of another attempt after a lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
@@ -113,13 +113,13 @@ impl<'a> LockAttempt<'a> {
         let (mut status, mut health) = (locker.status(), locker.health());
         let mut limit = self.limits.limit().map(|limit| began + limit);
         let mut over = false;
-        let mut said = String::new();
+        let mut reported = String::new();
         loop {
             let now = status.borrow_and_update().clone();
             if over && waits_for_others(&now) {
                 return Ok(self.give_up(locker, &now, began).await);
             }
-            self.log_holders(&now, &mut said);
+            self.log_holders(&now, &mut reported);
             let silence = self.limits.silence();
             let silent = health.borrow_and_update().unreachable_until(silence);
             let silent = clock::until(silent.filter(|_| limit.is_none()));
@@ -235,22 +235,22 @@ impl<'a> LockAttempt<'a> {
     }
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
-    fn log_holders(&self, status: &LockStatus, said: &mut String) {
+    fn log_holders(&self, status: &LockStatus, reported: &mut String) {
         let messages = self.job.messages;
         if messages.quiet {
             return;
         }
         // With a minimum hold, the contender of a free lock waits only for its own write.
-        let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != said);
+        let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != reported);
         let Some(whom) = whom else { return };
         self.reported.announced.store(true, Ordering::Relaxed);
         if messages.at_terminal() {
             messages.print(&format!("waiting: {whom}"));
-        } else if said.is_empty() {
+        } else if reported.is_empty() {
             let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
             info!(%lock, %identity, whom, "waiting for the lock");
         }
-        *said = whom;
+        *reported = whom;
     }
 }
 
@@ -287,7 +287,7 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
         })
         .collect();
     if names.is_empty() {
-        return "it is being handed over".to_owned();
+        return "being handed over".to_owned();
     }
     let others = match holding.saturating_sub(names.len()) {
         0 => String::new(),

@@ -3,6 +3,7 @@
 use super::api::{Api, ApiError, ApiRetry};
 use tracing::{error, info, warn};
 
+use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 use leasehold_host::log::ErrorThrottle;
 use leasehold_metrics::Metrics;
@@ -40,10 +41,10 @@ impl RequestErrorLog {
 
     pub(super) fn failed(&mut self, error: &ApiError, now: BootTime) {
         self.metrics.publish_failed(self.surface);
-        if !self.throttle.failed(error.what, now) {
+        let Some((_, failures)) = self.throttle.failed(error.what, None, now) else {
             return;
-        }
-        let (surface, (_, failures)) = (self.surface.as_str(), self.throttle.so_far(now));
+        };
+        let surface = self.surface.as_str();
         let (subject, server) = (&self.subject, &self.server);
         match error.retry {
             _ if error.status == Some(403) => error!(
@@ -71,7 +72,7 @@ impl RequestErrorLog {
     }
 
     pub(super) fn over(&mut self) {
-        if let Some((_, failures)) = self.throttle.over() {
+        if let Some((_, failures)) = self.throttle.over(boot_now()) {
             let (surface, subject) = (self.surface.as_str(), &self.subject);
             info!(
                 surface,

@@ -12,7 +12,7 @@ mod refused;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -365,12 +365,9 @@ fn lock_after(
 }
 
 fn lease_longest(claim_file: &Path) -> Option<Duration> {
-    let mut bytes = Vec::new();
-    let file = File::open(claim_file).ok()?;
-    file.take(RECORD_LENGTH as u64)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    let record: ClaimFileRecord = serde_json::from_slice(&bytes).ok()?;
+    let mut bytes = [0; RECORD_LENGTH];
+    let length = File::open(claim_file).ok()?.read_at(&mut bytes, 0).ok()?;
+    let record: ClaimFileRecord = serde_json::from_slice(bytes.get(..length)?).ok()?;
     let millis = record.lease_longest_ms?;
     Declared { millis }.valid()
 }

@@ -65,14 +65,8 @@ impl StopMethod {
 impl StandbyCommand {
     /// Creates an unprepared command.
     pub fn new(command: Command, stopping: StopMethod) -> Self {
-        let StopMethod {
-            signal,
-            scope,
-            linger,
-            ..
-        } = stopping;
         Self {
-            command: command.stopping(signal, scope, linger),
+            command: command.stopping(stopping.signal, stopping.scope, stopping.linger),
             stopping,
             guard: None,
         }

@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
+use tracing::{debug, info, warn};
 
 use super::Program;
 use super::program::LeftoverProcess;
@@ -91,10 +92,6 @@ impl HealthState {
         }
         self.healthy != before
     }
-
-    fn reset_failures(&mut self) {
-        self.failures = 0;
-    }
 }
 
 impl Health {
@@ -136,32 +133,26 @@ impl Health {
             let now_runs = self.runs.as_mut().and_then(|r| *r.borrow_and_update());
             if now_runs != token {
                 token = now_runs;
-                state.reset_failures();
+                state.failures = 0;
             }
             let outcome = self.probe(token).await;
-            if let ProbeOutcome::Unhealthy(why) = &outcome {
-                tracing::debug!(lease = %self.program.lease, why, "health check failed");
-            }
             state.retry_after = self.options.timings.borrow().lease_duration();
             let changed = state.record(&outcome, clock::boot_now());
-            if changed || std::mem::take(&mut first) && !state.healthy {
-                self.log(state.healthy, &outcome);
+            let (lease, healthy) = (&self.program.lease, state.healthy);
+            let worth_a_line = changed || std::mem::take(&mut first) && !healthy;
+            match &outcome {
+                ProbeOutcome::Unhealthy(why) if worth_a_line => {
+                    warn!(%lease, why, "workload unhealthy; not contending for the lease");
+                }
+                ProbeOutcome::Unhealthy(why) => debug!(%lease, why, "health check failed"),
+                _ if changed && healthy => {
+                    info!(%lease, "workload healthy; contending for the lease")
+                }
+                _ => {}
             }
-            let healthy = state.healthy;
             if changed && inputs.send(Input::Health { healthy }).await.is_err() {
                 return;
             }
-        }
-    }
-
-    fn log(&self, healthy: bool, outcome: &ProbeOutcome) {
-        let lease = &self.program.lease;
-        match outcome {
-            ProbeOutcome::Unhealthy(why) => {
-                tracing::warn!(%lease, why, "workload unhealthy; not contending for the lease");
-            }
-            _ if healthy => tracing::info!(%lease, "workload healthy; contending for the lease"),
-            _ => {}
         }
     }
 
@@ -258,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_all_failures_in_a_row_and_one_success() {
+    fn all_failures_in_a_row_are_needed_and_one_success_suffices() {
         let (mut state, now) = (state(true), clock::boot_now());
         assert!(!state.record(&unhealthy(), now) && !state.record(&unhealthy(), now));
         assert!(!state.record(&ProbeOutcome::Healthy, now));
@@ -269,10 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn a_new_run_has_all_its_looks() {
+    fn a_new_run_may_fail_as_often_as_the_first() {
         let (mut state, now) = (state(true), clock::boot_now());
         assert!(!state.record(&unhealthy(), now) && !state.record(&unhealthy(), now));
-        state.reset_failures();
+        state.failures = 0;
         assert!(!state.record(&unhealthy(), now) && state.healthy);
     }
 

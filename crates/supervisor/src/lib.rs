@@ -160,26 +160,25 @@ impl<W: WorkloadObserver> Supervisor<W> {
             };
             let command = self.command.as_mut();
             let unprepared = command.filter(|command| !command.is_prepared());
-            let desired = tokio::select! {
+            let token = tokio::select! {
                 biased;
-                desired = self.desired.wait_for(unserved) => {
-                    Some(desired.map(|desired| desired.map(|(token, _)| token)))
+                desired = self.desired.wait_for(unserved) => match desired.map(|newest| *newest) {
+                    Ok(Some((token, _))) => token,
+                    // The daemon exits.
+                    Ok(None) | Err(_) => break,
+                },
+                () = tokio::time::sleep(pause), if unprepared.is_some() => {
+                    unprepared.into_iter().for_each(StandbyCommand::prepare);
+                    pause = PREPARE_PAUSE;
+                    continue;
                 }
-                () = tokio::time::sleep(pause), if unprepared.is_some() => None,
             };
             pause = PREPARE_PAUSE;
-            let Some(desired) = desired else {
-                unprepared.into_iter().for_each(StandbyCommand::prepare);
-                continue;
-            };
-            let Ok(token) = desired else { break };
-            served = token;
-            if let Some(token) = token {
-                if self.serve(token).await {
-                    self.send(Input::WorkloadDone { token }).await;
-                }
-                self.send(Input::WorkloadGone { token }).await;
+            served = Some(token);
+            if self.serve(token).await {
+                self.send(Input::WorkloadDone { token }).await;
             }
+            self.send(Input::WorkloadGone { token }).await;
         }
         if let Some(command) = self.command.take() {
             command.dismiss().await;

@@ -15,9 +15,9 @@ use crate::store::KnownHome;
 /// Set by the kubelet in every container.
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 /// Minimum interval between checks for a hanging write.
-const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Interval between checks while no status is published.
-const IDLE_LOOK: Duration = Duration::from_secs(10);
+const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// A write that takes this long counts as slow. A write to a local disk takes far less.
 const WRITE_MAX: Duration = Duration::from_millis(500);
 /// Time between the first two log lines about a hanging write.
@@ -85,8 +85,8 @@ pub(super) async fn watch(
 ) {
     let mut throttle = ErrorThrottle::starting_with(REPEAT_MIN);
     loop {
-        let patience = timings.borrow().renew_interval().max(LOOK_INTERVAL_MIN);
-        let idle = IDLE_LOOK.max(2 * patience);
+        let patience = timings.borrow().renew_interval().max(CHECK_INTERVAL_MIN);
+        let idle = IDLE_CHECK.max(2 * patience);
         // A new status, published at each renewal, wakes the event loop anyway. Only a slow write or
         // an unchanged status needs a timer.
         match progress.busy_for(clock::boot_now()) {
@@ -106,7 +106,7 @@ pub(super) async fn watch(
         let (surface, path) = (Surface::File.as_str(), directory.display());
         match progress.busy_for(now).filter(|busy| *busy >= patience) {
             Some(busy) => {
-                if throttle.failed("", now) {
+                if throttle.failed("", None, now).is_some() {
                     warn!(
                         %lease, surface, %path,
                         busy_ms = millis(busy),
@@ -115,7 +115,7 @@ pub(super) async fn watch(
                 }
             }
             None => {
-                if throttle.over().is_some() {
+                if throttle.over(now).is_some() {
                     info!(%lease, surface, %path, "writes of the status files return again");
                 }
             }

@@ -60,7 +60,7 @@ impl RunArgs {
         }
         let flag = given(&OF_NO_COMMAND, &self.configuration.sources)?;
         Some(format!(
-            "--{flag} applies to a workload that leasehold does not run: leave it out, since the end of the command after -- is awaited"
+            "--{flag} applies to a workload that leasehold does not run: leave it out, because leasehold waits until the command after -- has ended"
         ))
     }
 }

@@ -22,8 +22,9 @@ pub struct ErrorThrottle {
     first_interval: Duration,
     since: Option<BootTime>,
     failures: u64,
-    said: bool,
-    speak_at: BootTime,
+    logged: bool,
+    /// The next line about a known kind is due at this time.
+    due_at: BootTime,
     interval: Duration,
     /// Failures already logged, by kind and server code. A new kind is logged immediately.
     kinds: Vec<(&'static str, Option<i32>)>,
@@ -42,55 +43,50 @@ impl ErrorThrottle {
             first_interval,
             since: None,
             failures: 0,
-            said: false,
-            speak_at: BootTime::from_nanos(0),
+            logged: false,
+            due_at: BootTime::from_nanos(0),
             interval: Duration::ZERO,
             kinds: Vec::new(),
         }
     }
 
-    /// Counts a failure. Returns true if it should be logged.
-    pub fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
-        self.failed_with(kind, None, now)
-    }
-
-    /// Counts a failure with the server's error code. Returns true if it should be logged.
-    pub fn failed_with(&mut self, kind: &'static str, code: Option<i32>, now: BootTime) -> bool {
+    /// Counts a failure, with the server's error code if any. If the failure should be logged, returns
+    /// for how long the operation has been failing, and the number of failures.
+    pub fn failed(
+        &mut self,
+        kind: &'static str,
+        code: Option<i32>,
+        now: BootTime,
+    ) -> Option<(Duration, u64)> {
         let kind = (kind, code);
-        if self.since.is_none() {
-            self.since = Some(now);
+        let since = *self.since.get_or_insert_with(|| {
             self.failures = 0;
             // The interval is reset only after a quiet time, so that recurring short errors are
             // not all logged.
-            if now >= self.speak_at + self.interval {
+            if now >= self.due_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();
             }
-        }
+            now
+        });
         self.failures += 1;
         let new_kind = self.kinds.len() < KINDS_MAX && !self.kinds.contains(&kind);
         if new_kind {
             self.kinds.push(kind);
         }
-        let due = now >= self.speak_at;
+        let due = now >= self.due_at;
         if due {
-            self.speak_at = now + self.interval;
+            self.due_at = now + self.interval;
             self.interval = (self.interval * 2).min(REPEAT_MAX);
         }
-        self.said |= due || new_kind;
-        due || new_kind
+        self.logged |= due || new_kind;
+        (due || new_kind).then(|| (now.since(since), self.failures))
     }
 
-    /// Returns for how long the operation has been failing, and the number of failures.
-    pub fn so_far(&self, now: BootTime) -> (Duration, u64) {
-        let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
-        (lasted, self.failures)
-    }
-
-    /// Ends the error. If it was logged, returns when it began, and the number of failures.
-    pub fn over(&mut self) -> Option<(BootTime, u64)> {
+    /// Ends the error. If it was logged, returns how long it lasted, and the number of failures.
+    pub fn over(&mut self, now: BootTime) -> Option<(Duration, u64)> {
         let since = self.since.take()?;
-        std::mem::take(&mut self.said).then_some((since, self.failures))
+        std::mem::take(&mut self.logged).then(|| (now.since(since), self.failures))
     }
 }
 
@@ -103,11 +99,15 @@ mod tests {
         let mut throttle = ErrorThrottle::default();
         let start = BootTime::from_nanos(0) + Duration::from_secs(100);
         let lines: Vec<u64> = (0..600)
-            .filter(|second| throttle.failed("a", start + Duration::from_secs(*second)))
+            .filter(|second| {
+                let now = start + Duration::from_secs(*second);
+                throttle.failed("a", None, now).is_some()
+            })
             .collect();
         assert_eq!(lines, [0, 2, 6, 14, 30, 62, 126, 254, 510]);
-        assert_eq!(throttle.over(), Some((start, 600)));
-        assert_eq!(throttle.over(), None);
+        let (end, lasted) = (start + Duration::from_secs(600), Duration::from_secs(600));
+        assert_eq!(throttle.over(end), Some((lasted, 600)));
+        assert_eq!(throttle.over(end), None);
     }
 
     #[test]
@@ -116,8 +116,9 @@ mod tests {
         let start = BootTime::from_nanos(0) + Duration::from_secs(100);
         let mut lines = 0;
         for second in 0..600 {
-            lines += u32::from(throttle.failed("a", start + Duration::from_secs(second)));
-            lines += u32::from(throttle.over().is_some());
+            let now = start + Duration::from_secs(second);
+            lines += u32::from(throttle.failed("a", None, now).is_some());
+            lines += u32::from(throttle.over(now).is_some());
         }
         assert!(lines <= 20, "{lines} lines in ten minutes");
     }
@@ -126,13 +127,10 @@ mod tests {
     fn another_kind_of_failure_is_logged_at_once_and_once() {
         let mut throttle = ErrorThrottle::default();
         let start = BootTime::from_nanos(0) + Duration::from_secs(100);
-        let said: Vec<bool> = ["a", "b", "a", "b"]
-            .iter()
-            .map(|kind| throttle.failed(kind, start))
-            .collect();
-        assert_eq!(said, [true, true, false, false]);
-        let codes = [Some(371), Some(14031), Some(371)];
-        let said = codes.map(|code| throttle.failed_with("a", code, start));
-        assert_eq!(said, [true, true, false]);
+        let mut logged = |kind, code| throttle.failed(kind, code, start).is_some();
+        let kinds = ["a", "b", "a", "b"].map(|kind| logged(kind, None));
+        assert_eq!(kinds, [true, true, false, false]);
+        let codes = [371, 14031, 371].map(|code| logged("a", Some(code)));
+        assert_eq!(codes, [true, true, false]);
     }
 }

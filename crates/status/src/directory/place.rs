@@ -136,7 +136,7 @@ pub fn empty(path: &Path) -> io::Result<()> {
 
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK));
-    let file = options.open(path).map_err(refusal)?;
+    let file = options.open(path).map_err(in_place_of)?;
     let opened = file.metadata()?;
     if !opened.is_file() {
         return Err(in_the_way("not a regular file"));
@@ -147,18 +147,13 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn refusal(error: io::Error) -> io::Error {
+/// Names the file that is in the way, if it is one.
+fn in_place_of(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),
         // The file is a FIFO without a reader, or a socket.
         Some(Errno::NXIO) => in_the_way("not a regular file"),
-        _ => in_place_of(error),
-    }
-}
-
-fn in_place_of(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::IsADirectory => in_the_way("a directory"),
+        Some(Errno::ISDIR) => in_the_way("a directory"),
         _ => error,
     }
 }
