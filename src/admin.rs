@@ -15,7 +15,7 @@ pub use leasehold_http::{
     Streams, TRANSFER_TIME_MAX,
 };
 
-use crate::election::{Status, Token};
+use crate::election::{Input, Status};
 pub use crate::publish::ReadyWhen;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
@@ -42,8 +42,8 @@ pub struct AdminState {
     pub metrics: Metrics,
     /// The condition for readiness; may change with a reload.
     pub ready_when: watch::Receiver<ReadyWhen>,
-    /// Sender of the tokens of workloads that have confirmed their step-down.
-    pub stepped_down: mpsc::Sender<Token>,
+    /// Inputs of the election, which receives the workload's confirmation of a step-down.
+    pub inputs: mpsc::Sender<Input>,
 }
 
 /// Binds the address, so that a port in use is reported before the election starts.

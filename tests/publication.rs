@@ -300,7 +300,7 @@ fn a_hanging_disk_delays_no_caller_and_recovers() {
     let took = boot_now().since(started);
     assert!(took < Duration::from_secs(5), "calls took {took:?}");
     // The queue is full, so the last request fails immediately.
-    assert_eq!(answers.pop().unwrap().blocking_recv(), Ok(false));
+    assert!(answers.pop().unwrap().blocking_recv().is_err());
     eventually("the writer reports that the disk hangs", || {
         progress
             .busy_for(boot_now())

@@ -13,9 +13,14 @@ use leasehold::clock;
 use leasehold::election::{
     Authority, HolderView, Identity, ResourceName, Role, Session, Status, Token,
 };
-use leasehold::publish::render::{ClockPair, Identification, render};
+use leasehold::publish::render::{ClockPair, Identification, StatusDocument};
 use leasehold_testbed::documented::{code_block, go_program};
 use leasehold_testbed::without_boot_id;
+
+fn render(status: &Status, who: &Identification, clocks: ClockPair) -> (String, String) {
+    let document = StatusDocument::new(status, who, clocks);
+    (document.to_json(), document.to_env())
+}
 
 /// Returns the code block in this language from the page's section on files.
 fn block(language: &str) -> String {

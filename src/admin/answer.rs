@@ -11,7 +11,7 @@ use super::events::events;
 use super::wait::{Wait, leader_after};
 use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX};
 use crate::clock;
-use crate::election::{Status, Token};
+use crate::election::{Input, Status, Token};
 use crate::log::millis;
 use crate::publish::Surface;
 use crate::publish::metrics;
@@ -238,7 +238,7 @@ async fn stepped_down(request: Request<Incoming>, client: &Client, state: &Admin
     if let Some(refused) = refused {
         return text(StatusCode::CONFLICT, &refused);
     }
-    match state.stepped_down.try_send(token) {
+    match state.inputs.try_send(Input::WorkloadDone { token }) {
         Ok(()) => text(StatusCode::ACCEPTED, "ok"),
         Err(TrySendError::Full(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "busy, try again"),
         Err(TrySendError::Closed(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "shutting down"),

@@ -210,7 +210,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_text_is_an_id_or_refused(text in prop_oneof!["\\PC{0,30}", "[0-9a-f:+-]{0,60}"]) {
+        fn any_text_is_a_valid_id_or_refused(text in prop_oneof!["\\PC{0,30}", "[0-9a-f:+-]{0,60}"]) {
             if let Ok(id) = text.parse::<EventId>() {
                 prop_assert_eq!(id.to_string().parse(), Ok(id.clone()));
                 prop_assert_eq!(id.missed_since(&id), Some(0));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_role_or_holder_is_due_at_once() {
+    fn a_change_of_role_or_holder_is_due_immediately() {
         let led = shown(leader(7, at(20)), 1);
         for current in [
             status(Role::Stopping),

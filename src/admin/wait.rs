@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_parameter_the_value_and_what_is_accepted() {
+    fn an_error_names_the_parameter_and_accepted_values() {
         let cases = [
             (
                 "wait=",

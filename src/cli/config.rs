@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_quoted_as_toml_wants() {
+    fn strings_are_quoted_for_toml() {
         assert_eq!(quoted("a\"b\\c\n\u{7f}ü"), r#""a\"b\\c\n\u007Fü""#);
         assert_eq!(on_one_line("a\nb"), "a?b");
     }

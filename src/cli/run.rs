@@ -37,7 +37,7 @@ use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
 use crate::clock;
 use crate::config::{Config, HealthCheck, Key, OnExit, Sources, UriSource};
-use crate::election::{Input, Status, Token};
+use crate::election::{Input, Status};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log;
@@ -55,9 +55,6 @@ use leasehold_host::privacy::hide_from_the_user;
 /// Maximum wait at exit until files and event streams say "not leader". A local disk takes well
 /// under a millisecond; on a hanging disk, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
-
-/// Capacity of the channel for confirmations. A workload confirms once per step-down.
-const CONFIRMATIONS_MAX: usize = 4;
 
 /// Runs the daemon until it is stopped.
 pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
@@ -193,7 +190,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         store_error,
         metrics: metrics.clone(),
         ready_when: ready_receiver,
-        stepped_down: confirmations(inputs.clone()),
+        inputs: inputs.clone(),
     };
     let streams = http.as_ref().map(Bound::streams);
     let serving = serve_http(http, state);
@@ -401,17 +398,4 @@ async fn serve_http(http: Option<Bound>, state: AdminState) -> io::Result<Infall
         Some(bound) => bound.serve(state).await,
         None => std::future::pending().await,
     }
-}
-
-/// Forwards the workload's confirmations to the election.
-fn confirmations(inputs: mpsc::Sender<Input>) -> mpsc::Sender<Token> {
-    let (sender, mut tokens) = mpsc::channel(CONFIRMATIONS_MAX);
-    tokio::spawn(async move {
-        while let Some(token) = tokens.recv().await {
-            if inputs.send(Input::WorkloadDone { token }).await.is_err() {
-                return;
-            }
-        }
-    });
-    sender
 }

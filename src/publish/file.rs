@@ -115,22 +115,16 @@ impl StatusFileHandle {
     }
 
     /// Requests an answer once the files show the current status. Never blocks. The answer is false
-    /// if the files show an older status, the queue is full or the thread has exited, and true if at
-    /// least neither file says "leader" although "not leader" could not be written. The receiver
-    /// fails if the thread exits before it answers.
+    /// if the files show an older status, and true if at least neither file says "leader" although
+    /// "not leader" could not be written. The receiver fails if the queue is full, or if the thread
+    /// exits before it answers.
     pub fn flush(&self) -> oneshot::Receiver<bool> {
         self.ask(Call::Flush)
     }
 
     fn ask(&self, question: impl FnOnce(oneshot::Sender<bool>) -> Call) -> oneshot::Receiver<bool> {
         let (answer, answered) = oneshot::channel();
-        if let Err(error) = self.calls.try_send(question(answer)) {
-            use std::sync::mpsc::TrySendError::{Disconnected, Full};
-            let (Full(call) | Disconnected(call)) = error;
-            if let Call::Flush(answer) | Call::Close(answer) = call {
-                let _ = answer.send(false);
-            }
-        }
+        let _ = self.calls.try_send(question(answer));
         answered
     }
 

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_does_not_read_does_not_block() {
+    fn an_unresponsive_manager_does_not_block() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watchdog_without_patience_is_none_and_one_with_little_is_not_raced() {
+    fn a_zero_watchdog_is_ignored_and_a_short_one_limited() {
         let interval = |patience| {
             let socket = Some("/nonexistent/notify".into());
             Systemd::new(socket, Some(patience)).ping_interval()

@@ -25,7 +25,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn a_link_that_another_user_planted_is_not_followed() {
+async fn a_link_of_another_user_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, to act as a second user");
         return;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use leasehold::admin::{BODY_BYTES_MAX, ReadyWhen};
-use leasehold::election::{Role, Status};
+use leasehold::election::{Input, Role, Status};
 use leasehold_testbed::skip;
 
 use crate::{leader, serve, serve_on, status, token};
@@ -25,14 +25,15 @@ fn a_confirmation_is_accepted_only_for_the_token_that_steps_down() {
     }
     assert_eq!(served.confirm("?token=6"), 409);
     assert_eq!(served.confirm("?token=8"), 409);
-    assert!(served.stepped_down.try_recv().is_err());
+    assert!(served.inputs.try_recv().is_err());
     assert_eq!(served.confirm("?token=7"), 202);
     assert_eq!(
         served.confirm("?token=7"),
         503,
         "the queue has room for one confirmation"
     );
-    assert_eq!(served.stepped_down.try_recv(), Ok(token(7)));
+    let confirmed = Input::WorkloadDone { token: token(7) };
+    assert_eq!(served.inputs.try_recv(), Ok(confirmed));
     let (code, _, _) = served.ask_with(
         "POST /stepped-down?token=7",
         "origin: http://evil.example\r\n",

@@ -21,7 +21,7 @@ use std::time::Duration;
 use leasehold::admin::{AdminState, ReadyWhen, Streams, bind};
 use leasehold::clock::boot_now;
 use leasehold::election::{
-    Authority, HolderView, Identity, ResourceName, Role, Session, Status, Token,
+    Authority, HolderView, Identity, Input, ResourceName, Role, Session, Status, Token,
 };
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 struct Served {
     address: SocketAddr,
     status: watch::Sender<Status>,
-    stepped_down: mpsc::Receiver<Token>,
+    inputs: mpsc::Receiver<Input>,
     store_error: watch::Sender<Option<StoreError>>,
     streams: Streams,
     /// Number of receivers of the status while no request is in progress.
@@ -100,7 +100,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
     }));
     let metrics = Metrics::new(&who, status.clone(), store.clone()).unwrap();
     let (store_error, current_error) = watch::channel(None);
-    let (confirm, stepped_down) = mpsc::channel(1);
+    let (sender_of_inputs, inputs) = mpsc::channel(1);
     let state = AdminState {
         who,
         status,
@@ -108,7 +108,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
         store_error: current_error,
         metrics,
         ready_when: watch::channel(ready_when).1,
-        stepped_down: confirm,
+        inputs: sender_of_inputs,
     };
     let receivers = sender.receiver_count();
     let bound = bind(address).unwrap();
@@ -129,7 +129,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
     Served {
         address,
         status: sender,
-        stepped_down,
+        inputs,
         store_error,
         streams,
         receivers,

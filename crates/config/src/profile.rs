@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn each_profile_satisfies_the_rules_and_its_election_of_the_store() {
+    fn each_profile_survives_its_mongodb_election() {
         for (profile, lease, election) in [
             ("steady", 24, 10_000),
             ("brisk", 15, 4_000),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explicit_duration_wins_and_is_checked_with_the_others() {
+    fn an_explicit_duration_overrides_the_profile() {
         let flags = [("lease.profile", "fast"), ("lease.lease_duration", "10s")];
         let timings = config(&flags).lease.timings;
         assert_eq!(timings.lease_duration(), Duration::from_secs(10));

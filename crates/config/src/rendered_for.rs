@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_elsewhere_differs() {
+    fn a_pod_in_another_namespace_or_account_differs() {
         let rendered = RenderedFor::try_from("shop/orders".to_owned()).unwrap();
         assert!(!rendered.differs(Some("shop"), Some("orders")));
         assert!(!rendered.differs(None, None));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_named_after_a_whole_namespace() {
+    fn a_lease_name_begins_with_a_whole_namespace() {
         let rendered = RenderedFor::try_from("shop/orders".to_owned()).unwrap();
         for (lease, named) in [
             ("shop.orders", true),

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn near_names_are_suggested_and_far_ones_are_not() {
+    fn only_similar_names_are_suggested() {
         let suggested = |section, name| suggest_key(section, name).map(Key::path);
         for (section, name, expected) in [
             ("lease", "renew_dedline", Some("lease.renew_deadline")),

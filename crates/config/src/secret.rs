@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_read_again_each_time_and_its_line_end_is_not_part_of_the_text() {
+    fn the_file_is_read_each_time_without_its_newline() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("uri");
         let source = UriSource::File(path.clone());

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_another_form_is_equal() {
+    fn different_notations_of_a_value_are_equal() {
         let minute = with(&[("workload.stop_grace", "60s"), ("http.listen", ":9402")]);
         let same = [
             ("workload.stop_grace", "1m"),

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_out_of_range_say_the_range() {
+    fn the_error_of_a_duration_names_its_range() {
         let outside = ["49ms", "0s", "3601s", "999999999years"];
         assert_refused(UP_TO_AN_HOUR, &outside, "between 50ms and 1h");
         assert_eq!(duration("0s", Duration::ZERO, HOUR), Ok(Duration::ZERO));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_say_their_range() {
+    fn the_error_of_a_count_names_its_range() {
         let kind = ValueType::Count(1, 5);
         assert_eq!(parse(kind, "3"), Ok(3.into()));
         for wrong in ["0", "6", "-1", "three", "", "1.0"] {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_asked_over_plain_http() {
+    fn health_checks_use_plain_http() {
         let local = ["", "http://localhost/", "http://[::1]:1"];
         assert_accepted(ValueType::HealthUrl, &local);
         assert_accepted(ValueType::HealthUrl, &["http://127.0.0.1:8080/healthz?x=1"]);

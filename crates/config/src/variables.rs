@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_other_origins_are_not_warned_about() {
+    fn other_known_variables_cause_no_warning() {
         for name in OTHERS {
             assert_eq!(shown(&format!("LEASEHOLD_{name}")), None, "{name}");
         }

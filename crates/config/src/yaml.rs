@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aliases_are_refused_and_anchors_alone_are_not() {
+    fn only_aliases_are_refused() {
         assert_eq!(check("lease: &a\n  name: b\n"), Ok(()));
         let refused = check("a: &a [x]\nb: *a\n").expect_err("an alias");
         assert!(refused.contains("line 2"), "{refused}");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_its_place_and_the_begin_of_the_list() {
+    fn an_error_names_its_position_and_the_start_of_the_list() {
         let refused = check("lease:\n  name: [a\nlog:\n  level: x\n").expect_err("no end");
         assert!(refused.starts_with("line 3, column "), "{refused}");
         assert!(

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operation_the_cause_and_the_remedy_are_on_one_line() {
+    fn an_error_has_operation_cause_and_remedy_on_one_line() {
         let error = CommandError::failed(1, "write a")(io::Error::other("disk full"));
         assert_eq!(error.to_string(), "cannot write a: disk full");
         let error = error.to_fix("make room");

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_that_has_a_file_is_named_and_this_one_is_not() {
+    fn another_process_with_an_open_file_is_named() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
         let file = fs::File::create(&path).expect("a file");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_kernels_locks_is_of_its_file() {
+    fn a_line_of_proc_locks_names_the_owner_of_a_file() {
         let device = rustix::fs::makedev(0xfe, 0x1a);
         let line = "12: FLOCK  ADVISORY  WRITE 4711 fe:1a:1234 0 EOF";
         assert_eq!(owner(line, (device, 1234)), Some(4711));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_kernels_table_is_a_listener_on_its_port() {
+    fn a_line_of_proc_net_tcp_names_a_listener() {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = socket.local_addr().expect("an address").port();
         let table = fs::read_to_string("/proc/net/tcp").expect("a table");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_on_all_addresses_is_the_occupant_of_an_ipv4_port() {
+    fn a_listener_on_all_addresses_occupies_an_ipv4_port() {
         // A kernel without IPv6 has no such listener.
         let Ok(socket) = TcpListener::bind((std::net::Ipv6Addr::UNSPECIFIED, 0)) else {
             return;

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_need_a_capable_terminal_and_no_refusal() {
+    fn colors_need_a_capable_terminal_without_no_color() {
         let wanted = |no_color: Option<&str>, term: Option<&str>| {
             are_wanted(no_color.map(OsStr::new), term.map(OsStr::new))
         };

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_names_this_machine_only_if_all_its_hosts_do() {
+    fn a_request_is_local_only_if_all_its_hosts_are() {
         for (target, hosts, is_ours) in [
             ("/", &[][..], true),
             ("/", &["localhost"], true),
@@ -80,7 +80,7 @@ mod tests {
 
         /// The parser of URLs finds the same host.
         #[test]
-        fn a_local_host_is_one_in_a_url_too(
+        fn a_url_parser_finds_equal_local_hosts(
             host in prop_oneof![
                 "\\PC{0,20}",
                 "(\\[?(localhost|127\\.0\\.0\\.1|::1|10\\.0\\.0\\.1)\\]?){0,2}[:@./?#\\[\\]0-9a-z]{0,9}(\\.localhost)?",

@@ -286,7 +286,7 @@ async fn connection(stream: TcpStream, client: Client, site: impl Site) {
     }
 }
 
-/// Limits what the kernel buffers for a client that does not read, and for how long.
+/// Limits the kernel's buffer for a client that does not read, and its lifetime.
 fn limit_unread(stream: &TcpStream) -> io::Result<()> {
     let millis = u32::try_from(UNREAD_TIME_MAX.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, millis)?;

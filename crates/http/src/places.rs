@@ -131,7 +131,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn the_longest_idle_connection_of_the_peer_with_most_gives_way() {
+    async fn the_longest_idle_connection_of_the_busiest_peer_is_evicted() {
         let mut places = Places::default();
         let mut opened = Vec::new();
         let mut open = |places: &mut Places, peer: IpAddr| {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_whose_answer_lasts_neither_counts_nor_gives_way() {
+    async fn long_lived_answers_are_not_counted_or_evicted() {
         let mut places = Places::default();
         let mut lasting = Vec::new();
         let mut open = |places: &mut Places, lasts: bool| {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ends_make_room() {
+    async fn the_end_of_a_connection_frees_its_place() {
         let mut places = Places::default();
         for _ in 0..CONNECTIONS_MAX {
             places.serve(PEERS[0], |_| std::future::ready(()));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stream_of_a_peer_with_clearly_more_gives_way() {
+    fn the_oldest_stream_of_a_greedy_peer_is_evicted() {
         let young = PLACE_TIME_MIN - Duration::from_millis(1);
         let taken = streams(&[1, 2, 2, 1, 2]);
         assert_eq!(gives_way(&taken, &open(9, 3, young)), Some(1));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_was_open_for_long_gives_way_to_any() {
+    fn an_old_stream_can_be_evicted_for_any_peer() {
         let taken = streams(&[1, 1]);
         assert_eq!(gives_way(&taken, &open(9, 1, PLACE_TIME_MIN)), Some(0));
     }

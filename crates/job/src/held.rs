@@ -370,7 +370,7 @@ mod tests {
     use leasehold_guard::Termination;
 
     #[test]
-    fn only_a_command_that_its_guard_refused_never_began() {
+    fn only_a_refused_command_never_began() {
         let finished = |end, killed| SupervisedEnd {
             ended: Termination {
                 end,
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_lock_is_lost_with_its_contender() {
+    async fn the_lock_is_lost_if_the_contender_ends() {
         let authority = Authority {
             token: Token::ZERO,
             valid_until: clock::boot_now() + Duration::from_secs(3600),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_counts_and_its_id_used_again_does_not() {
+    fn a_reused_process_id_is_not_the_holder() {
         assert_eq!(held().guard(), Some(own_id()));
         let another = Held {
             started: 1,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_the_same_name_elsewhere_is_another_one() {
+    fn a_lock_is_identified_by_name_and_location() {
         let inherited = Inherited(vec![held()]);
         let _alone = ALONE.lock();
         let _deadline = Deadline::new().expect("a memfd");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_lock_replaces_itself_and_their_number_is_bounded() {
+    fn an_inner_lock_replaces_its_own_entry() {
         let mut text = Inherited(Vec::new()).with(held());
         for _ in 0..3 {
             let inherited = Inherited(serde_json::from_str(&text).expect("a list"));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_read_as_it_is_now() {
+    fn a_reader_sees_the_current_deadline() {
         let _alone = ALONE.lock();
         let deadline = Deadline::new().expect("a memfd");
         let ahead = || lies_ahead(std::process::id().cast_signed());

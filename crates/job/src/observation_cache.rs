@@ -127,7 +127,8 @@ impl ObservationCache {
         }
     }
 
-    /// Merges the newest record. If two jobs save at once, a record is lost, and an eviction is late.
+    /// Merges the newest record. If two jobs save simultaneously, one record is lost, which only delays
+    /// an eviction.
     fn merged(&self, finished: &Finished) -> (Token, Observations) {
         let (token, saved) = self.read();
         let (_, before) = &self.seen;
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn observations_are_read_in_the_same_boot_and_store_only() {
+    fn observations_are_valid_in_one_boot_and_store() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("jobs");
         let finished = finished(clock::boot_now());
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_saw_nothing_new_leaves_what_others_kept() {
+    fn a_job_without_new_observations_keeps_the_record() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("jobs");
         let in_vain = at(&path, "h/d.c", "boot");
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_end_at_different_times_keep_what_each_has_seen() {
+    fn observations_of_concurrent_jobs_are_merged() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("jobs");
         let now = clock::boot_now();
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_record_proves_nothing_and_delays_nothing() {
+    fn a_foreign_record_is_ignored_without_a_delay() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("jobs");
         let nothing = (Token::ZERO, Observations::default());

@@ -16,7 +16,6 @@ use leasehold_guard::groups::own_group;
 /// Input before the acquisition is discarded. Input longer than this is assumed not to end.
 const DISCARDED_MAX: usize = 1 << 20;
 
-/// A job in the background tries to read the terminal at this interval.
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 const ENDED: &str =

@@ -21,7 +21,7 @@ use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_status::render::date;
 
-/// Time limit for leaving the queue. If the entry remains, other waiters evict it once it expires.
+/// Time limit for leaving the queue. Other waiters evict an entry that remains.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// Minimum wait for the first response of MongoDB, which shows if the lock is free now.
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_spent_once() {
+    fn an_interrupted_wait_continues_with_the_rest() {
         let seconds = Duration::from_secs;
         let spent = |wait, times: &[u64]| {
             let mut limits = WaitLimits {

@@ -249,12 +249,6 @@ impl StatusDocument {
     }
 }
 
-/// Renders `status.json` and `status.env` for `status` at `clocks`.
-pub fn render(status: &Status, who: &Identification, clocks: ClockPair) -> (String, String) {
-    let document = StatusDocument::new(status, who, clocks);
-    (document.to_json(), document.to_env())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,6 +260,11 @@ mod tests {
             boot_id: Some("b007".to_owned()),
             ..fixture::who("o'hara")
         }
+    }
+
+    fn render(status: &Status, clocks: ClockPair) -> (String, String) {
+        let document = StatusDocument::new(status, &who(), clocks);
+        (document.to_json(), document.to_env())
     }
 
     fn leader() -> Status {
@@ -294,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_rendered_as_in_the_contract() {
-        let (json, env) = render(&leader(), &who(), clocks(100));
+    fn a_leader_is_rendered_as_documented() {
+        let (json, env) = render(&leader(), clocks(100));
         assert_eq!(
             json,
             concat!(
@@ -327,7 +326,7 @@ mod tests {
 
     #[test]
     fn i4_a_leader_past_its_deadline_is_rendered_as_a_follower() {
-        let (json, env) = render(&leader(), &who(), clocks(118));
+        let (json, env) = render(&leader(), clocks(118));
         assert_eq!(
             json,
             concat!(
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_store_stands_with_its_beginning() {
+    fn a_document_shows_the_store_error_and_its_start() {
         let error = StoreError {
             message: "no primary".to_owned(),
             since: at(90),
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_name_is_never_mine_without_authority_nor_expired() {
+    fn the_leader_name_requires_authority() {
         let me = who().identity;
         let now = clocks(100).boot;
         assert_eq!(leader_name_at(&leader(), &me, now), Some("o'hara"));

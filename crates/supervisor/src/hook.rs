@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_hook_that_cannot_be_killed_holds_up_its_end_no_longer_than_a_moment() {
+    async fn an_unkillable_hook_is_left_behind_after_a_second() {
         let lease = ResourceName::new("orders").expect("legal");
         let (_sender, states) = tokio::sync::watch::channel(None);
         // Without a desired state, the claim no longer leads.

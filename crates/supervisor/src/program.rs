@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unkillable_process_is_not_waited_for_and_blocks_the_next_start() {
+    async fn an_unkillable_process_blocks_the_next_start() {
         let (hangs, progress) = GuardedCommand::stand_in();
         let mut left = LeftoverProcess::default();
         assert_eq!(left.outlast(hangs, Duration::from_millis(10)).await, None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_is_reported_at_once() {
+    async fn the_end_of_a_process_is_reported_immediately() {
         let (ends, progress) = GuardedCommand::stand_in();
         progress.send_replace(CommandProgress::Gone(ENDED));
         let mut left = LeftoverProcess::default();

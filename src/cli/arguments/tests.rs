@@ -6,12 +6,12 @@ fn parsed(arguments: &[&str]) -> Result<Invocation, UsageError> {
 }
 
 #[test]
-fn clap_finds_no_fault_with_the_commands() {
+fn the_commands_pass_claps_own_checks() {
     command().debug_assert();
 }
 
 #[test]
-fn short_forms_are_the_same_keys() {
+fn short_flags_set_the_keys() {
     let Ok(Invocation::Run(run)) = parsed(&["run", "--lease", "orders", "--identity=me"]) else {
         panic!("it is a legal command line");
     };
@@ -60,7 +60,7 @@ fn status_has_a_directory_or_a_lease() {
 }
 
 #[test]
-fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
+fn tips_name_the_probable_flag_or_the_dashes() {
     let said = |arguments: &[&str]| {
         let stop = parsed(arguments).expect_err("not legal");
         stop.error.render().to_string()
@@ -118,7 +118,7 @@ fn the_short_help_of_every_command_fits_on_a_screen() {
 }
 
 #[test]
-fn the_whole_help_fits_and_keeps_the_lines_of_its_examples() {
+fn the_help_fits_and_keeps_its_examples() {
     let mut texts = Vec::new();
     each_command(
         &mut CommandLine::command(),
@@ -189,7 +189,7 @@ fn every_subcommand_is_listed_once_with_its_group() {
 }
 
 #[test]
-fn the_short_help_has_the_flags_of_the_first_day() {
+fn the_short_help_has_the_flags_for_the_first_setup() {
     let mut commands = command();
     let run = commands.find_subcommand_mut("run").expect("it is there");
     let (short, long) = (
@@ -223,7 +223,7 @@ fn connection_strings_are_masked_in_usage_errors() {
 }
 
 #[test]
-fn a_flag_that_would_do_nothing_is_refused() {
+fn a_flag_without_effect_is_refused() {
     for (arguments, flag) in [
         (
             &["lock", "a", "--workload-stop-signal", "INT"][..],
@@ -274,7 +274,7 @@ fn a_flag_that_would_do_nothing_is_refused() {
 }
 
 #[test]
-fn the_help_of_locks_does_not_speak_of_leadership() {
+fn the_help_of_locks_does_not_mention_leadership() {
     let mut root = command();
     root.build();
     for path in [&["lock"][..], &["locks"], &["locks", "break"]] {

@@ -14,9 +14,7 @@ use crate::store::KnownHome;
 
 /// Set by the kubelet in every container.
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
-/// Minimum interval between checks for a hanging write.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Interval between checks while no status is published.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// A write that takes this long counts as slow. A write to a local disk takes far less.
 const WRITE_MAX: Duration = Duration::from_millis(500);
@@ -58,7 +56,6 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     }
 }
 
-/// Returns the deployment that an earlier process recorded, if any.
 pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
     let deployment = recorded_deployment(directory.path()).unwrap_or_else(|error| {

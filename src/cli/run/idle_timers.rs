@@ -33,7 +33,6 @@ pub(super) const EXACT_BELOW: Duration = Duration::from_secs(5);
 /// failed, and nothing has failed or changed for [`SETTLES_IN`].
 #[derive(Debug, Default)]
 pub(super) struct IdleTimers {
-    /// False until [`IdleTimers::allow`].
     allowed: AtomicBool,
     calls: AtomicBool,
     blind: AtomicBool,
@@ -100,11 +99,9 @@ pub(super) fn run_to_end<T>(
     run_with(exit::NEGATIVE, builder, command)
 }
 
-/// The timer slack of a thread.
 struct Slack {
     idle_timers: Arc<IdleTimers>,
     usual: u64,
-    /// True while timers are coarse.
     coarse: AtomicBool,
 }
 
@@ -139,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_election_is_at_rest_when_nothing_has_happened_for_a_while() {
+    fn an_election_is_at_rest_after_a_quiet_time() {
         let idle_timers = IdleTimers::default();
         assert!(!idle_timers.is_at(settled()), "before it is allowed");
         idle_timers.allow();

@@ -18,7 +18,6 @@ pub(super) type StartPublisher = Box<
     dyn FnOnce(&Identification, &watch::Receiver<Status>, &Metrics) -> io::Result<PodPublisher>,
 >;
 
-/// Has no values.
 #[cfg(not(feature = "kubernetes"))]
 #[derive(Clone)]
 pub(super) enum PodPublisher {}

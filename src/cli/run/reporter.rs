@@ -26,13 +26,11 @@ pub(super) struct Reporter {
     timings: watch::Receiver<Timings>,
     reads: ErrorThrottle,
     writes: ErrorThrottle,
-    /// True if the server refused the last write that failed.
     refuses_writes: bool,
     watch: ErrorThrottle,
     stream: StreamLog,
     /// Kind of the last logged failure of hints; `None` while they are followed.
     no_hints: Option<&'static str>,
-    /// True while hints are followed instead of a change stream.
     follows_hints: bool,
     /// True if hints are configured, so that running without them is logged.
     wants_hints: bool,
@@ -42,9 +40,7 @@ pub(super) struct Reporter {
 /// their failures are logged.
 #[derive(Default)]
 struct StreamLog {
-    /// True if the last store call succeeded.
     store_answers: bool,
-    /// True if the stream failed and has not reopened.
     failing: bool,
     /// True if a call has succeeded since the last failure of the stream.
     answered_since: bool,
@@ -68,7 +64,6 @@ impl Reporter {
         }
     }
 
-    /// Logs the start of the candidate, and warns about its records and timings.
     pub(super) fn started(
         &mut self,
         config: &Config,
@@ -330,16 +325,13 @@ impl Reporter {
                 (self.no_hints, self.follows_hints) = (None, true);
             }
             Some(failure) if self.no_hints == Some(failure.kind) => {}
-            Some(failure)
-                if !self.wants_hints
-                    && !self.follows_hints
-                    && (lacks_hints(failure) || lacks_right(failure)) =>
-            {
-                debug!(%lease, why = %failure, "no hints, following a change stream");
-                self.no_hints = Some(failure.kind);
-            }
             Some(failure) => {
+                let is_expected = lacks_hints(failure) || lacks_right(failure);
+                let follows_none = !self.wants_hints && !self.follows_hints;
                 match failure.retry {
+                    _ if is_expected && follows_none => {
+                        debug!(%lease, why = %failure, "no hints, following a change stream");
+                    }
                     RetryPolicy::Reconfigure => warn!(%lease, why = %failure, "hints unavailable"),
                     _ => info!(%lease, why = %failure, "hints unavailable"),
                 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stands_from_its_beginning_until_the_store_answers() {
+    fn an_error_is_published_until_the_store_answers() {
         let (mut errors, shown) = StoreErrors::channel(timings());
         let failed = |why| answered("read", Some(Failure::new(why, "")));
         assert!(errors.answered(&failed("no primary"), at(1)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_lasts_from_the_first_unanswered_call_also_after_a_change_of_role() {
+    fn an_outage_begins_with_the_first_unanswered_call() {
         let (mut errors, shown) = StoreErrors::channel(timings());
         let since = || shown.borrow().as_ref().map(|error| error.since);
         let unanswered = |operation| AnsweredCall {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_stays_shown_although_reads_are_answered() {
+    fn successful_reads_do_not_hide_a_refused_write() {
         let (mut errors, shown) = StoreErrors::channel(timings());
         let refused = Failure::new("not authorized", "").with_retry(RetryPolicy::Reconfigure);
         errors.answered(&answered("acquire", Some(refused)), at(1));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_writes_stay_shown_from_the_first_one_until_a_write_is_applied() {
+    fn refused_writes_are_published_until_a_write_is_applied() {
         let (mut errors, shown) = StoreErrors::channel(timings());
         let refused = |operation| {
             let failure = Failure::new("MongoDB refused the write", "");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_are_not_answered_stay_shown_while_reads_are_answered() {
+    fn successful_reads_do_not_hide_unanswered_writes() {
         let (mut errors, shown) = StoreErrors::channel(timings());
         let unanswered = answered("take_over", Some(Failure::no_answer(Duration::ZERO)));
         let read = answered("read", None);

@@ -128,9 +128,7 @@ impl Surfaces for DaemonSurfaces {
 pub(super) struct StatusFollower {
     lease: ResourceName,
     files: Arc<StatusFileHandle>,
-    /// Highest token of a leader that was seen.
-    leader_token: Token,
-    /// The status at the last call.
+    highest_leader_token: Token,
     last: Option<Status>,
 }
 
@@ -139,16 +137,16 @@ impl StatusFollower {
         Self {
             lease,
             files,
-            leader_token: Token::ZERO,
+            highest_leader_token: Token::ZERO,
             last: None,
         }
     }
 
     pub(super) fn changed(&mut self, status: &Status, now: BootTime) {
         if let Some(holder) = &status.holder
-            && holder.token > self.leader_token
+            && holder.token > self.highest_leader_token
         {
-            self.leader_token = holder.token;
+            self.highest_leader_token = holder.token;
             if status.authority.is_none() {
                 let (holder, token) = (&holder.identity, holder.token.get());
                 info!(lease = %self.lease, %holder, token, "new leader");

@@ -23,7 +23,6 @@ use crate::workload::claim_share::ClaimShares;
 /// Capacity of the channel for exits. Each claim has at most one exit.
 const EXITS_MAX: usize = 4;
 
-/// Returns true if there is a command or a hook.
 pub(super) fn supervises(config: &Config, command: &[OsString]) -> bool {
     let hooks = &config.hooks;
     !command.is_empty() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
@@ -87,7 +86,6 @@ impl CommandExit {
     }
 }
 
-/// Event from the tasks of a workload.
 pub(super) enum WorkloadEvent {
     /// The command ended by itself.
     Exited(CommandExit),
@@ -180,7 +178,6 @@ impl Workload {
         }
     }
 
-    /// Waits for the next event.
     pub(super) async fn next_event(&mut self) -> WorkloadEvent {
         tokio::select! {
             Some(exit) = self.exits.recv() => WorkloadEvent::Exited(exit),

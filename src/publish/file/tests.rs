@@ -128,7 +128,7 @@ fn obstruct(path: &Path, name: &str) {
 }
 
 #[test]
-fn a_flush_answers_when_the_newest_status_is_in_the_files() {
+fn a_flush_is_answered_after_the_files_are_current() {
     let place = start(follower());
     for token in 1..50 {
         place.lead(token);
@@ -144,7 +144,7 @@ fn a_flush_answers_when_the_newest_status_is_in_the_files() {
 }
 
 #[test]
-fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
+fn unchanged_files_are_rewritten_only_at_the_refresh() {
     let seen = |seconds| Status {
         holder: Some(HolderView {
             identity: Identity::new("other").unwrap(),
@@ -178,7 +178,7 @@ fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
 }
 
 #[test]
-fn a_wake_up_is_enough_and_the_files_are_refreshed_without_one() {
+fn a_wake_up_or_the_refresh_rewrites_the_files() {
     let place = start(follower());
     place.lead(3);
     place.handle.wake();
@@ -191,7 +191,7 @@ fn a_wake_up_is_enough_and_the_files_are_refreshed_without_one() {
 }
 
 #[test]
-fn i4_the_bare_field_falls_at_the_deadline_too() {
+fn i4_the_leader_field_becomes_false_at_the_deadline() {
     // The refresh interval is too long to matter here.
     let first = status(3, Duration::from_millis(50));
     let place = start_with(first, 20 * MINUTE);
@@ -220,7 +220,7 @@ fn leading() -> (tempfile::TempDir, watch::Sender<Status>, StatusWriter) {
 }
 
 #[test]
-fn i4_a_deadline_that_passes_during_the_write_is_shown_at_once() {
+fn i4_a_deadline_during_a_write_is_shown_immediately() {
     let (place, sender, mut writer) = leading();
     let passed = status(3, Duration::ZERO);
     writer.leader_until = passed.authority.map(|authority| authority.valid_until);
@@ -248,7 +248,7 @@ fn i4_a_failed_refresh_does_not_postpone_the_end_at_the_deadline() {
 }
 
 #[test]
-fn closing_says_not_leader_and_gives_the_directory_up() {
+fn closing_writes_not_leader_and_unlocks_the_directory() {
     let place = start(status(3, Duration::from_secs(60)));
     let claim = Claim::from_bytes([9; 16]);
     let longest = Some(Duration::from_secs(40));
@@ -305,7 +305,7 @@ fn a_failed_write_of_a_leader_is_logged_and_counted() {
 }
 
 #[test]
-fn a_leader_that_cannot_be_taken_back_is_removed() {
+fn files_that_cannot_be_rewritten_are_removed() {
     let place = shown(status(3, Duration::from_secs(60)));
     let path = place.path();
     assert!(read(path).leader);
@@ -318,7 +318,7 @@ fn a_leader_that_cannot_be_taken_back_is_removed() {
 }
 
 #[test]
-fn a_leader_in_only_one_of_the_files_is_removed_too() {
+fn one_outdated_file_is_removed_too() {
     let place = shown(follower());
     let path = place.path();
     obstruct(path, ENV_FILE);
@@ -333,7 +333,7 @@ fn a_leader_in_only_one_of_the_files_is_removed_too() {
 }
 
 #[test]
-fn objects_planted_under_the_temporary_name_are_neither_written_nor_waited_for() {
+fn objects_planted_as_the_temporary_file_are_replaced() {
     let place = shown(follower());
     let path = place.path();
     let precious = path.join("precious");
@@ -361,7 +361,7 @@ fn objects_planted_under_the_temporary_name_are_neither_written_nor_waited_for()
 }
 
 #[test]
-fn a_directory_that_was_removed_is_made_again() {
+fn a_removed_directory_is_created_again() {
     let place = shown(follower());
     let path = place.path();
     // The writer may write between the removal of the files and of the directory.
@@ -376,7 +376,7 @@ fn a_directory_that_was_removed_is_made_again() {
 }
 
 #[test]
-fn a_change_of_others_is_written_after_a_moment_and_at_once_if_asked_for() {
+fn a_change_of_others_is_delayed_except_for_a_flush() {
     let place = start_with(follower_of("a"), Duration::from_secs(60));
     let shows = |identity: &str| {
         let holder = read(place.path()).holder;

@@ -36,7 +36,7 @@ impl Stderr {
         let _ = self.on_loss.set(Box::new(count));
     }
 
-    /// Writes a whole line, or drops what does not fit.
+    /// Writes a line, or drops the part that does not fit.
     pub fn write_line(&self, line: &[u8]) {
         let line = match self.torn.load(Ordering::Relaxed) {
             true => Cow::Owned([b"\n", line].concat()),

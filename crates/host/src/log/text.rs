@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_sentence_and_then_its_fields() {
+    fn a_log_line_has_a_message_and_then_fields() {
         let (time, rest) = line(false, false, || {
             tracing::warn!(lease = %"orders", failing_for_ms = 1_234_u64, why = "no primary", "renewal failed");
         });
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn colors_are_written_only_if_they_are_wanted() {
+    fn colors_are_written_only_if_enabled() {
         let (_, rest) = line(true, true, || tracing::warn!("lost"));
         assert!(
             rest.starts_with("\u{1b}[33mWARN \u{1b}[0m lost"),

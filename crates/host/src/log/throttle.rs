@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_that_lasts_is_logged_at_growing_intervals() {
+    fn a_lasting_error_is_logged_at_growing_intervals() {
         let mut throttle = ErrorThrottle::default();
         let start = BootTime::from_nanos(0) + Duration::from_secs(100);
         let lines: Vec<u64> = (0..600)
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_comes_and_goes_is_not_a_line_each_time() {
+    fn a_recurring_error_is_not_logged_each_time() {
         let mut throttle = ErrorThrottle::default();
         let start = BootTime::from_nanos(0) + Duration::from_secs(100);
         let mut lines = 0;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_of_failure_is_logged_at_once_and_once() {
+    fn a_new_kind_of_failure_is_logged_immediately_and_once() {
         let mut throttle = ErrorThrottle::default();
         let start = BootTime::from_nanos(0) + Duration::from_secs(100);
         let mut logged = |kind, code| throttle.failed(kind, code, start).is_some();

@@ -8,7 +8,7 @@ use leasehold_core::election::{
     Authority, BootTime, HolderView, Identity, Reason, Role, Session, Status, Token,
 };
 use leasehold_status::fixture;
-use leasehold_status::render::{ClockPair, Identification, render};
+use leasehold_status::render::{ClockPair, Identification, StatusDocument};
 use proptest::prelude::*;
 
 /// Generates a status as the election produces it: only the role leader has authority.
@@ -67,7 +67,8 @@ proptest! {
     ) {
         let boot = BootTime::from_nanos(written);
         let wall = UNIX_EPOCH + Duration::from_secs(wall);
-        let (json, _) = render(&status, &who(), ClockPair { boot, wall, time_namespace: None });
+        let clocks = ClockPair { boot, wall, time_namespace: None };
+        let json = StatusDocument::new(&status, &who(), clocks).to_json();
         let read = BootTime::from_nanos(written + later);
         let judged = judge(&json, Some("orders"), Some("b"), None, read);
         prop_assert_eq!(judged.verdict == FileVerdict::Leader, status.leads_at(read));
@@ -85,7 +86,7 @@ proptest! {
     #[test]
     fn a_damaged_file_never_panics(status in status(), at in 0..600_usize, byte in any::<u8>()) {
         let clocks = ClockPair { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
-        let (json, _) = render(&status, &who(), clocks);
+        let json = StatusDocument::new(&status, &who(), clocks).to_json();
         let mut bytes = json.into_bytes();
         // A file without the newline at the end is still valid, so the newline is left alone.
         let index = at % (bytes.len() - 1);

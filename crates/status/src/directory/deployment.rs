@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_kept_for_the_next_process() {
+    fn the_deployment_is_recorded_for_the_next_process() {
         let place = tempfile::tempdir().unwrap();
         let (directory, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
         assert_eq!(recorded_deployment(directory.path()).unwrap(), None);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_under_its_name_is_ignored_without_a_delay() {
+    fn an_unusable_deployment_file_is_ignored_without_a_delay() {
         let place = tempfile::tempdir().unwrap();
         let (directory, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
         let file = directory.deployment_file();

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_directory_is_left_as_it_is() {
+    fn an_existing_directory_is_not_changed() {
         let place = tempfile::tempdir().unwrap();
         let free = Examined::Writable { by: Vec::new() };
         assert_eq!(examine(place.path()).unwrap(), free);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_place_of_a_directory_is_refused() {
+    fn a_file_instead_of_a_directory_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();

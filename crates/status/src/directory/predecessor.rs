@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn observed_or_past_ends_leave_the_proof() {
+    fn a_claim_without_running_children_is_a_proof() {
         let (started, running) = sleeper();
         end(started);
         for child in [Child::None, Child::Gone, running] {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_shortly_after_is_waited_for() {
+    fn an_exiting_process_is_awaited() {
         let (started, child) = sleeper();
         let directory = left_with(ClaimPlace::Command, child);
         let ender = std::thread::spawn(move || {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_children_proves_nothing_and_keeps_the_token() {
+    fn a_record_without_children_yields_only_the_token() {
         let directory = left_with(ClaimPlace::Command, Child::Gone);
         let file = directory.path().join(CLAIM_FILE);
         let newer = fs::read_to_string(&file).unwrap();

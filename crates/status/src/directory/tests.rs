@@ -39,7 +39,7 @@ fn opened_for(lease: &ResourceName, path: &Path) -> (StatusDirectory, RecoveredS
 }
 
 #[test]
-fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
+fn a_new_directory_has_no_state_but_room_for_the_record() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a/b");
     let (directory, memory) = opened(&path);
@@ -89,7 +89,7 @@ fn the_state_of_another_lease_is_discarded() {
 }
 
 #[test]
-fn the_longest_lease_duration_is_kept_whatever_else_the_record_proves() {
+fn the_longest_lease_duration_is_always_kept() {
     let place = tempfile::tempdir().unwrap();
     let (directory, _) = opened(place.path());
     let longest = Some(Duration::from_secs(40));
@@ -103,7 +103,7 @@ fn the_longest_lease_duration_is_kept_whatever_else_the_record_proves() {
 }
 
 #[test]
-fn the_guard_of_a_longer_lease_is_waited_for() {
+fn the_guard_of_a_longer_lease_is_awaited() {
     let place = tempfile::tempdir().unwrap();
     let (directory, _) = opened(place.path());
     let longest = Some(Duration::from_secs(60));
@@ -132,7 +132,7 @@ fn the_guard_of_a_longer_lease_is_waited_for() {
 }
 
 #[test]
-fn a_record_without_a_believable_lease_duration_is_in_order() {
+fn a_record_with_an_invalid_lease_duration_is_not_damaged() {
     for longest in ["", r#","lease_longest_ms":0"#, r#","lease_longest_ms":-5"#] {
         let place = tempfile::tempdir().unwrap();
         let text = format!(
@@ -166,7 +166,7 @@ fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
 }
 
 #[test]
-fn the_claim_is_proof_in_this_file_of_this_boot_only() {
+fn the_claim_is_a_proof_only_in_its_file_and_boot() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("one");
     let (directory, _) = opened(&path);
@@ -196,7 +196,7 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
 }
 
 #[test]
-fn garbage_is_logged_and_proves_nothing() {
+fn a_damaged_record_is_reported_and_proves_nothing() {
     for garbage in ["{", "\0\0\0", r#"{"schema":2}"#, "null"] {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(CLAIM_FILE), garbage).unwrap();
@@ -212,7 +212,7 @@ fn garbage_is_logged_and_proves_nothing() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_is_an_error() {
+fn a_file_instead_of_the_directory_is_an_error() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
     fs::write(&path, "").unwrap();
@@ -232,7 +232,7 @@ fn a_claim_file_that_is_a_link_is_not_followed() {
 }
 
 #[test]
-fn the_runtime_directory_of_the_user_is_the_second_choice() {
+fn the_users_runtime_directory_is_the_fallback() {
     let place = tempfile::tempdir().unwrap();
     let lease = ResourceName::new("orders").unwrap();
     let run = place.path().join("run");
@@ -277,7 +277,7 @@ fn next_to_a_secret() -> (tempfile::TempDir, PathBuf, PathBuf) {
 }
 
 #[test]
-fn a_link_that_was_planted_as_the_probe_is_not_followed() {
+fn a_link_planted_as_the_probe_is_not_followed() {
     let (_place, precious, path) = next_to_a_secret();
     std::os::unix::fs::symlink(&precious, path.join(".probe")).unwrap();
     opened(&path);
@@ -286,7 +286,7 @@ fn a_link_that_was_planted_as_the_probe_is_not_followed() {
 }
 
 #[test]
-fn a_fifo_that_was_planted_as_the_probe_holds_nothing_up() {
+fn a_fifo_planted_as_the_probe_does_not_block() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().to_owned();
     fifo(&path.join(".probe"));
@@ -294,7 +294,7 @@ fn a_fifo_that_was_planted_as_the_probe_holds_nothing_up() {
 }
 
 #[test]
-fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
+fn a_hard_linked_claim_file_is_not_written() {
     for name in [CLAIM_FILE, DAEMON_FILE] {
         let (_place, precious, path) = next_to_a_secret();
         fs::hard_link(&precious, path.join(name)).unwrap();
@@ -305,7 +305,7 @@ fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
 }
 
 #[test]
-fn another_object_under_the_name_of_our_file_is_refused_by_name() {
+fn a_planted_object_is_refused_with_its_kind() {
     let link = |path: &Path| std::os::unix::fs::symlink("/nowhere", path).unwrap();
     let directory = |path: &Path| fs::create_dir(path).unwrap();
     let cases = [
@@ -331,7 +331,7 @@ fn another_object_under_the_name_of_our_file_is_refused_by_name() {
 }
 
 #[test]
-fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
+fn a_recreated_directory_is_locked_without_a_proof() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("status");
     let (mut directory, _) = opened(&path);
@@ -349,7 +349,7 @@ fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
 }
 
 #[test]
-fn a_directory_that_another_daemon_made_again_is_left_to_it() {
+fn a_directory_recreated_by_another_daemon_is_not_used() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("status");
     let (mut first, _) = opened(&path);
@@ -361,7 +361,7 @@ fn a_directory_that_another_daemon_made_again_is_left_to_it() {
 }
 
 #[test]
-fn a_runtime_directory_that_is_empty_or_relative_is_ignored() {
+fn an_empty_or_relative_runtime_directory_is_ignored() {
     let root = |text: &str| user_root(Some(OsString::from(text)));
     assert_eq!(root("/run/user/1"), Some(PathBuf::from("/run/user/1")));
     for ignored in ["", "run", "./run", "../run"] {
@@ -390,7 +390,7 @@ fn a_directory_writable_by_other_users_is_logged() {
 }
 
 #[test]
-fn a_link_that_another_user_planted_is_not_followed() {
+fn a_link_of_another_user_is_not_followed() {
     use std::os::unix::fs::{lchown, symlink};
 
     if !rustix::process::geteuid().is_root() {
@@ -425,7 +425,7 @@ fn a_link_that_another_user_planted_is_not_followed() {
 }
 
 #[test]
-fn a_directory_of_ours_that_is_closed_to_others_is_found() {
+fn a_closed_parent_directory_is_reported() {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
     let place = tempfile::tempdir().unwrap();

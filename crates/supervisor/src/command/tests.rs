@@ -48,7 +48,7 @@ impl SupervisedCommand {
 }
 
 #[test]
-fn the_deadline_moves_with_each_renewal_and_not_after_a_loss() {
+fn the_deadline_moves_with_renewals_until_a_loss() {
     let (mut command, _progress) = supervised();
     let renewed = terms(after(7200));
     command.extend(renewed);
@@ -82,7 +82,7 @@ fn the_grace_counts_from_the_first_request_and_ends_in_a_kill() {
 }
 
 #[tokio::test]
-async fn it_is_gone_only_with_all_of_it() {
+async fn a_command_is_gone_only_with_its_descendants() {
     for told in [false, true] {
         let (mut command, progress) = supervised();
         if told {
@@ -109,7 +109,7 @@ async fn it_is_gone_only_with_all_of_it() {
 }
 
 #[tokio::test]
-async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
+async fn stopping_leftovers_does_not_change_the_exit_code() {
     for lingers in [false, true] {
         let (mut command, progress) = supervised();
         let end = CommandEnd::Exited(3);
@@ -132,7 +132,7 @@ async fn a_stop_of_processes_that_it_left_does_not_change_how_it_ended() {
 }
 
 #[tokio::test]
-async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself() {
+async fn a_cut_off_linger_is_not_an_exit_by_itself() {
     let linger = |lingers| CommandProgress::Ending {
         end: CommandEnd::Exited(0),
         by_us: false,
@@ -181,7 +181,7 @@ async fn processes_that_are_cut_off_while_they_linger_are_not_an_end_by_itself()
 }
 
 #[tokio::test]
-async fn leftover_processes_that_survive_sigkill_are_stuck_without_a_stop() {
+async fn unkillable_leftovers_make_the_command_stuck() {
     let (mut command, progress) = supervised();
     progress.send_replace(CommandProgress::Ending {
         end: CommandEnd::Exited(0),
@@ -206,7 +206,7 @@ fn a_kill_after_a_loss_is_a_loss() {
 }
 
 #[test]
-fn an_end_by_the_guard_is_not_reported_as_an_own_exit() {
+fn an_end_by_the_guard_is_not_an_exit_by_itself() {
     for expired in [false, true] {
         let (mut command, _progress) = supervised();
         if expired {
