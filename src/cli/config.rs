@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{CommandError, answer};
 use crate::config::{Key, MASK, Origin, Setting, ValueType, find, suggest_key};
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
+use leasehold_cli::say;
 
 const HELP: &str = "\
 Secrets are masked.
@@ -56,7 +57,11 @@ fn key_of(text: &str) -> Result<&'static Key, String> {
 
 /// Prints the effective configuration, with secrets masked.
 pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
-    let mut settings = args.configuration.sources.load().settings()?;
+    let sources = args.configuration.sources;
+    let mut settings = sources.load().settings()?;
+    for ignored in sources.ignored_variables() {
+        say(&ignored.to_string());
+    }
     settings.retain(|setting| args.key.is_none_or(|key| setting.key == key));
     let text = match (args.output, args.key, &settings[..]) {
         (ConfigFormat::Json, ..) => as_json(&settings),

@@ -30,7 +30,7 @@ pub use choice::{
     Choice, KubernetesEnabled, LogFormat, OnExit, Prefer, Profile, ReadyWhen, SignalNumber,
 };
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
-pub use leasehold_supervisor::HealthCheck;
+pub use leasehold_supervisor::{HealthCheck, HealthConfig, HooksConfig};
 pub use load::{Loaded, Setting, Sources};
 pub use rendered_for::{Placement, RENDER_AGAIN, RenderedFor};
 pub use schema::{
@@ -38,8 +38,8 @@ pub use schema::{
 };
 pub use secret::{MASK, Secret, UriSource, looks_secret, shown, shown_path};
 pub use sections::{
-    Config, HealthConfig, HooksConfig, HttpConfig, IdentityConfig, KubernetesConfig, LeaseConfig,
-    LockConfig, LogConfig, MongoConfig, StatusConfig, WorkloadConfig,
+    Config, HttpConfig, IdentityConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig,
+    MongoConfig, StatusConfig, WorkloadConfig,
 };
 pub use value::{duration, listen};
 pub use variables::IgnoredVariable;

@@ -5,7 +5,6 @@
     reason = "a field without a comment is a key, which the table describes"
 )]
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use super::secret::UriSource;
 use leasehold_core::election::{Identity, ResourceName, Timings};
 use leasehold_guard::StopScope;
 use leasehold_mongodb::store::mongo::WatchMode;
-use leasehold_supervisor::HealthCheck;
+use leasehold_supervisor::{HealthConfig, HooksConfig};
 
 /// The validated configuration of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -181,44 +180,6 @@ pub struct WorkloadConfig {
     pub on_exit: OnExit,
     pub ends_first: bool,
     pub health: HealthConfig,
-}
-
-/// Section `[workload.health]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct HealthConfig {
-    url: Option<String>,
-    #[serde(deserialize_with = "words")]
-    command: Vec<OsString>,
-    pub period: Duration,
-    pub timeout: Duration,
-    pub failures: u32,
-}
-
-impl HealthConfig {
-    /// Returns the health check, if one is configured.
-    pub fn check(&self) -> Option<HealthCheck> {
-        match &self.url {
-            Some(url) => Some(HealthCheck::Url(url.clone())),
-            None if self.command.is_empty() => None,
-            None => Some(HealthCheck::Command(self.command.clone())),
-        }
-    }
-}
-
-/// Section `[hooks]`. An empty command is not set.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct HooksConfig {
-    #[serde(deserialize_with = "words")]
-    pub on_lead: Vec<OsString>,
-    #[serde(deserialize_with = "words")]
-    pub on_step_down: Vec<OsString>,
-    pub on_step_down_stops_workload: bool,
-    pub timeout: Duration,
-}
-
-fn words<'de, D: Deserializer<'de>>(words: D) -> Result<Vec<OsString>, D::Error> {
-    let words = Vec::<String>::deserialize(words)?;
-    Ok(words.into_iter().map(OsString::from).collect())
 }
 
 #[cfg(test)]

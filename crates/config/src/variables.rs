@@ -50,8 +50,8 @@ impl fmt::Display for IgnoredVariable {
     }
 }
 
-/// Returns the variables that have no effect, but contain two underscores, or resemble the variable
-/// of a key.
+/// Returns the variables that have no effect, but contain two underscores, have the name of a key
+/// without its section, or resemble the variable of a key.
 pub(super) fn ignored(environment: &[(OsString, OsString)]) -> Vec<IgnoredVariable> {
     let names = environment.iter().filter_map(|(name, _)| name.to_str());
     names.filter_map(ignored_variable).collect()
@@ -63,6 +63,10 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
         return None;
     }
     let written = rest.replace("__", "_");
+    let named: Vec<_> = KEYS
+        .iter()
+        .filter(|key| key.name.to_uppercase() == written)
+        .collect();
     // The flag is a second notation of a key: `--lease-duration` sets lease.lease_duration.
     let notations = KEYS.iter().flat_map(|key| {
         let variable = key.variable()[PREFIX.len()..].replace("__", "_");
@@ -75,9 +79,14 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
     let near = notations
         .iter()
         .find(|(notation, _)| near == Some(notation));
-    (near.is_some() || rest.contains("__")).then(|| IgnoredVariable {
+    let meant = match named[..] {
+        [only] => Some(only),
+        _ => near.and_then(|(_, key)| *key),
+    };
+    let is_likely = near.is_some() || !named.is_empty() || rest.contains("__");
+    is_likely.then(|| IgnoredVariable {
         name: name.to_owned(),
-        meant: near.and_then(|(_, key)| *key),
+        meant,
         is_config_flag: near.is_some_and(|(_, key)| key.is_none()),
     })
 }
@@ -140,9 +149,13 @@ mod tests {
                 "LEASEHOLD_WORKLOAD_HEALTH__URL",
                 "LEASEHOLD_WORKLOAD__HEALTH__URL",
             ),
+            ("LEASEHOLD_URI", "LEASEHOLD_MONGODB__URI"),
+            ("LEASEHOLD_DATABASE", "LEASEHOLD_MONGODB__DATABASE"),
         ] {
             assert_eq!(shown(name), Some(format!("write {meant}")), "{name}");
         }
+        let several = shown("LEASEHOLD_TIMEOUT").expect("warned about");
+        assert!(several.starts_with("no key has this variable"), "{several}");
         let config = Some("name the file with --config FILE".to_owned());
         assert_eq!(shown("LEASEHOLD_CONFIG"), config);
         assert_eq!(shown("LEASEHOLD_CONFIG_FILE"), config);

@@ -108,6 +108,9 @@ pub enum UriProblem {
          (docs/mongodb.md)"
     )]
     Kerberos,
+    /// A server has a port out of range.
+    #[error("has a port that does not exist: expected host:port with a port from 1 to 65535")]
+    Port,
     /// The driver's parser rejects the string.
     #[error(
         "is refused by the driver (the connection string is not shown, because it may contain a \
@@ -115,6 +118,19 @@ pub enum UriProblem {
          host:port, and options as option=value (with %40 for @)"
     )]
     Malformed,
+}
+
+/// Returns true if a server has a port out of range. Returns false if the digits may be a part of a
+/// password that is not percent-encoded.
+fn has_wrong_port(servers: &str) -> bool {
+    let (authority, database) = servers.split_once('/').unwrap_or((servers, ""));
+    let (_, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let wrong = |port: &str| {
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && port.parse::<u16>().map_or(true, |port| port == 0)
+    };
+    let mut ports = hosts.split(',').filter_map(|host| host.rsplit_once(':'));
+    !database.contains('@') && ports.any(|(_, port)| wrong(port))
 }
 
 /// A valid connection string.
@@ -159,7 +175,10 @@ impl ConnectionUri {
         // An X.509 login may have an empty user name. The driver refuses it without authMechanism.
         let servers = servers.strip_prefix('@').unwrap_or(servers);
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
-            return Err(UriProblem::Malformed);
+            return Err(match has_wrong_port(servers) {
+                true => UriProblem::Port,
+                false => UriProblem::Malformed,
+            });
         }
         let parsed = UriOptions::parse(query).and_then(|options| {
             let driver = options.driver(scheme, servers)?;

@@ -1,7 +1,6 @@
 //! Health checks of the workload. The election is notified of changes, and leaves the lease to other
 //! candidates while the workload is unhealthy.
 
-use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -14,40 +13,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
-use super::Program;
 use super::program::LeftoverProcess;
+use super::{HealthCheck, HealthConfig, Program};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Input, Timings, Token};
 
-/// The kind of health check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HealthCheck {
-    /// Healthy if a GET of this URL returns 2xx.
-    Url(String),
-    /// Healthy if this program with its arguments exits 0.
-    Command(Vec<OsString>),
-}
-
-/// Configuration of the health check.
-#[derive(Debug, Clone)]
-pub struct HealthOptions {
-    /// The kind of check.
-    pub check: HealthCheck,
-    /// Interval between checks.
-    pub period: Duration,
-    /// Timeout of a single health check.
-    pub timeout: Duration,
-    /// Consecutive failed checks before the workload is considered unhealthy.
-    pub failures: u32,
-    /// The current durations. A stopped workload whose URL refuses connections is checked again
-    /// after a lease duration.
-    pub timings: watch::Receiver<Timings>,
-}
-
 /// Monitors the workload's health.
 pub struct Health {
-    options: HealthOptions,
+    check: HealthCheck,
+    config: HealthConfig,
     program: Program,
+    /// The current durations. A stopped workload whose URL refuses connections is checked again
+    /// after a lease duration.
+    timings: watch::Receiver<Timings>,
     /// Token of the running command, if any. The outer `None` stands for an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,
     left: LeftoverProcess,
@@ -97,13 +75,17 @@ impl HealthState {
 impl Health {
     /// Creates a monitor of an external workload or, with `runs`, of a workload of this process.
     pub fn new(
-        options: HealthOptions,
+        check: HealthCheck,
+        config: HealthConfig,
         program: Program,
+        timings: watch::Receiver<Timings>,
         runs: Option<watch::Receiver<Option<Token>>>,
     ) -> Self {
         Self {
-            options,
+            check,
+            config,
             program,
+            timings,
             runs,
             left: LeftoverProcess::default(),
         }
@@ -112,19 +94,19 @@ impl Health {
     /// Returns true if the workload counts as healthy until the first check. A URL check cannot
     /// succeed before this process has started the workload.
     pub fn at_first(&self) -> bool {
-        self.runs.is_some() && matches!(self.options.check, HealthCheck::Url(_))
+        self.runs.is_some() && matches!(self.check, HealthCheck::Url(_))
     }
 
     /// Checks indefinitely, and sends each change to `inputs`.
     pub async fn watch(mut self, inputs: mpsc::Sender<Input>) {
         let mut state = HealthState {
-            failures_max: self.options.failures,
+            failures_max: self.config.failures,
             retry_after: Duration::ZERO,
             healthy: self.at_first(),
             failures: 0,
             failed_at: None,
         };
-        let mut period = tokio::time::interval(self.options.period);
+        let mut period = tokio::time::interval(self.config.period);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut token = None;
         let mut first = true;
@@ -136,7 +118,7 @@ impl Health {
                 state.failures = 0;
             }
             let outcome = self.probe(token).await;
-            state.retry_after = self.options.timings.borrow().lease_duration();
+            state.retry_after = self.timings.borrow().lease_duration();
             let changed = state.record(&outcome, clock::boot_now());
             let (lease, healthy) = (&self.program.lease, state.healthy);
             let worth_a_line = changed || std::mem::take(&mut first) && !healthy;
@@ -157,9 +139,9 @@ impl Health {
     }
 
     async fn probe(&mut self, token: Option<Token>) -> ProbeOutcome {
-        match &self.options.check {
+        match &self.check {
             HealthCheck::Url(url) => {
-                let answer = tokio::time::timeout(self.options.timeout, get(url)).await;
+                let answer = tokio::time::timeout(self.config.timeout, get(url)).await;
                 match answer {
                     Ok(Ok(status)) if status.is_success() => ProbeOutcome::Healthy,
                     Ok(Ok(status)) => {
@@ -173,7 +155,7 @@ impl Health {
                 }
             }
             HealthCheck::Command(command) => {
-                let (timeout, left) = (self.options.timeout, &mut self.left);
+                let (timeout, left) = (self.config.timeout, &mut self.left);
                 match self
                     .program
                     .run_briefly(command, token, timeout, left)

@@ -10,6 +10,7 @@ pub mod command;
 mod health;
 mod hook;
 mod program;
+mod settings;
 
 use std::ffi::OsString;
 use std::io;
@@ -20,8 +21,9 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 pub use command::StopMethod;
-pub use health::{Health, HealthCheck, HealthOptions};
+pub use health::Health;
 pub use program::Program;
+pub use settings::{HealthCheck, HealthConfig, HooksConfig};
 
 use self::command::{CommandEvent, StandbyCommand, SupervisedEnd};
 use self::hook::Hook;
@@ -53,14 +55,8 @@ pub struct SupervisorOptions {
     pub command: Vec<OsString>,
     /// How the command is asked to stop on a voluntary step-down.
     pub stopping: StopMethod,
-    /// Hook that runs concurrently with the start of the command; empty if there is none.
-    pub on_lead: Vec<OsString>,
-    /// Hook that runs after the command is gone; empty if there is none.
-    pub on_step_down: Vec<OsString>,
-    /// True if the workload has stopped once the on_step_down hook has exited 0.
-    pub step_down_confirms: bool,
-    /// Timeout of a hook.
-    pub hook_timeout: Duration,
+    /// Hooks that are notified of leadership.
+    pub hooks: HooksConfig,
     /// The lock of the claim. While a guard has a share, the workload counts as running.
     pub claims: ClaimShares,
 }
@@ -128,9 +124,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
         inputs: mpsc::Sender<Input>,
         observer: W,
     ) -> Self {
-        let on_lead = Hook::new(hook::ON_LEAD, ClaimPlace::OnLead, &options.on_lead);
+        let on_lead = Hook::new(hook::ON_LEAD, ClaimPlace::OnLead, &options.hooks.on_lead);
         let place = ClaimPlace::OnStepDown;
-        let on_step_down = Hook::new(hook::ON_STEP_DOWN, place, &options.on_step_down);
+        let on_step_down = Hook::new(hook::ON_STEP_DOWN, place, &options.hooks.on_step_down);
         let command = options.program.command(&options.command, None);
         let command = command.map(|command| StandbyCommand::new(command, options.stopping));
         Self {
@@ -200,12 +196,12 @@ impl<W: WorkloadObserver> Supervisor<W> {
             // The task does not panic, and is never aborted.
             self.on_lead.left = lead.await.unwrap_or_default();
         }
-        self.step_down(token).await && self.options.step_down_confirms
+        self.step_down(token).await && self.options.hooks.on_step_down_stops_workload
     }
 
     /// Also starts a task that stops the hook once the claim no longer leads.
     async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
-        let until = clock::boot_now() + self.options.hook_timeout;
+        let until = clock::boot_now() + self.options.hooks.timeout;
         let desired = self.desired(token).filter(DesiredState::runs)?;
         let terms = hook::bounded(desired.terms, until);
         let hook = self.on_lead.start(&self.options, token, terms).await?;
@@ -216,7 +212,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
 
     /// Runs the hook even long after a loss. Returns true if the hook exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
-        let mut limit = self.options.hook_timeout;
+        let mut limit = self.options.hooks.timeout;
         let terms = Terms::without_grace(clock::boot_now() + limit);
         let hook = self.on_step_down.start(&self.options, token, terms).await;
         let Some(mut hook) = hook else { return false };

@@ -16,7 +16,7 @@ use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
 use crate::signals::{self, StopSignal};
 use crate::supervisor::{
-    DesiredStates, Health, HealthOptions, Program, Supervisor, SupervisorOptions, WorkloadObserver,
+    DesiredStates, Health, Program, Supervisor, SupervisorOptions, WorkloadObserver,
 };
 use crate::workload::claim_share::ClaimShares;
 
@@ -120,10 +120,7 @@ impl Workload {
                 program: program.clone(),
                 command,
                 stopping: stopping(&config.workload),
-                on_lead: config.hooks.on_lead.clone(),
-                on_step_down: config.hooks.on_step_down.clone(),
-                step_down_confirms: config.hooks.on_step_down_stops_workload,
-                hook_timeout: config.hooks.timeout,
+                hooks: config.hooks.clone(),
                 claims: ClaimShares::new(lock),
             };
             let observer = ExitForwarder {
@@ -139,14 +136,7 @@ impl Workload {
         }
         let health = &config.workload.health;
         if let Some(check) = health.check() {
-            let options = HealthOptions {
-                check,
-                period: health.period,
-                timeout: health.timeout,
-                failures: health.failures,
-                timings: timings.clone(),
-            };
-            let health = Health::new(options, program, runs);
+            let health = Health::new(check, health.clone(), program, timings.clone(), runs);
             if !health.at_first() {
                 // The queue is empty, because nothing has started yet.
                 let _ = inputs.try_send(Input::Health { healthy: false });
