@@ -11,8 +11,8 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, Regex, Timestamp, doc};
 
 use crate::fixture::{
-    applied, claim, document, entry, held, join, leave, rejected, renew, revision, shared_stage,
-    store, stored, sweep, token,
+    NAME, applied, claim, document, entry, held, join, leave, rejected, renew, revision,
+    shared_stage, store, stored, sweep, token,
 };
 
 /// Paths of the fields that get unusual values. `0` is the only entry of a list.
