@@ -97,7 +97,7 @@ pub struct LockArgs {
     #[arg(long, value_name = "CODE", allow_negative_numbers = true,
           value_parser = whole::<u8>(0, 255), default_value_t = exit::SKIPPED, requires = "once_per")]
     pub(crate) skipped_exit_code: u8,
-    /// Maximum wait (30 means 30s)
+    /// Maximum wait (30 is 30s)
     ///
     /// Such as 30s or 1m30s; a bare number is in seconds, as in flock(1) [default: no limit]
     // The error for a value such as `-1s` names the flag.
