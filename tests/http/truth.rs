@@ -1,10 +1,10 @@
 //! Tests that every answer is true at some instant during the request (I4).
 
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use leasehold::admin::ReadyWhen;
-use leasehold::clock::boot_now;
+use leasehold::clock::{boot_now, wall_now};
 use leasehold::election::{Role, Session, Status};
 use leasehold::publish::StoreError;
 use leasehold_testbed::assert_contains;
@@ -89,7 +89,7 @@ fn readiness_shows_since_when_mongodb_fails() {
         message: "no primary".to_owned(),
         since: boot_now() - outage,
     }));
-    let began = SystemTime::now() - outage;
+    let began = wall_now() - outage;
     let (code, body) = served.get("/readyz");
     assert_eq!(code, 200, "MongoDB was reached once");
     let date = body.strip_prefix("ok; MongoDB fails since ");
