@@ -161,6 +161,6 @@ fn in_the_foreground_of_a_terminal_the_output_explains_how_to_release() {
     let mut shown = BufReader::new(job.standard_output());
     wait_shown(&mut shown, "press Ctrl-D or Ctrl-C");
     keyboard.write_all(b"\x04").unwrap();
-    wait_shown(&mut shown, "after the minimum hold (--at-least)");
+    wait_shown(&mut shown, "others can acquire it after the minimum hold");
     assert_eq!(job.output().code, 0);
 }
