@@ -210,8 +210,7 @@ impl Daemon {
             .await
     }
 
-    /// Replaces the connection string in its file, atomically, because the daemon may be reading
-    /// the file.
+    /// Replaces the file with the connection string atomically; the daemon may be reading it.
     ///
     /// # Panics
     /// If the file cannot be written.
@@ -283,8 +282,7 @@ impl Daemon {
         self.process.exit_status().map(exit_code)
     }
 
-    /// Restarts the daemon with the same arguments, port and status directory, like a service
-    /// manager. First kills the daemon if it is still running.
+    /// Restarts the daemon with the same arguments, port and status directory. Kills it if it runs.
     ///
     /// # Panics
     /// If the daemon cannot be started.
@@ -367,8 +365,7 @@ impl Daemon {
         loop {
             let exit = self.exit_code();
             let status = file.read_whole(&self.directory);
-            // The exit status was read before the file, so a status written just before the exit is
-            // not missed.
+            // Read after the exit status, so that the last status before an exit is not missed.
             if let Some(status) = status
                 && condition(status)
             {
