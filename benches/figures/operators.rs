@@ -1,6 +1,7 @@
 //! Measures the operators' commands: a requested step-down compared with a handoff by SIGTERM, and
 //! the cost of a live view of many leases, on a terminal and for many browsers.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -212,10 +213,17 @@ async fn browse(address: String, listed: mpsc::Sender<()>) {
     stream.write_all(request.as_bytes()).await.expect("sent");
     let mut lines = BufReader::new(stream);
     let (mut line, mut is_listed) = (String::new(), false);
+    let mut names = BTreeSet::new();
     while lines.read_line(&mut line).await.is_ok_and(|read| read > 0) {
-        if !is_listed && line.starts_with("data: ") && line.contains("\"complete\":true") {
-            is_listed = true;
-            listed.send(()).await.expect("received");
+        if let Some(event) = line.strip_prefix("data: ").filter(|_| !is_listed) {
+            let event: serde_json::Value = serde_json::from_str(event).expect("an event");
+            let documents = event["documents"].as_array().into_iter().flatten();
+            names.extend(documents.map(|document| document["name"].to_string()));
+            is_listed = event["complete"] == true && names.len() == LEASES;
+            if is_listed {
+                names.clear();
+                listed.send(()).await.expect("received");
+            }
         }
         line.clear();
     }

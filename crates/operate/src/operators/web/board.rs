@@ -1,8 +1,8 @@
 //! All documents of the collection, and the changes that each browser has not received.
 //!
-//! Each change has a number, and a browser has the number of the last change that it has received.
-//! The browser gets the newest state of all documents with later changes, so the server queues
-//! nothing for it.
+//! Each change has a number. A browser has received all content up to one number, and all renewals
+//! up to another number. The browser gets the newest state of the documents with later changes, so
+//! the server queues nothing for it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -32,8 +32,10 @@ type Version = u64;
 /// The changes that a browser has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Position {
-    /// The last change that the browser has received; 0 before the first.
-    seen: Version,
+    /// The last change other than a renewal that the browser has received; 0 before the first.
+    content: Version,
+    /// The last change whose renewal the browser has received.
+    renewals: Version,
     /// The newest change when the browser began to receive all documents. The browser does not show
     /// documents that were deleted before this change.
     begun: Version,
@@ -48,6 +50,8 @@ pub(super) struct Snapshot {
     changes: BTreeMap<String, Change>,
     /// The names of the changed documents, by the number of their last change.
     order: BTreeMap<Version, String>,
+    /// The names of the changed documents, by the number of their last change other than a renewal.
+    contents: BTreeMap<Version, String>,
     newest: Version,
     /// Number of deleted documents in `changes`.
     removed: usize,
@@ -240,10 +244,12 @@ impl Snapshot {
         };
         if let Some(before) = before {
             self.order.remove(&before.last);
+            self.contents.remove(&before.content);
             self.removed -= usize::from(before.silence.is_none());
         }
         self.removed += usize::from(silence.is_none());
         self.order.insert(self.newest, name.clone());
+        self.contents.insert(content, name.clone());
         let change = Change {
             last: self.newest,
             content,
@@ -261,41 +267,52 @@ impl Snapshot {
             (self.forgotten, self.removed) = (*version, self.removed - 1);
             self.changes.remove(name);
             self.order.remove(&self.forgotten);
+            self.contents.remove(&self.forgotten);
         }
     }
 
     /// Returns the changes after `position`.
     pub(super) fn since(&self, position: Position, now: BootTime) -> Delta {
-        let (mut seen, mut begun) = (position.seen, position.begun);
-        if seen.max(begun) < self.forgotten || seen == 0 {
-            (seen, begun) = (0, self.newest);
+        let mut at = position;
+        if at.content == 0 || at.content.max(at.begun) < self.forgotten {
+            (at.content, at.renewals, at.begun) = (0, self.newest, self.newest);
         }
         let mut delta = Delta {
-            reset: seen == 0,
-            at: Position { seen, begun },
+            reset: at.content == 0,
             complete: true,
             ..Delta::default()
         };
-        for (version, name) in self.order.range((Bound::Excluded(seen), Bound::Unbounded)) {
-            if delta.documents.len() >= DOCUMENTS_MAX || delta.renewed.len() >= RENEWALS_MAX {
+        for (version, name) in after(&self.contents, at.content) {
+            if delta.documents.len() >= DOCUMENTS_MAX {
                 delta.complete = false;
                 break;
             }
-            delta.at.seen = *version;
+            at.content = *version;
             match self.observed.get(name) {
-                None if seen == 0 => {}
+                Some(known) => delta.documents.push(row(known, now)),
+                None if *version <= at.begun => {}
                 None => delta.removed.push(name.clone()),
-                Some(known) if self.changes[name].content > seen => {
-                    delta.documents.push(row(known, now));
-                }
-                Some(known) => delta.renewed.push((name.clone(), renewal(known, now))),
             }
         }
+        for (version, name) in after(&self.order, at.renewals) {
+            if delta.renewed.len() >= RENEWALS_MAX {
+                delta.complete = false;
+                break;
+            }
+            at.renewals = *version;
+            let content = self.changes[name].content;
+            // The browser gets the other documents whole.
+            let is_known = content <= at.content && content != *version;
+            if let Some(known) = self.observed.get(name).filter(|_| is_known) {
+                delta.renewed.push((name.clone(), renewal(known, now)));
+            }
+        }
+        delta.at = at;
         delta
     }
 
     pub(super) fn is_ahead_of(&self, position: Position) -> bool {
-        self.newest > position.seen
+        self.newest > position.renewals
     }
 
     /// Returns a document and the last roll call of its candidates.
@@ -316,6 +333,14 @@ impl Snapshot {
     pub(super) const fn is_listed(&self) -> bool {
         self.listed
     }
+}
+
+/// Returns the changes after this version, and the names of their documents.
+fn after(
+    order: &BTreeMap<Version, String>,
+    version: Version,
+) -> impl Iterator<Item = (&Version, &String)> {
+    order.range((Bound::Excluded(version), Bound::Unbounded))
 }
 
 #[cfg(test)]

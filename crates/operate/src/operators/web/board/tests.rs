@@ -1,3 +1,8 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::json;
+
 use super::*;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 use leasehold_status::fixture::at;
@@ -66,6 +71,138 @@ fn a_large_list_comes_in_pieces() {
         [64, 64, 22],
         "although deletions are forgotten"
     );
+}
+
+/// Renews documents: their silence changes, and their content does not.
+fn renew(board: &mut Snapshot, names: &[String]) {
+    board.apply(ViewEvent::Failed(Failure::new("no primary", "")), at(1));
+    for name in names {
+        let known = board.get(name).map(|(seen, _)| seen.entry.clone());
+        if let Some(entry) = known {
+            board.apply(ViewEvent::Changed { entry, at: at(1) }, at(1));
+        }
+    }
+}
+
+fn numbered(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{number:03}")).collect()
+}
+
+fn list(names: &[String]) -> Snapshot {
+    let entries = names.iter().map(|name| entry(name, "x")).collect();
+    let mut board = Snapshot::default();
+    board.apply(ViewEvent::Listed { entries, at: at(1) }, at(1));
+    board
+}
+
+/// Applies deltas as the page's script does.
+#[derive(Default)]
+struct Browser {
+    position: Position,
+    /// The content of each document.
+    known: BTreeMap<String, Value>,
+    stale: BTreeSet<String>,
+}
+
+impl Browser {
+    /// Receives one delta; returns true if it is complete.
+    fn receive(&mut self, board: &Snapshot) -> bool {
+        let delta = board.since(self.position, at(2));
+        self.position = delta.at;
+        if delta.reset {
+            self.stale = self.known.keys().cloned().collect();
+        }
+        assert!(delta.documents.len() <= DOCUMENTS_MAX && delta.renewed.len() <= RENEWALS_MAX);
+        for mut document in delta.documents {
+            let name = document["name"].as_str().expect("a name").to_owned();
+            self.stale.remove(&name);
+            self.known.insert(name, document["foreign"].take());
+        }
+        for (name, _) in delta.renewed {
+            assert!(self.known.contains_key(&name), "unknown: {name}");
+        }
+        for name in delta.removed {
+            self.known.remove(&name);
+        }
+        if delta.complete {
+            for name in std::mem::take(&mut self.stale) {
+                self.known.remove(&name);
+            }
+        }
+        delta.complete
+    }
+
+    fn receive_all(&mut self, board: &Snapshot) {
+        while !self.receive(board) {}
+        let shown: Vec<_> = self.known.iter().collect();
+        let rows: Vec<_> = board.documents().map(|seen| row(seen, at(2))).collect();
+        assert_eq!(shown.len(), rows.len(), "the number of documents");
+        for ((name, content), row) in shown.into_iter().zip(rows) {
+            assert_eq!((&row["name"], &row["foreign"]), (&json!(name), content));
+        }
+    }
+}
+
+#[test]
+fn renewals_before_and_during_the_first_list_hide_no_document() {
+    let names = numbered(150);
+    let mut board = list(&names);
+    renew(&mut board, &names);
+    Browser::default().receive_all(&board);
+    let mut browser = Browser::default();
+    while !browser.receive(&board) {
+        renew(&mut board, &names[..100]);
+    }
+    browser.receive_all(&board);
+}
+
+#[test]
+fn a_reconnected_browser_loses_no_document() {
+    let names = numbered(150);
+    let mut board = list(&names);
+    let mut browser = Browser::default();
+    browser.receive_all(&board);
+    renew(&mut board, &names);
+    browser.receive_all(&board);
+    browser.position = Position::default();
+    browser.receive_all(&board);
+}
+
+#[test]
+fn renewals_hide_no_change_that_takes_several_events() {
+    let names = numbered(150);
+    let mut board = list(&names);
+    let mut browser = Browser::default();
+    browser.receive_all(&board);
+    for name in &names {
+        board.apply(changed(name, "y"), at(1));
+    }
+    renew(&mut board, &names);
+    browser.receive_all(&board);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_browser_shows_the_collection_after_any_changes(
+        steps in proptest::collection::vec((0..5_u8, 0..200_usize, 0..200_usize), 1..12)
+    ) {
+        let names = numbered(200);
+        let mut board = list(&names[..100]);
+        let mut browser = Browser::default();
+        for (step, (kind, first, last)) in steps.into_iter().enumerate() {
+            let some = names.get(first..last).unwrap_or_default();
+            match kind {
+                0 => some.iter().for_each(|name| board.apply(changed(name, &step.to_string()), at(1))),
+                1 => renew(&mut board, some),
+                2 => some.iter().cloned().for_each(|name| board.apply(ViewEvent::Removed { name }, at(1))),
+                3 => drop(browser.receive(&board)),
+                _ => browser.position = Position::default(),
+            }
+        }
+        browser.receive_all(&board);
+    }
 }
 
 /// Deletes one document more than are remembered.
