@@ -216,9 +216,9 @@ fn seconds(duration: Option<Duration>) -> Option<f64> {
 }
 
 /// The gauges of one scrape.
-struct Scrape(Registry);
+struct GaugeRegistry(Registry);
 
-impl Scrape {
+impl GaugeRegistry {
     fn gauge<'a, const N: usize>(
         &self,
         (name, help): (&str, &str),
@@ -294,8 +294,10 @@ impl Scrape {
 impl CollectionSample<'_> {
     /// Returns a registry of gauges with these values.
     pub fn registry(&self) -> Result<Registry, prometheus::Error> {
-        let scrape = Scrape(Registry::new());
-        scrape.0.register(Box::new(ProcessCollector::for_self()))?;
+        let registry = GaugeRegistry(Registry::new());
+        registry
+            .0
+            .register(Box::new(ProcessCollector::for_self()))?;
         let store = self.store.as_ref().map(|store| {
             let set = store.set.as_deref().unwrap_or_default();
             let (database, collection) = (store.database.as_str(), store.collection.as_str());
@@ -305,7 +307,7 @@ impl CollectionSample<'_> {
                 1.0,
             )
         });
-        scrape.gauge(
+        registry.gauge(
             (
                 "leasehold_collection_info",
                 "1, with the MongoDB set, database and collection, and the version of the exporter; absent until MongoDB was reached.",
@@ -313,7 +315,7 @@ impl CollectionSample<'_> {
             ["kind", "set", "database", "collection", "version"],
             store,
         )?;
-        scrape.gauge(
+        registry.gauge(
             (
                 "leasehold_collection_live",
                 "1 if the series of leases and locks are current; 0 if MongoDB has not answered for 30 s, and these series are absent.",
@@ -321,7 +323,7 @@ impl CollectionSample<'_> {
             [],
             flag(self.documents.is_some()).map(|live| ([], live)),
         )?;
-        scrape.gauge(
+        registry.gauge(
             (
                 "leasehold_collection_last_answer_age_seconds",
                 "Time since MongoDB last answered, at most 2 s while nothing changes; absent before the first answer.",
@@ -330,9 +332,9 @@ impl CollectionSample<'_> {
             seconds(self.last_answer_age).map(|age| ([], age)),
         )?;
         if let Some(documents) = &self.documents {
-            scrape.documents(documents)?;
+            registry.documents(documents)?;
         }
-        Ok(scrape.0)
+        Ok(registry.0)
     }
 
     /// Renders the metrics in the text format of Prometheus.

@@ -26,7 +26,7 @@ pub(super) struct ComputedGauges {
 }
 
 /// The status at the time of a scrape.
-struct Scrape {
+struct StatusSample {
     status: Status,
     authority: Option<Authority>,
     clocks: ClockPair,
@@ -34,7 +34,12 @@ struct Scrape {
 }
 
 /// Name, label with the lease, help and value.
-type NumberGauge = (&'static str, &'static str, &'static str, fn(&Scrape) -> f64);
+type NumberGauge = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&StatusSample) -> f64,
+);
 
 const GAUGES: [NumberGauge; 7] = [
     (
@@ -53,15 +58,15 @@ const GAUGES: [NumberGauge; 7] = [
         "leasehold_paused",
         "lease",
         "1 while this candidate knows that the lease is paused, so that no candidate leads, else 0.",
-        |scrape| f64::from(u8::from(scrape.status.role == Role::Paused)),
+        |sample| f64::from(u8::from(sample.status.role == Role::Paused)),
     ),
     (
         "leasehold_authority_seconds",
         "lease",
         "How long the authority of this candidate still lasts, 0 without any.",
-        |scrape| {
-            let until = scrape.authority.map(|a| a.valid_until);
-            until.map_or(0.0, |until| until.since(scrape.clocks.boot).as_secs_f64())
+        |sample| {
+            let until = sample.authority.map(|a| a.valid_until);
+            until.map_or(0.0, |until| until.since(sample.clocks.boot).as_secs_f64())
         },
     ),
     (
@@ -69,15 +74,15 @@ const GAUGES: [NumberGauge; 7] = [
         "lease",
         "The highest fencing token that this candidate has seen.",
         // Exact up to 2^53.
-        |scrape| scrape.status.token_highest.get() as f64,
+        |sample| sample.status.token_highest.get() as f64,
     ),
     (
         "leasehold_last_renewal_timestamp_seconds",
         "lease",
         "When the last acknowledged renewal was sent, 0 before the first.",
-        |scrape| {
-            let renewed_at = scrape.status.renewed_at;
-            renewed_at.map_or(0.0, |at| timestamp_seconds(at, scrape.clocks))
+        |sample| {
+            let renewed_at = sample.status.renewed_at;
+            renewed_at.map_or(0.0, |at| timestamp_seconds(at, sample.clocks))
         },
     ),
     (
@@ -85,12 +90,12 @@ const GAUGES: [NumberGauge; 7] = [
         "lease",
         "Time since status.json and status.env were last written; they are rewritten \
          at least every 1.5 renew_intervals.",
-        |scrape| scrape.status_file_age.as_secs_f64(),
+        |sample| sample.status_file_age.as_secs_f64(),
     ),
 ];
 
-fn leads(scrape: &Scrape) -> f64 {
-    f64::from(u8::from(scrape.authority.is_some()))
+fn leads(sample: &StatusSample) -> f64 {
+    f64::from(u8::from(sample.authority.is_some()))
 }
 
 impl ComputedGauges {
@@ -129,17 +134,17 @@ impl ComputedGauges {
     fn compute(&self, clocks: ClockPair) {
         let status = self.status.borrow().clone();
         let written = BootTime::from_nanos(self.status_files.load(Ordering::Relaxed));
-        let scrape = Scrape {
+        let sample = StatusSample {
             authority: authority_at(&status, clocks.boot),
             status,
             clocks,
             status_file_age: clocks.boot.since(written),
         };
         for (gauge, (.., value)) in self.numbers.iter().zip(GAUGES) {
-            gauge.set(value(&scrape));
+            gauge.set(value(&sample));
         }
         self.holder_info.reset();
-        if let Some(name) = leader_name_at(&scrape.status, &self.who.identity, clocks.boot) {
+        if let Some(name) = leader_name_at(&sample.status, &self.who.identity, clocks.boot) {
             self.holder_info.with_label_values(&[name]).set(1.0);
         }
         self.store_info.reset();

@@ -35,7 +35,7 @@ use leasehold_mongodb::uri::ConnectionUri;
 
 pub use self::arguments::OperatorCommand;
 use self::arguments::{ConnectionArgs, LeasesCommand};
-use self::leases::Kind;
+use self::leases::Listing;
 use self::observed::{Evidence, Followed, Observed};
 use self::render::json_millis;
 use self::roll_call::{Roll, Rolls};
@@ -157,7 +157,7 @@ pub(crate) async fn watch_locks(
         timeout,
         deadline: clock::boot_now() + timeout,
     };
-    let watched = leases::watch(&session, Kind::Locks);
+    let watched = leases::watch(&session, Listing::Locks);
     let code = announced(&session.collection, &config.mongodb.uri, watched).await;
     session.collection.shut_down().await;
     code
@@ -167,7 +167,7 @@ pub(crate) async fn watch_locks(
 pub(crate) fn listed_locks(entries: Vec<CollectionEntry>, json: bool) -> String {
     let (mut observed, at) = (Observed::default(), clock::boot_now());
     observed.apply(ViewEvent::Listed { entries, at });
-    leases::list(Kind::Locks, &observed, &Rolls::new(), json)
+    leases::list(Listing::Locks, &observed, &Rolls::new(), json)
 }
 
 /// Runs a command. After a second without an answer of MongoDB, says once which servers are tried.
@@ -211,11 +211,11 @@ pub(crate) fn configured<S: Selection>(
 async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, CommandError> {
     let request = match command {
         OperatorCommand::Leases(args) => {
-            let kind = Kind::Leases { all: args.all };
+            let listing = Listing::Leases { all: args.all };
             return match args.command {
                 Some(LeasesCommand::Retire(args)) => retire::run(session, args).await,
-                None if args.watch => leases::watch(session, kind).await,
-                None => leases::run(session, kind, args.observe.observe).await,
+                None if args.watch => leases::watch(session, listing).await,
+                None => leases::run(session, listing, args.observe.observe).await,
             };
         }
         OperatorCommand::Describe(args) => return describe::run(session, args).await,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Session;
 use super::arguments::DescribeArgs;
 use super::leases::await_renewals;
-use super::lock_view::LockView;
+use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
 use super::roll_call::{Roll, candidates, names};
@@ -82,7 +82,7 @@ async fn lock(
         _ => None,
     };
     let seen = followed.observed.one();
-    let Some(view) = seen.and_then(|seen| LockView::new(seen, store_now, now)) else {
+    let Some(view) = seen.and_then(|seen| ObservedLock::new(seen, store_now, now)) else {
         // After the first read, the lock was deleted or replaced by another document.
         return Err(session.missing(name).await.into());
     };

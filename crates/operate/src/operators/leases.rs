@@ -35,7 +35,7 @@ const FRAME_MAX: Duration = Duration::from_secs(1);
 
 /// The documents of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Listing {
     /// Leases, with retired ones if `all` is true.
     Leases {
         all: bool,
@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Locks,
 }
 
-impl Kind {
+impl Listing {
     const fn scope(self) -> Scope {
         match self {
             Self::Leases { .. } => Scope::Leases,
@@ -116,34 +116,35 @@ impl Kind {
 /// Lists the documents once each holder has renewed, after `observe` at the latest.
 pub(super) async fn run(
     session: &Session,
-    kind: Kind,
+    listing: Listing,
     observe: Duration,
 ) -> Result<Exit, CommandError> {
-    let mut followed = session.follow(kind.scope(), kind.doing()).await?;
-    let rolls = await_renewals(session, &mut followed, &kind.scope(), observe, true).await;
-    let listed = list(kind, &followed.observed, &rolls, session.json);
+    let mut followed = session.follow(listing.scope(), listing.doing()).await?;
+    let rolls = await_renewals(session, &mut followed, &listing.scope(), observe, true).await;
+    let listed = list(listing, &followed.observed, &rolls, session.json);
     answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
 }
 
 /// Returns the list as text or JSON, and prints what it leaves out.
-pub(super) fn list(kind: Kind, observed: &Observed, rolls: &Rolls, json: bool) -> String {
-    let (noun, now) = (kind.noun(), clock::boot_now());
+pub(super) fn list(listing: Listing, observed: &Observed, rolls: &Rolls, json: bool) -> String {
+    let (noun, now) = (listing.noun(), clock::boot_now());
     if observed.documents().count() == LISTED_MAX {
         say(&format!("only the first {LISTED_MAX} {noun} are listed"));
     }
     if json {
-        let object =
-            |seen: &ObservedDocument| kind.object(observed, seen, rolls.get(&seen.entry.name), now);
-        let list: Value = kind.shown(observed).map(object).collect();
+        let object = |seen: &ObservedDocument| {
+            listing.object(observed, seen, rolls.get(&seen.entry.name), now)
+        };
+        let list: Value = listing.shown(observed).map(object).collect();
         return format!("{list:#}\n");
     }
-    if let Some(hidden) = kind.hidden(observed) {
+    if let Some(hidden) = listing.hidden(observed) {
         say(&hidden);
     }
-    match kind.shown(observed).next() {
+    match listing.shown(observed).next() {
         None => format!("no {noun}\n"),
-        Some(_) => text(&kind.rows(observed, rolls, now), color()),
+        Some(_) => text(&listing.rows(observed, rolls, now), color()),
     }
 }
 
@@ -241,17 +242,17 @@ async fn call_silent(
 }
 
 /// Shows changes until the operator stops the command.
-pub(super) async fn watch(session: &Session, kind: Kind) -> Result<Exit, CommandError> {
+pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(CommandError::failed(
         exit::CANNOT_TELL,
         "register the signal handlers",
     ))?;
     // An unreachable MongoDB is an error at the start only; later the command waits for it.
-    let followed = session.follow(kind.scope(), kind.doing()).await?;
+    let followed = session.follow(listing.scope(), listing.doing()).await?;
     let ended = async {
         match io::stdout().is_terminal() && !session.json {
-            true => table(session, kind, followed).await,
-            false => changes(kind, followed).await,
+            true => table(session, listing, followed).await,
+            false => changes(listing, followed).await,
         }
     };
     tokio::select! {
@@ -283,11 +284,11 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Prints one line per change until the output is closed.
-async fn changes(kind: Kind, followed: Followed) -> io::Result<Exit> {
+async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
     let (mut view, mut observed) = (followed.view, followed.observed);
-    for seen in kind.shown(&observed) {
+    for seen in listing.shown(&observed) {
         let now = clock::boot_now();
-        line("present", kind.object(&observed, seen, None, now))?;
+        line("present", listing.object(&observed, seen, None, now))?;
     }
     let mut gone = silent_holders(&observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
@@ -318,8 +319,8 @@ async fn changes(kind: Kind, followed: Followed) -> io::Result<Exit> {
         for name in changed {
             let now = clock::boot_now();
             match observed.get(&name) {
-                Some(seen) => line("changed", kind.object(&observed, seen, None, now))?,
-                None => line("removed", kind.removed(&name))?,
+                Some(seen) => line("changed", listing.object(&observed, seen, None, now))?,
+                None => line("removed", listing.removed(&name))?,
             }
         }
     }
@@ -347,14 +348,20 @@ fn line(event: &str, mut object: Value) -> io::Result<()> {
     stdout.flush()
 }
 
-async fn table(session: &Session, kind: Kind, followed: Followed) -> io::Result<Exit> {
+async fn table(session: &Session, listing: Listing, followed: Followed) -> io::Result<Exit> {
     let (mut view, mut observed) = (followed.view, followed.observed);
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
     let mut first_row = 0;
     let mut trouble = None;
     loop {
-        draw(session, kind, &observed, &mut first_row, trouble.as_deref())?;
+        draw(
+            session,
+            listing,
+            &observed,
+            &mut first_row,
+            trouble.as_deref(),
+        )?;
         let drawn = clock::boot_now();
         let mut pause = FRAME_MAX;
         loop {
@@ -390,14 +397,14 @@ async fn table(session: &Session, kind: Kind, followed: Followed) -> io::Result<
 
 fn draw(
     session: &Session,
-    kind: Kind,
+    listing: Listing,
     observed: &Observed,
     first_row: &mut usize,
     trouble: Option<&str>,
 ) -> io::Result<()> {
     let (width, height) = size();
     let info = session.collection.info().unwrap_or_default();
-    let rows = kind.rows(observed, &Rolls::new(), clock::boot_now());
+    let rows = listing.rows(observed, &Rolls::new(), clock::boot_now());
     let (header, rows) = rows.split_at(1);
     let needs_attention = |row: &&Row| matches!(row.style, Style::Warning | Style::Bad);
     let troubled = rows.iter().filter(needs_attention).count();
@@ -406,7 +413,7 @@ fn draw(
     let total = rows.len();
     *first_row = (*first_row).min(total.saturating_sub(visible));
     let last_row = (*first_row + visible).min(total);
-    let (noun, documents) = (kind.noun(), kind.shown(observed).count());
+    let (noun, documents) = (listing.noun(), listing.shown(observed).count());
     let at = humantime::format_rfc3339_seconds(clock::wall_now()).to_string();
     // A narrow terminal cuts the end of the line.
     let title = format!(
@@ -424,7 +431,7 @@ fn draw(
         }
         None => ("q quits".to_owned(), Style::Dim),
     };
-    let hidden = kind.hidden(observed).map(|hidden| format!("; {hidden}"));
+    let hidden = listing.hidden(observed).map(|hidden| format!("; {hidden}"));
     let footer = footer + &hidden.unwrap_or_default();
     let footer = Row::new([footer]).styled(style);
     let shown = [header, &rows[*first_row..last_row]].concat();

@@ -24,7 +24,7 @@ const HEADER: [&str; 8] = [
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
 /// A lock as this command has observed it.
-pub(super) struct LockView<'a> {
+pub(super) struct ObservedLock<'a> {
     name: &'a str,
     record: &'a LockRecord,
     evidence: Vec<(&'a Entry, Option<Evidence>)>,
@@ -65,7 +65,7 @@ pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
             let cells = [&seen.entry.name, "-", &state].map(str::to_owned);
             return vec![Row::new(cells).styled(Style::Dim)];
         }
-        let view = LockView::new(seen, store_now, now);
+        let view = ObservedLock::new(seen, store_now, now);
         view.map_or_else(Vec::new, |view| view.rows())
     });
     table(HEADER, rows)
@@ -77,7 +77,7 @@ pub(super) fn object(
     store_now: Option<WallMillis>,
     now: BootTime,
 ) -> Value {
-    match (&seen.entry.content, LockView::new(seen, store_now, now)) {
+    match (&seen.entry.content, ObservedLock::new(seen, store_now, now)) {
         (Content::Foreign(why), _) => json!({ "lock": seen.entry.name, "foreign": why }),
         (_, Some(view)) => view.object(),
         // Not in the scope.
@@ -85,7 +85,7 @@ pub(super) fn object(
     }
 }
 
-impl<'a> LockView<'a> {
+impl<'a> ObservedLock<'a> {
     /// Returns `None` for a document that is not a lock.
     pub(super) fn new(
         seen: &'a ObservedDocument,

@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::super::render::{or_dash, short, since, table};
-use super::{LockView, style};
+use super::{ObservedLock, style};
 use crate::table::{Row, Style, color, text};
 use leasehold_core::lock::EntryMode;
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::render::date;
 
-impl LockView<'_> {
+impl ObservedLock<'_> {
     /// Returns the description of the lock as text.
     pub(crate) fn description(&self, store: &StoreInfo) -> String {
         let lock = &self.record.lock;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 
-use super::super::lock_view::{HolderState, LockView};
+use super::super::lock_view::{HolderState, ObservedLock};
 use super::super::observed::{ObservedDocument, lock_of, wall};
 use super::board::{AnsweredRollCall, Snapshot};
 use leasehold_core::election::{BootTime, WallMillis};
@@ -184,7 +184,7 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
     let record = lock_of(&seen.entry)?;
     let lock = &record.lock;
     // A view of the whole collection has no time by the clock of the store.
-    let view = LockView::new(seen, None, now)?;
+    let view = ObservedLock::new(seen, None, now)?;
     let holding: Vec<_> = view.holding().collect();
     let working = lock.holders.iter().filter(|it| !it.work_done);
     let since = |entry: &Entry| age(entry.owner.acquired_at, wall);
