@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::Invocation;
-use super::help::{WIDTH_MAX, arranged, width};
+use super::help::{WIDTH_MAX, arranged, width, with_tip};
 use crate::config::{MASK, looks_secret};
 use crate::exit;
 use leasehold_operate::operators::OperatorCommand;
@@ -173,7 +173,7 @@ fn mask(message: &str, arguments: &[OsString]) -> String {
 fn explained(mut error: Error, arguments: &[OsString]) -> Error {
     let unexpected = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(unexpected)) => unexpected.clone(),
-        _ => return error,
+        _ => return with_tip(error, arguments),
     };
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

@@ -1,10 +1,14 @@
 //! The layout of every help text: short with `-h`, whole with `--help`, and at most 80 columns wide.
 
+use std::ffi::OsString;
 use std::io::stdout;
 
 use clap::Command;
 use clap::builder::Styles;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use rustix::termios::tcgetwinsize;
+
+use crate::config::nearest;
 
 /// Maximum width of a line, so that help reads well on every terminal, in a pipe and in a mail.
 pub(super) const WIDTH_MAX: usize = 80;
@@ -33,6 +37,16 @@ const GROUPS: [(&str, &[&str]); 2] = [
     ),
 ];
 const SETUP: &str = "Setup";
+/// The commands that need the name of a lease.
+const OF_A_LEASE: [&str; 7] = [
+    "describe",
+    "step-down",
+    "pause",
+    "resume",
+    "cancel",
+    "repair",
+    "retire",
+];
 
 /// Returns the width for help on standard output.
 pub(super) fn width() -> usize {
@@ -185,4 +199,51 @@ fn subcommands(command: &Command) -> String {
         &mut visible().filter(|found| !grouped(found.get_name())),
     );
     list
+}
+
+/// Adds the command that the user probably needs to an error about a subcommand or a missing name.
+pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
+    let words: Vec<_> = arguments
+        .iter()
+        .skip(1)
+        .filter_map(|it| it.to_str())
+        .collect();
+    let given = |word: &str| words.contains(&word);
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(unknown)) => unknown.clone(),
+        _ => String::new(),
+    };
+    let root = super::command();
+    let parent = |name: &str| {
+        root.get_subcommands()
+            .find(|it| it.find_subcommand(name).is_some())
+    };
+    let names = root.get_subcommands().map(Command::get_name);
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand if given("leases") => {
+            format!("to show one lease: leasehold describe {unknown}")
+        }
+        ErrorKind::InvalidSubcommand if given("locks") => {
+            format!("to show one lock: leasehold describe {unknown}")
+        }
+        ErrorKind::InvalidSubcommand => match (parent(&unknown), nearest(&unknown, names)) {
+            (Some(parent), _) => format!("leasehold {} {unknown}", parent.get_name()),
+            (None, Some(near)) => format!("a similar command exists: '{near}'"),
+            (None, None) => return error,
+        },
+        ErrorKind::MissingRequiredArgument if given("transfer") => {
+            "leasehold describe NAME --candidates lists the candidates".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument if given("locks") => {
+            "leasehold locks lists the locks".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument if OF_A_LEASE.iter().any(|word| given(word)) => {
+            "leasehold leases lists the leases".to_owned()
+        }
+        _ => return error,
+    };
+    error.remove(ContextKind::SuggestedSubcommand);
+    let tips = ContextValue::StyledStrs(vec![tip.into()]);
+    error.insert(ContextKind::Suggested, tips);
+    error
 }

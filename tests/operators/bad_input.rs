@@ -32,7 +32,7 @@ async fn an_unknown_name_is_reported_with_a_similar_name() {
     }
     leasehold(&stage, &["describe", "zzz"])
         .await
-        .expect(78, &["leasehold leases lists the leases"]);
+        .expect(78, &["to list the leases: leasehold leases"]);
     let repaired = leasehold(&stage, &["repair", "zzz", "--token-at-least", "1"]).await;
     repaired.expect(78, &["pass --create to create it with token 1"]);
 }

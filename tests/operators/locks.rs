@@ -152,7 +152,7 @@ async fn an_expired_holder_is_marked_immediately() {
 
     let listed = leasehold(&stage, &["locks"]).await.expect(0, &[]).stdout;
     let row = listed.lines().nth(1).expect("a row");
-    for part in [" silent ", " ~6m1", "expires for others in "] {
+    for part in [" silent ", " ~6m1", "expires for others within "] {
         assert!(row.contains(part), "{part}: {row}");
     }
     let describe = ["describe", "dead", "--observe", "0s"];
@@ -160,7 +160,7 @@ async fn an_expired_holder_is_marked_immediately() {
         0,
         &[
             "silent; last write 6m1",
-            "s ago by the holder's clock; expires for others in ",
+            "s ago by the holder's clock; expires for others within ",
         ],
     );
     let json = leasehold(&stage, &["locks", "-o", "json"]).await.json();

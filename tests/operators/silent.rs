@@ -22,7 +22,7 @@ async fn dead_leader(stage: &Stage) -> String {
 }
 
 const LAST_WRITE: &str = "silent; last write 6m";
-const EXPIRES: &str = "s ago by the holder's clock; expires for others in ";
+const EXPIRES: &str = "s ago by the holder's clock; expires for others within ";
 
 #[tokio::test]
 async fn each_command_shows_a_killed_leader_immediately() {
@@ -34,7 +34,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     for part in [
         "silent",
         "~6m",
-        "expires for others in ",
+        "expires for others within ",
         "no candidate answers",
     ] {
         assert!(row.contains(part), "{part}: {listed}");

@@ -19,6 +19,7 @@ use clap::Args;
 #[cfg(not(feature = "kubernetes"))]
 use self::report::Finding;
 use self::report::{Check, Report, Skip};
+use crate::table::PassingLine;
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
@@ -135,14 +136,16 @@ async fn examine(
     let directory = intended_directory(&config.lease.name, config.status.directory.as_deref());
     let host = host::checks(config, sources, &directory).await;
     report.add("host", host)?;
-    report.waiting("connecting to MongoDB");
+    let connecting = PassingLine::new("  … connecting to MongoDB");
     let (servers, description) = servers::checks(installation, &directory).await;
+    drop(connecting);
     report.add("mongodb", servers)?;
-    report.waiting("measuring");
+    let measuring = PassingLine::new("  … measuring");
     let primary = description.as_ref().ok_or(NOT_REACHED);
     let rate = timings::rate(installation, primary);
     let collection = collection::checks(installation, primary);
     let (rate, (permissions, reads)) = tokio::join!(rate, collection);
+    drop(measuring);
     report.add("permissions", permissions)?;
     report.add("reads-and-writes", reads)?;
     let mut timings = timings::checks(installation, primary).await;

@@ -11,14 +11,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use self::calls::Calls;
-use crate::operators::arguments::ConnectionArgs;
-use crate::operators::{announced, configured, listed_locks, watch_locks};
-use leasehold_cli::answer;
+use crate::operators::arguments::{ConnectionArgs, OBSERVE_MAX};
+use crate::operators::{configured, list_locks, run_on};
 use leasehold_cli::keys::LocksKeys;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::values::{Output, between, name};
 use leasehold_core::election::ResourceName;
-use leasehold_host::{CommandError, exit};
+use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
 /// Maximum of `--unused-for`: ten years.
@@ -50,8 +49,15 @@ pub struct LocksArgs {
     #[command(flatten)]
     output: Output,
     /// Watch and print changes
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "observe")]
     watch: bool,
+    /// Maximum wait for renewals [default: 0s]
+    ///
+    /// Maximum time to wait until each holder and waiter has renewed. Without a wait, the dates of
+    /// the last writes show which of them are silent.
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
+          value_parser = between(Duration::ZERO, OBSERVE_MAX))]
+    observe: Option<Duration>,
     #[command(subcommand)]
     command: Option<LocksCommand>,
 }
@@ -120,13 +126,14 @@ impl LocksArgs {
         })
     }
 
-    /// Returns the error for a flag that is given before and after the subcommand, or for --watch
-    /// with a subcommand.
+    /// Returns the error for a flag of the list that is given with a subcommand, or a flag that is
+    /// given before and after the subcommand.
     pub fn contradiction(&self) -> Option<String> {
         let (subcommand, inner) = self.inner()?;
-        if self.watch {
+        let of_list = [("watch", self.watch), ("observe", self.observe.is_some())];
+        if let Some((flag, _)) = of_list.into_iter().find(|(_, given)| *given) {
             return Some(format!(
-                "--watch applies to the list: leave it out with {subcommand}"
+                "--{flag} applies to the list: leave it out with {subcommand}"
             ));
         }
         self.connection.given_twice(subcommand, inner)
@@ -137,34 +144,29 @@ impl LocksArgs {
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let inner = args.inner().map(|(_, inner)| inner);
     let connection = args.connection.joined(inner);
+    let timeout = connection.timeout();
     configured(&connection, false, async |config| {
-        if args.watch {
-            let (json, timeout) = (args.output.json(), connection.timeout());
-            return watch_locks(&config, json, timeout).await;
-        }
+        let Some(command) = args.command else {
+            let observe = args.observe.unwrap_or_default();
+            let observe = (!args.watch).then_some(observe);
+            return list_locks(&config, args.output.json(), timeout, observe).await;
+        };
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
-        let calls = Calls::new(&locks, &config, connection.timeout());
-        let command = async {
-            match args.command {
-                None => list(&calls, args.output.json()).await,
-                Some(LocksCommand::Break(args)) => {
+        let calls = Calls::new(&locks, &config, timeout);
+        let done = async {
+            match command {
+                LocksCommand::Break(args) => {
                     let lock = calls.of(args.lock.get().clone());
                     let round_trip = config.timings.operation_timeout();
                     breaking::run(&lock, args.force, args.yes, round_trip).await
                 }
-                Some(LocksCommand::Prune(prune)) => {
+                LocksCommand::Prune(prune) => {
                     let json = args.output.json() || prune.output.json();
                     pruning::run(&calls, prune.unused_for, json).await
                 }
             }
         };
-        let answered = announced(&locks, &config.mongodb.uri, command).await;
-        locks.shut_down().await;
-        answered.map(Into::into)
+        let done = run_on(&locks, &config.mongodb.uri, false, done).await;
+        done.map(Into::into)
     })
-}
-
-async fn list(calls: &Calls<'_>, json: bool) -> Result<u8, CommandError> {
-    answer(listed_locks(calls.list().await?, json).as_bytes())?;
-    Ok(exit::DONE)
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tracing::{info, warn};
 
 use leasehold_cli::keys::Selection;
 use leasehold_clock as clock;
@@ -28,7 +29,7 @@ use leasehold_host::{CommandError, exit, log};
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
     ActionId, ActionKind, CollectionEntry, Content, LeaseRecord, MongoCollection, OperatorAction,
-    Scope, ViewEvent,
+    Present, Scope, ViewEvent,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy};
 use leasehold_mongodb::uri::ConnectionUri;
@@ -36,9 +37,9 @@ use leasehold_mongodb::uri::ConnectionUri;
 pub use self::arguments::OperatorCommand;
 use self::arguments::{ConnectionArgs, LeasesCommand};
 use self::leases::Listing;
-use self::observed::{Evidence, Followed, Observed};
+use self::observed::{Evidence, Followed};
 use self::render::json_millis;
-use self::roll_call::{Roll, Rolls};
+use self::roll_call::{ANSWER_MAX, Roll};
 use leasehold_cli::store_options::{of_locks, read};
 use leasehold_cli::{answer, run_to_end, say};
 
@@ -131,63 +132,57 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let timeout = connection.timeout();
     let serves = matches!(command, OperatorCommand::Web(_));
     configured(&connection, serves, async |config| {
-        let uri = config.mongodb.uri.clone();
-        let session = Session {
-            collection: MongoCollection::new(of_locks(&config, config.timings)),
-            json,
-            timeout,
-            deadline: clock::boot_now() + timeout,
-        };
-        let executed = execute(&session, command);
-        let code = announced(&session.collection, &uri, executed).await;
-        session.collection.shut_down().await;
-        code
+        let session = Session::new(&config, json, timeout);
+        let done = execute(&session, command);
+        run_on(&session.collection, &config.mongodb.uri, serves, done).await
     })
 }
 
-/// Shows the changes of the locks until the operator stops the command.
-pub(crate) async fn watch_locks(
+/// Lists the locks after waiting for renewals, or shows their changes until the operator stops the
+/// command if `observe` is `None`.
+pub(crate) async fn list_locks(
     config: &LockConfig,
     json: bool,
     timeout: Duration,
+    observe: Option<Duration>,
 ) -> Result<Exit, CommandError> {
-    let session = Session {
-        collection: MongoCollection::new(of_locks(config, config.timings)),
-        json,
-        timeout,
-        deadline: clock::boot_now() + timeout,
+    let session = Session::new(config, json, timeout);
+    let listed = async {
+        match observe {
+            Some(observe) => leases::run(&session, Listing::Locks, observe).await,
+            None => leases::watch(&session, Listing::Locks).await,
+        }
     };
-    let watched = leases::watch(&session, Listing::Locks);
-    let code = announced(&session.collection, &config.mongodb.uri, watched).await;
-    session.collection.shut_down().await;
-    code
+    run_on(&session.collection, &config.mongodb.uri, false, listed).await
 }
 
-/// Returns the locks of one listing as text or JSON.
-pub(crate) fn listed_locks(entries: Vec<CollectionEntry>, json: bool) -> String {
-    let (mut observed, at) = (Observed::default(), clock::boot_now());
-    observed.apply(ViewEvent::Listed { entries, at });
-    leases::list(Listing::Locks, &observed, &Rolls::new(), json)
-}
-
-/// Runs a command. After a second without an answer of MongoDB, says once which servers are tried.
-pub(crate) async fn announced<T>(
+/// Runs a command on a collection, then closes the connections. After a second without an answer of
+/// MongoDB, says once which servers are tried. `serves` is true for a command that runs like a daemon.
+pub(crate) async fn run_on<T>(
     collection: &MongoCollection,
     uri: &UriSource,
+    serves: bool,
     command: impl Future<Output = T>,
 ) -> T {
-    let mut command = std::pin::pin!(command);
-    tokio::select! {
-        done = &mut command => return done,
-        () = tokio::time::sleep(CONNECTING_AFTER) => {}
-    }
-    let uri = read(uri)
-        .ok()
-        .and_then(|uri| ConnectionUri::parse(&uri).ok());
-    if let Some(uri) = uri.filter(|_| collection.info().is_none()) {
-        say(&format!("connecting to {} (1 s)", uri.hosts()));
-    }
-    command.await
+    let connecting = async {
+        tokio::time::sleep(CONNECTING_AFTER).await;
+        let uri = read(uri)
+            .ok()
+            .and_then(|uri| ConnectionUri::parse(&uri).ok());
+        let uri = uri.filter(|_| collection.info().is_none());
+        match uri.map(|uri| uri.hosts()) {
+            Some(servers) if serves => info!(servers, "connecting to MongoDB"),
+            Some(servers) => say(&format!("connecting to {servers} (1 s)")),
+            None => {}
+        }
+        std::future::pending().await
+    };
+    let done = tokio::select! {
+        done = command => done,
+        never = connecting => never,
+    };
+    collection.shut_down().await;
+    done
 }
 
 /// Runs a command with its configuration. `serves` is true for a command that runs like a daemon.
@@ -198,13 +193,16 @@ pub(crate) fn configured<S: Selection>(
 ) -> Result<ExitCode, CommandError> {
     let sources = &connection.configuration.sources;
     let config = sources.load().lock_config()?;
-    // The error of an invalid configuration names them.
-    for ignored in sources.ignored_variables() {
-        say(&ignored.to_string());
-    }
     let json = config.log.format.json;
     let json = json.unwrap_or_else(|| serves && log::is_json_by_default());
     log::start(config.log.level, json);
+    // The error of an invalid configuration names them.
+    for ignored in sources.ignored_variables() {
+        match serves {
+            true => warn!("{ignored}"),
+            false => say(&ignored.to_string()),
+        }
+    }
     run_to_end(exit::NEGATIVE, command(config))?.map(Exit::take)
 }
 
@@ -241,6 +239,23 @@ struct Session {
 }
 
 impl Session {
+    fn new(config: &LockConfig, json: bool, timeout: Duration) -> Self {
+        Self {
+            collection: MongoCollection::new(of_locks(config, config.timings)),
+            json,
+            timeout,
+            deadline: clock::boot_now() + timeout,
+        }
+    }
+
+    /// Returns the collection, with the replica set.
+    fn place(&self) -> String {
+        let info = self.collection.info().unwrap_or_default();
+        let set = info.set.map(|set| format!(" ({set})"));
+        let (database, collection) = (info.database, info.collection);
+        format!("{database}.{collection}{}", set.unwrap_or_default())
+    }
+
     /// Opens a live view, and waits for its first listing, unless MongoDB refuses the login or the
     /// replica set.
     async fn follow(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
@@ -273,6 +288,20 @@ impl Session {
         Err(OperatorError::Store { doing, failure })
     }
 
+    /// Asks the candidates of a lease to report, until the answers are `complete`.
+    async fn candidates(
+        &self,
+        name: &ResourceName,
+        complete: impl Fn(&[Present]) -> bool,
+    ) -> Result<Vec<Present>, OperatorError> {
+        let within = ANSWER_MAX.min(self.deadline.since(clock::boot_now()));
+        let present = roll_call::candidates(self, name, within, complete).await;
+        present.map_err(|failure| OperatorError::Store {
+            doing: "ask the candidates to report",
+            failure,
+        })
+    }
+
     /// Returns the lease in a document, or the error for a document that is not a lease.
     async fn lease(
         &self,
@@ -294,16 +323,21 @@ impl Session {
     /// Returns the error for a name that does not exist, with a similar name.
     async fn missing(&self, name: &ResourceName) -> OperatorError {
         let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
-        let names = listed.iter().map(|entry| entry.name.as_str());
-        let hint = match nearest(name.as_str(), names) {
-            Some(near) => format!("; did you mean {near}?"),
-            None => ": leasehold leases lists the leases of the collection".to_owned(),
-        };
+        let hint = did_you_mean(name, &listed).unwrap_or_else(|| {
+            format!(" in {}; to list the leases: leasehold leases", self.place())
+        });
         OperatorError::Missing {
             name: name.clone(),
             hint,
         }
     }
+}
+
+/// Returns "; did you mean NAME?" if the name of a document is similar.
+pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
+    let names = listed.iter().map(|entry| entry.name.as_str());
+    let near = nearest(name.as_str(), names)?;
+    Some(format!("; did you mean {near}?"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

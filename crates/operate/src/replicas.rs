@@ -29,6 +29,8 @@ use leasehold_host::{CommandError, exit};
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Maximum length of an answer; the answer of a daemon has about a kilobyte.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+/// Maximum length of the shown part of a foreign answer.
+const SHOWN_MAX: usize = 40;
 /// Time limit for resolving a name. Two nameservers may fail to answer, for 5 s each.
 const RESOLVE_MAX: Duration = Duration::from_secs(12);
 /// Pause between two attempts.
@@ -77,7 +79,10 @@ pub struct ReplicasArgs {
     output: Output,
 }
 
+/// Parses an address, or the URL of a daemon.
 fn host_and_port(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix("http://").unwrap_or(text);
+    let (text, _) = text.split_once('/').unwrap_or((text, ""));
     let split = text.rsplit_once(':');
     let valid = split.is_some_and(|(host, port)| {
         let bracketed = host.starts_with('[') && host.ends_with(']');
@@ -125,32 +130,37 @@ struct SeenHolder {
     token: i64,
 }
 
-/// A failed check, and its remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FailedCheck {
-    what: String,
-    remedy: String,
+/// Reason why an address has no status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoStatus {
+    #[error("{0}")]
+    NoAnswer(String),
+    /// Another program answered.
+    #[error("not a leasehold daemon: it answered {0}")]
+    Foreign(String),
 }
 
-impl FailedCheck {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let (what, remedy) = (what.into(), remedy.into());
-        Self { what, remedy }
+impl From<io::Error> for NoStatus {
+    fn from(error: io::Error) -> Self {
+        Self::NoAnswer(error.to_string())
     }
 }
+
+/// A failed check, and its remedy.
+type FailedCheck = (String, String);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replica {
     /// The addresses of one process; never empty.
     addresses: Vec<SocketAddr>,
-    state: Result<ReplicaStatus, String>,
+    state: Result<ReplicaStatus, NoStatus>,
 }
 
 #[derive(Debug, Default)]
 struct Round {
     replicas: Vec<Replica>,
     /// Addresses of a family that no replica uses, each with the error.
-    unused: Vec<(SocketAddr, String)>,
+    unused: Vec<(SocketAddr, NoStatus)>,
     problems: Vec<FailedCheck>,
 }
 
@@ -181,24 +191,33 @@ async fn last_round(args: &ReplicasArgs) -> Round {
 }
 
 /// Returns the answer of a daemon to `GET /status`.
-pub(crate) async fn status_of(address: SocketAddr) -> io::Result<ReplicaStatus> {
+pub(crate) async fn status_of(address: SocketAddr) -> Result<ReplicaStatus, NoStatus> {
     let answer = tokio::time::timeout(ANSWER_MAX, get_status(address)).await;
     let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
     let parsed = body.and_then(|body| serde_json::from_str(body).ok());
-    parsed.ok_or_else(|| io::Error::other("unexpected response to GET /status"))
+    parsed.ok_or_else(|| foreign(&answer))
+}
+
+/// Names the program that answered, by the first line of its answer.
+fn foreign(answer: &str) -> NoStatus {
+    let first = answer.lines().next().unwrap_or_default();
+    let shown: String = first.chars().take(SHOWN_MAX).collect();
+    NoStatus::Foreign(match shown.as_str() {
+        "" => "nothing".to_owned(),
+        _ if answer.contains("MongoDB over HTTP") => "as a MongoDB server".to_owned(),
+        shown => format!("{shown:?} to GET /status"),
+    })
 }
 
 async fn get_status(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /status HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream
-        .take(ANSWER_BYTES_MAX)
-        .read_to_string(&mut answer)
-        .await?;
-    Ok(answer)
+    let mut answer = Vec::new();
+    let mut stream = stream.take(ANSWER_BYTES_MAX);
+    stream.read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 async fn ask_all(args: &ReplicasArgs) -> Round {
@@ -209,19 +228,20 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
             Ok(Ok(found)) => addresses.extend(found),
             Ok(Err(error)) => {
                 let what = format!("cannot resolve {place}: {error}");
-                problems.push(FailedCheck::new(what, "check the name and the DNS server"));
+                problems.push((what, "check the name and the DNS server".to_owned()));
             }
             Err(_) => {
                 let waited = short(RESOLVE_MAX);
                 let what = format!("cannot resolve {place}: no answer within {waited}");
-                problems.push(FailedCheck::new(what, "check the DNS server"));
+                problems.push((what, "check the DNS server".to_owned()));
             }
         }
     }
-    let answers = join_all(addresses.into_iter().map(async |address| {
-        let state = status_of(address).await.map_err(|error| error.to_string());
-        (address, state)
-    }));
+    let answers = join_all(
+        addresses
+            .into_iter()
+            .map(async |address| (address, status_of(address).await)),
+    );
     let (replicas, unused) = replicas_of(answers.await);
     problems.extend(found_in(&replicas, args));
     Round {
@@ -231,11 +251,11 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
     }
 }
 
-type Answered = (SocketAddr, Result<ReplicaStatus, String>);
+type Answered = (SocketAddr, Result<ReplicaStatus, NoStatus>);
 
 /// Groups the answers by replica. Returns the addresses of a family that no replica uses
 /// separately, because a host has IPv6 addresses even if its daemon listens on IPv4 alone.
-fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String)>) {
+fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, NoStatus)>) {
     let answer = |is_ipv6| {
         let mut answers = answers.iter();
         answers.any(|(address, state)| address.is_ipv6() == is_ipv6 && state.is_ok())
@@ -260,7 +280,7 @@ fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, String
 
 fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let mut problems = Vec::new();
-    let mut problem = |what: String, remedy: &str| problems.push(FailedCheck::new(what, remedy));
+    let mut problem = |what: String, remedy: &str| problems.push((what, remedy.to_owned()));
     let states: Vec<_> = replicas.iter().flat_map(|replica| &replica.state).collect();
     let (found, answering) = (replicas.len(), states.len());
     match args.expect {
@@ -274,9 +294,21 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
         ),
         _ => {}
     }
-    if answering < found {
+    let is_foreign = |replica: &&Replica| matches!(replica.state, Err(NoStatus::Foreign(_)));
+    let foreign = replicas.iter().filter(is_foreign).count();
+    if foreign > 0 {
+        let what = match foreign {
+            1 => "1 address is".to_owned(),
+            several => format!("{several} addresses are"),
+        };
         problem(
-            format!("{} without an answer", counted(found - answering)),
+            format!("{what} not a leasehold daemon's"),
+            "name the host and port of the daemon's http.listen, by default port 9402",
+        );
+    }
+    if answering + foreign < found {
+        problem(
+            format!("{} without an answer", counted(found - answering - foreign)),
             "check that the daemon runs, and that its http.listen accepts connections from here",
         );
     }
@@ -379,7 +411,7 @@ impl ReplicaStore {
 impl Replica {
     /// Returns true if this process gave that answer. If one session gives different answers, the
     /// VM was copied while it ran, and the session has two processes.
-    fn is_of(&self, answer: &Result<ReplicaStatus, String>) -> bool {
+    fn is_of(&self, answer: &Result<ReplicaStatus, NoStatus>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer
     }
@@ -388,7 +420,8 @@ impl Replica {
         let address = joined(&self.addresses);
         let state = match &self.state {
             Ok(state) => state,
-            Err(why) => return format!("{address}  no answer: {why}\n"),
+            Err(NoStatus::NoAnswer(why)) => return format!("{address}  no answer: {why}\n"),
+            Err(foreign) => return format!("{address}  {foreign}\n"),
         };
         let token = state.token.filter(|_| state.leader);
         let token = token.map_or_else(String::new, |token| format!(" token {token}"));
@@ -404,8 +437,8 @@ impl Round {
         for (address, why) in &self.unused {
             text += &format!("{address}  not used by any replica: {why}\n");
         }
-        for problem in &self.problems {
-            text += &format!("failed: {}\n  to fix: {}\n", problem.what, problem.remedy);
+        for (problem, remedy) in &self.problems {
+            text += &format!("failed: {problem}\n  to fix: {remedy}\n");
         }
         let mut states = self.replicas.iter().flat_map(|replica| &replica.state);
         let leader = states.find(|state| state.leader);
@@ -421,10 +454,11 @@ impl Round {
         let replicas = self.replicas.iter().map(|replica| {
             json!({
                 "address": replica.addresses[0], "addresses": replica.addresses,
-                "state": replica.state.as_ref().ok(), "error": replica.state.as_ref().err(),
+                "state": replica.state.as_ref().ok(),
+                "error": replica.state.as_ref().err().map(ToString::to_string),
             })
         });
-        let problems: Vec<_> = self.problems.iter().map(|problem| &problem.what).collect();
+        let problems: Vec<_> = self.problems.iter().map(|(what, _)| what).collect();
         let round = json!({
             "schema": SCHEMA, "ok": problems.is_empty(), "problems": problems,
             "replicas": replicas.collect::<Vec<_>>(),

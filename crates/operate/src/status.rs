@@ -38,7 +38,10 @@ const HELP: &str = "\
 Examples:
   leasehold status orders
   leasehold status --directory /run/leasehold/orders --output json
-  leasehold status --lease orders --watch";
+  leasehold status --lease orders --watch
+
+Exit codes: 0 leader; 1 not leader, or no longer by a stale file; 2 unknown: no daemon runs here, or its file cannot be \
+trusted; 64 usage, such as no name although several daemons run here.";
 
 /// Arguments of `leasehold status`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -57,7 +60,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub output: Output,
     /// Watch and print changes
-    #[arg(long)]
+    #[arg(short, long)]
     pub watch: bool,
 }
 
@@ -68,10 +71,15 @@ impl StatusArgs {
     }
 }
 
-/// Runs the command. Exit codes: 0 leader, 1 not leader (also if stale), 2 cannot tell, 64 usage.
+/// Runs the command.
 pub fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
-    let directory = directory_of(args).map_err(|why| CommandError::new(exit::USAGE, why))?;
     let (lease, json) = (args.lease(), args.output.json());
+    let directory = match directory_of(args) {
+        Err(unknown) if unknown.exit == exit::CANNOT_TELL && !args.watch => {
+            return printed(&Judgement::cannot_tell(unknown.to_string()), json);
+        }
+        found => found?,
+    };
     if args.watch {
         return match watch(&directory, lease, json) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
@@ -79,10 +87,13 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
             Ok(never) => match never {},
         };
     }
-    let judgement = look(&directory, lease);
+    printed(&look(&directory, lease), json)
+}
+
+fn printed(judgement: &Judgement, json: bool) -> Result<ExitCode, CommandError> {
     let text = match json {
-        true => to_json(&judgement),
-        false => to_text(&judgement, clock::boot_now(), clock::wall_now()),
+        true => to_json(judgement),
+        false => to_text(judgement, clock::boot_now(), clock::wall_now()),
     };
     answer(text.as_bytes())?;
     Ok(ExitCode::from(judgement.verdict.exit_code()))
@@ -121,13 +132,15 @@ fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
+fn directory_of(args: &StatusArgs) -> Result<PathBuf, CommandError> {
     if let Some(directory) = &args.directory {
         return Ok(directory.clone());
     }
     match args.lease() {
         Some(lease) => {
-            let lease = ResourceName::new(lease).map_err(|e| format!("--lease: {e}"))?;
+            let lease = ResourceName::new(lease);
+            let lease =
+                lease.map_err(|why| CommandError::new(exit::USAGE, format!("--lease: {why}")))?;
             Ok(directory_of_lease(lease.as_str(), &roots()))
         }
         None => only_directory(&roots()),
@@ -141,29 +154,34 @@ fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
     found.or_else(|| places().next()).unwrap_or_default()
 }
 
-fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
+fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
     let entries = roots.iter().filter_map(|root| fs::read_dir(root).ok());
     let paths = entries.flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<_> = paths.filter(|path| path.join(JSON_FILE).exists()).collect();
     found.sort();
+    let named = |paths: &[PathBuf], separator| {
+        let names: Vec<_> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        names.join(separator)
+    };
     match found.as_slice() {
         [only] => Ok(only.clone()),
         [] => {
-            let roots: Vec<_> = roots
-                .iter()
-                .map(|root| root.display().to_string())
-                .collect();
-            Err(format!(
-                "no daemon has written a status below {}: start leasehold run, or pass the daemon's --directory",
-                roots.join(" or ")
-            ))
+            let what = format!(
+                "no daemon has written a status below {}",
+                named(roots, " or ")
+            );
+            let remedy = "start leasehold run, or pass the daemon's --directory";
+            Err(CommandError::new(exit::CANNOT_TELL, what).to_fix(remedy))
         }
         several => {
-            let names: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
-            Err(format!(
-                "several daemons run here; pass the name of a lease, or one of: --directory {}",
-                names.join(" | ")
-            ))
+            let remedy = format!(
+                "pass the name of a lease, or --directory {}",
+                named(several, " | ")
+            );
+            Err(CommandError::new(exit::USAGE, "several daemons run here").to_fix(remedy))
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Tables for terminals: aligned columns, with a header.
 
-use std::fmt::Write;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -11,8 +10,6 @@ use leasehold_host::terminal;
 const GAP: usize = 2;
 /// Columns and rows of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
-/// Minimum width of a column that is shortened to fit the terminal.
-const COLUMN_MIN: usize = 8;
 
 /// Returns the columns and rows of the terminal.
 pub(crate) fn size() -> (usize, usize) {
@@ -29,6 +26,29 @@ pub(crate) fn size() -> (usize, usize) {
 /// Returns true if standard output shows colors.
 pub(crate) fn color() -> bool {
     terminal::color(&io::stdout())
+}
+
+/// A line on the terminal that is erased when this value is dropped.
+pub(crate) struct PassingLine {
+    is_shown: bool,
+}
+
+impl PassingLine {
+    pub(crate) fn new(text: &str) -> Self {
+        let is_shown = terminal::color(&io::stderr());
+        if is_shown {
+            let _ = write!(io::stderr(), "{}\r", cut(text, size().0));
+        }
+        Self { is_shown }
+    }
+}
+
+impl Drop for PassingLine {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "\u{1b}[K");
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,105 +98,68 @@ impl Row {
     }
 }
 
-/// Renders rows as aligned lines. With a `width`, the widest columns are shortened until the lines
-/// fit; without, nothing is cut.
+/// Renders rows as aligned lines. With a `width`, columns that do not fit are continued below their
+/// row, so that no name is cut. The last column is prose, and the first row is the header.
 pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
-    let mut widths: Vec<usize> = (0..columns)
+    let widths: Vec<usize> = (0..columns)
         .map(|column| {
             let cells = rows.iter().filter_map(|row| row.cells.get(column));
             cells.map(|cell| cell.width()).max().unwrap_or(0)
         })
         .collect();
-    if let Some(width) = width {
-        fit(&mut widths, width);
-    }
-    let line = |row: &Row| {
+    let max = width.unwrap_or(usize::MAX);
+    let fits = |columns: usize| {
+        let gaps = GAP * columns.saturating_sub(1);
+        widths[..columns].iter().sum::<usize>() + gaps <= max
+    };
+    let aligned = (1..=columns).rev().find(|columns| fits(*columns));
+    let aligned = aligned.unwrap_or(1);
+    let header = rows.first().map_or(&[][..], |header| &header.cells);
+    let line = |(index, row): (usize, &Row)| {
         let mut line = String::new();
-        for (cell, width) in row.cells.iter().zip(&widths) {
-            let cell = shortened(cell, *width);
-            let padding = width.saturating_sub(cell.width()) + GAP;
-            let _ = write!(line, "{cell}{:padding$}", "");
+        for (cell, width) in row.cells.iter().zip(&widths).take(aligned) {
+            let padding = width - cell.width() + GAP;
+            line += &format!("{cell}{:padding$}", "");
         }
-        row.style.paint(&cut(line.trim_end(), width), color)
+        let column = line.width();
+        let mut lines = vec![line.trim_end().to_owned()];
+        match row.cells.get(aligned..).unwrap_or_default() {
+            [prose] if column + prose.width() <= max => {
+                lines = vec![(line + prose).trim_end().to_owned()];
+            }
+            // The columns below the header have their names in the rows.
+            _ if index == 0 => {}
+            rest => lines.extend(continued(
+                &named(&header.get(aligned..).unwrap_or_default(), rest),
+                max,
+            )),
+        }
+        lines
+            .into_iter()
+            .map(|line| row.style.paint(&line, color))
+            .collect::<Vec<_>>()
     };
-    rows.iter().map(line).collect()
+    rows.iter().enumerate().flat_map(line).collect()
 }
 
-/// Reduces the widest columns until all fit.
-fn fit(widths: &mut [usize], max: usize) {
-    let gaps = GAP * widths.len().saturating_sub(1);
-    let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(max);
-    while excess > 0 {
-        let Some(widest) = widths.iter_mut().max().filter(|it| **it > COLUMN_MIN) else {
-            return;
-        };
-        *widest -= 1;
-        excess -= 1;
-    }
-}
-
-/// Shortens a cell in the middle.
-fn shortened(cell: &str, max: usize) -> String {
-    if cell.width() <= max {
-        return cell.to_owned();
-    }
-    let rest = max.saturating_sub(1);
-    let tail: String = fitting(cell.chars().rev(), rest / 2)
-        .chars()
-        .rev()
-        .collect();
-    format!("{}…{tail}", fitting(cell.chars(), rest - rest / 2))
-}
-
-/// Returns the first characters, up to a display width.
-fn fitting(text: impl Iterator<Item = char>, max: usize) -> String {
-    let mut left = max;
-    let fits = |c: &char| {
-        let width = c.width().unwrap_or(0);
-        let fits = width <= left;
-        left = left.saturating_sub(width);
-        fits
-    };
-    text.take_while(fits).collect()
-}
-
-/// Renders rows for standard output: as wide as the terminal, or whole in a pipe.
+/// Renders rows for standard output: as wide as the terminal, or unlimited in a pipe.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
-    let mut text = match io::stdout().is_terminal() {
-        true => folded(rows, size().0, color).join("\n"),
-        false => lines(rows, None, color).join("\n"),
-    };
-    text.push('\n');
-    text
+    let width = io::stdout().is_terminal().then(|| size().0);
+    lines(rows, width, color).join("\n") + "\n"
 }
 
-/// Renders rows as lines of at most `width`. The last column is prose, so a cell that does not fit
-/// there is continued below its row, whole.
-fn folded(rows: &[Row], width: usize, color: bool) -> Vec<String> {
-    let whole = lines(rows, None, false);
-    if whole.iter().all(|line| line.width() <= width) {
-        return lines(rows, None, color);
-    }
-    let (mut heads, mut tails) = (rows.to_vec(), Vec::new());
-    for head in &mut heads {
-        head.style = Style::Plain;
-        tails.push(head.cells.pop().unwrap_or_default());
-    }
-    let heads = lines(&heads, Some(width), false);
-    let column = GAP + heads.iter().map(|head| head.width()).max().unwrap_or(0);
-    let rows = rows.iter().zip(heads.iter().zip(&tails));
-    let lines = rows.flat_map(|(row, (head, tail))| {
-        let mut lines = vec![head.clone()];
-        if column + tail.width() <= width {
-            let padding = column - head.width();
-            lines = vec![format!("{head}{:padding$}{tail}", "").trim_end().to_owned()];
-        } else {
-            lines.extend(continued(tail, width));
-        }
-        lines.into_iter().map(|line| row.style.paint(&line, color))
-    });
-    lines.collect()
+/// Returns cells as prose, with the names of their columns. The last cell is prose already.
+fn named(header: &[String], cells: &[String]) -> String {
+    let Some((prose, cells)) = cells.split_last() else {
+        return String::new();
+    };
+    let cells = header.iter().zip(cells);
+    let named = cells.filter(|(_, cell)| *cell != "-");
+    let named = named.map(|(name, cell)| format!("{} {cell}", name.to_lowercase()));
+    let parts = named.chain(Some(prose.clone()));
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    parts.join("; ")
 }
 
 /// Breaks prose into indented lines.
@@ -195,11 +178,18 @@ fn continued(prose: &str, width: usize) -> Vec<String> {
 }
 
 /// Cuts a line at a display width.
-fn cut(line: &str, width: Option<usize>) -> String {
-    match width.filter(|max| line.width() > *max) {
-        Some(max) => fitting(line.chars(), max.saturating_sub(1)) + "…",
-        None => line.to_owned(),
+pub(crate) fn cut(line: &str, max: usize) -> String {
+    if line.width() <= max {
+        return line.to_owned();
     }
+    let mut left = max.saturating_sub(1);
+    let fits = |c: &char| {
+        let width = c.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    };
+    line.chars().take_while(fits).collect::<String>() + "…"
 }
 
 #[cfg(test)]
@@ -217,11 +207,6 @@ mod tests {
             lines(&rows, None, false),
             ["A     B", "日本  x", "ü     longer"]
         );
-        assert_eq!(
-            lines(&rows, Some(5), false),
-            ["A    …", "日本…", "ü    …"].map(|l| cut(l, Some(5))),
-            "columns are not narrower than COLUMN_MIN"
-        );
         let styled = [Row::new(["x"]).styled(Style::Bad)];
         assert_eq!(text(&styled, true), "\u{1b}[31mx\u{1b}[0m\n");
         assert_eq!(text(&styled, false), "x\n");
@@ -234,24 +219,27 @@ mod tests {
             Row::new([
                 "orders",
                 "silent",
-                "expires for others in 19s; no candidate answers",
+                "expires for others within 19s; no candidate answers",
             ]),
             Row::new(["stock", "held", "late"]),
         ];
         assert_eq!(
-            folded(&rows, 30, false),
+            lines(&rows, Some(30), false),
             [
                 "LEASE   STATE   NOTES",
                 "orders  silent",
-                "  expires for others in 19s;",
+                "  expires for others within 19s;",
                 "  no candidate answers",
                 "stock   held    late",
             ]
         );
-        assert_eq!(folded(&rows, 80, false), lines(&rows, None, false));
-        let painted = [Row::new(["a", "b c"]).styled(Style::Bad)];
+        assert_eq!(lines(&rows, Some(80), false), lines(&rows, None, false));
+        let painted = [
+            Row::new(["A", "B"]),
+            Row::new(["a", "b c"]).styled(Style::Bad),
+        ];
         assert_eq!(
-            folded(&painted, 3, true),
+            lines(&painted, Some(4), true)[1..],
             [
                 "\u{1b}[31ma\u{1b}[0m",
                 "\u{1b}[31m  b\u{1b}[0m",
@@ -261,29 +249,34 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_cells_are_shortened_in_the_middle_to_fit_a_terminal() {
+    fn columns_that_do_not_fit_are_named_below_their_row() {
+        let pod = "orders-7d9f8b6c5d-x2x9z";
+        let rows = [
+            Row::new(["LEASE", "HOLDER", "RENEWED", "STANDBY", "NOTES"]),
+            Row::new(["orders", pod, "0.4s", pod, "late"]),
+            Row::new(["stock", "-", "-", "-", ""]),
+        ];
+        assert_eq!(
+            lines(&rows, Some(42), false),
+            [
+                "LEASE   HOLDER                   RENEWED",
+                "orders  orders-7d9f8b6c5d-x2x9z  0.4s",
+                "  standby orders-7d9f8b6c5d-x2x9z; late",
+                "stock   -                        -",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_is_never_cut() {
         let long = format!("first-{}-last", "x".repeat(242));
-        let wide = "日".repeat(40);
         let rows = [
             Row::new(["NAME", "STATE", "NOTES"]),
-            Row::new(["orders", "held", &long]),
-            Row::new([wide.as_str(), "silent", "paused"]),
+            Row::new([long.as_str(), "held", ""]),
         ];
-        for width in [80, 60, 30] {
-            let lines = lines(&rows, Some(width), false);
-            assert!(lines.iter().all(|line| line.width() <= width), "{lines:?}");
-            assert!(
-                lines[1].starts_with("orders ") && lines[1].ends_with("last"),
-                "{lines:?}"
-            );
-            assert!(
-                lines[2].contains('…') && lines[2].contains("silent"),
-                "{lines:?}"
-            );
-        }
-        let whole = lines(&rows, None, false);
-        assert!(whole[1].ends_with(&long) && whole[2].starts_with(&wide));
-        let short = [Row::new(["orders", "held"])];
-        assert_eq!(lines(&short, Some(80), false), ["orders  held"]);
+        let lines = lines(&rows, Some(80), false);
+        assert_eq!(lines, ["NAME", &long, "  state held"]);
+        assert_eq!(cut(&lines[1], 8), "first-x…");
+        assert_eq!(cut("日本語", 5), "日本…");
     }
 }

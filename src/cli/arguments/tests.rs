@@ -78,6 +78,19 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     assert!(!text.contains("-- --"), "{text}");
     let text = said(&["run", "--lease", "orders", "./cmd"]);
     assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
+    for (arguments, tip) in [
+        (&["leases", "orders"][..], "leasehold describe orders"),
+        (&["locks", "orders"], "leasehold describe orders"),
+        (&["lease"], "a similar command exists: 'leases'"),
+        (&["retire", "orders"], "leasehold leases retire"),
+        (&["describe"], "leasehold leases lists the leases"),
+        (&["locks", "break"], "leasehold locks lists the locks"),
+        (&["transfer", "orders"], "--candidates lists the candidates"),
+    ] {
+        let text = said(arguments);
+        assert!(text.contains(tip), "{arguments:?}: {text}");
+        assert_eq!(text.matches("tip").count(), 1, "{arguments:?}: {text}");
+    }
     // A value that begins with a dash does not get the tip for a command.
     let text = said(&["lock", "jobs", "-w", "-1", "--", "true"]);
     assert!(text.contains("invalid value '-1' for '--wait"), "{text}");

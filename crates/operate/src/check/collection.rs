@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
 use super::{Installation, Primary};
+use crate::operators::did_you_mean;
 use crate::operators::observed::Evidence;
 use crate::operators::render::short;
 use leasehold_core::election::{Found, ResourceName, WallMillis};
 use leasehold_mongodb::store::mongo::WatchMode;
+use leasehold_mongodb::store::mongo::operators::Scope;
 use leasehold_mongodb::store::mongo::probe::{
     Latencies, MEASURED_MAX, Product, lacks_hints, lacks_right, requires_login,
 };
@@ -199,7 +201,13 @@ impl Tried<'_> {
         let lease = self.installation.store.lease();
         let (found, renewed_at) = self.installation.within(lease).await?;
         Ok(match found {
-            Found::Missing => Finding::ok("does not exist yet; the first candidate creates it"),
+            Found::Missing => {
+                let documents = self.installation.store.documents();
+                let listed = documents.list(&Scope::Leases).await.unwrap_or_default();
+                let near = did_you_mean(&self.installation.config.lease.name, &listed);
+                let created = "does not exist yet; the first candidate creates it";
+                Finding::ok(created.to_owned() + &near.unwrap_or_default())
+            }
             Found::Foreign(why) => Finding::failed(
                 format!("the document of this name is not a lease: {why}"),
                 "choose another lease or collection: a daemon neither overwrites it nor leads",

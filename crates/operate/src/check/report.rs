@@ -1,6 +1,5 @@
 //! The findings of checks, and how they are printed.
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -205,10 +204,8 @@ impl Report {
         checks: Vec<Check>,
     ) -> Result<(), CommandError> {
         if !self.json {
-            // Erases the line of [`Report::waiting`].
-            let begin = if self.color { "\x1b[K" } else { "" };
             let lines: String = checks.iter().map(|check| check.line(self.color)).collect();
-            answer(format!("{begin}{group}\n{lines}").as_bytes())?;
+            answer(format!("{group}\n{lines}").as_bytes())?;
         }
         let grouped = checks.into_iter().map(|check| Check { group, ..check });
         self.checks.extend(grouped);
@@ -242,15 +239,6 @@ impl Report {
             format!("{count} {}", result.shown().0)
         });
         counts.join(", ") + "\n"
-    }
-
-    /// Shows at a terminal what the command waits for.
-    pub(super) fn waiting(&self, what: &str) {
-        if self.color && !self.json {
-            // The next line overwrites this line, and reports any write error.
-            let _ = write!(io::stdout(), "  … {what}\r");
-            let _ = io::stdout().flush();
-        }
     }
 }
 

@@ -19,7 +19,7 @@ const REASON_MAX: usize = 500;
 /// Appended to the author of the page's actions, so that the history shows where they came from.
 const FROM_PAGE: &str = " (web)";
 /// Maximum of `--observe`: the longest lease duration.
-const OBSERVE_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than requested; 3 still under way after --timeout; \
@@ -296,11 +296,11 @@ pub struct AwaitedArgs {
 
 #[derive(Debug, Args)]
 pub struct TransferArgs {
-    #[command(flatten)]
-    awaited: AwaitedArgs,
     /// Candidate to hand over to
     #[arg(long, value_name = "IDENTITY", value_parser = identity)]
     to: Identity,
+    #[command(flatten)]
+    awaited: AwaitedArgs,
     /// Reservation for the candidate
     ///
     /// How long the lease stays reserved for the candidate, up to 60s.
@@ -334,8 +334,6 @@ pub struct WebArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LeasesKeys>,
     /// Address of the page
-    ///
-    /// Address and port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403", value_parser = leasehold_config::listen)]
     pub(super) listen: SocketAddr,
     /// File with the token that visitors need

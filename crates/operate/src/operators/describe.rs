@@ -11,7 +11,7 @@ use super::leases::await_renewals;
 use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
-use super::roll_call::{Roll, candidates, names};
+use super::roll_call::{Roll, names};
 use crate::table::{color, text};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
@@ -33,7 +33,7 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     }
     session.lease(name, entry).await?;
     let called = match args.candidates {
-        true => Some(candidates(session, &mut followed, name, |_| false).await?),
+        true => Some(session.candidates(name, |_| false).await?),
         false => None,
     };
     let (observe, ask) = (args.observe.observe, called.is_none());
@@ -126,7 +126,7 @@ impl LeaseDescription<'_> {
             fields.push(("Standby", render::standby(lease)));
         }
         fields.push(("Paused", paused(lease)));
-        fields.push(("Request", request(lease)));
+        fields.push(("Request", self.request()));
         if let Some(reserved) = render::reserved(lease).filter(|_| lease.held_by().is_none()) {
             let (to, wait) = (&reserved.identity, short(reserved.duration));
             let reserved = format!("for {to}; other candidates wait for {wait}");
@@ -183,6 +183,26 @@ impl LeaseDescription<'_> {
         }
     }
 
+    fn request(&self) -> String {
+        let Some(request) = &self.lease.request else {
+            return "none".to_owned();
+        };
+        let holder = self.seen.evidence(self.now);
+        let effect = match (ineffective(self.lease), holder.filter(Evidence::is_silent)) {
+            (Some(why), _) => format!("no effect: {why}"),
+            (None, Some(_)) => {
+                "the holder is silent, and applies it only if it comes back".to_owned()
+            }
+            (None, None) => "the holder applies it".to_owned(),
+        };
+        format!(
+            "{} at {}{}; {effect}",
+            render::request(request),
+            date(request.at),
+            ending(request.reason.as_ref())
+        )
+    }
+
     fn renewed(&self, evidence: &Evidence) -> String {
         let watched = short(evidence.silence.lasts(self.now));
         match evidence.silence.renewal_seen {
@@ -207,20 +227,4 @@ fn paused(lease: &LeaseRecord) -> String {
     };
     let (by, at) = (pause.by.as_deref().unwrap_or("?"), date(pause.at));
     format!("yes, by {by} at {at}{}", ending(pause.reason.as_ref()))
-}
-
-fn request(lease: &LeaseRecord) -> String {
-    let Some(request) = &lease.request else {
-        return "none".to_owned();
-    };
-    let effect = match ineffective(lease) {
-        None => "the holder applies it".to_owned(),
-        Some(why) => format!("no effect: {why}"),
-    };
-    format!(
-        "{} at {}{}; {effect}",
-        render::request(request),
-        date(request.at),
-        ending(request.reason.as_ref())
-    )
 }

@@ -16,18 +16,16 @@ use tracing::warn;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
-use super::roll_call::{ANSWER_MAX, OpenRollCall, Roll, Rolls};
+use super::roll_call::{ANSWER_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
-use crate::table::{Row, Style, color, lines, size, text};
+use crate::table::{PassingLine, Row, Style, color, cut, lines, size, text};
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Claim, ResourceName};
+use leasehold_core::election::{BootTime, Claim};
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
-/// Maximum number of leases whose candidates are asked.
-const CALLS_MAX: usize = 16;
 /// Minimum time between two frames, so that frequent changes do not flood the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, so that the column RENEWED advances.
@@ -120,19 +118,20 @@ pub(super) async fn run(
     observe: Duration,
 ) -> Result<Exit, CommandError> {
     let mut followed = session.follow(listing.scope(), listing.doing()).await?;
-    let rolls = await_renewals(session, &mut followed, &listing.scope(), observe, true).await;
-    let listed = list(listing, &followed.observed, &rolls, session.json);
+    let ask = listing != Listing::Locks;
+    let rolls = await_renewals(session, &mut followed, &listing.scope(), observe, ask).await;
+    let listed = list(session, listing, &followed.observed, &rolls);
     answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
 }
 
 /// Returns the list as text or JSON, and prints what it leaves out.
-pub(super) fn list(listing: Listing, observed: &Observed, rolls: &Rolls, json: bool) -> String {
+fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls) -> String {
     let (noun, now) = (listing.noun(), clock::boot_now());
     if observed.documents().count() == LISTED_MAX {
         say(&format!("only the first {LISTED_MAX} {noun} are listed"));
     }
-    if json {
+    if session.json {
         let object = |seen: &ObservedDocument| {
             listing.object(observed, seen, rolls.get(&seen.entry.name), now)
         };
@@ -143,7 +142,7 @@ pub(super) fn list(listing: Listing, observed: &Observed, rolls: &Rolls, json: b
         say(&hidden);
     }
     match listing.shown(observed).next() {
-        None => format!("no {noun}\n"),
+        None => format!("no {noun} in {}\n", session.place()),
         Some(_) => text(&listing.rows(observed, rolls, now), color()),
     }
 }
@@ -163,35 +162,24 @@ pub(super) async fn await_renewals(
         return Rolls::new();
     }
     if observe.is_zero() {
-        let why = Some("--observe 0s".to_owned()).filter(|_| ask);
-        return match why {
-            Some(_) => call_silent(session, &followed.observed, why).await.1,
-            None => Rolls::new(),
-        };
+        let silent = followed.observed.silent_leases(begun).filter(|_| ask);
+        let not_asked = || Roll::NotCalled("--observe 0s".to_owned());
+        return silent.map(|name| (name.to_owned(), not_asked())).collect();
     }
-    if io::stderr().is_terminal() {
-        say(&format!(
-            "waiting for renewals for up to {} (--observe 0s: do not wait)",
-            short(observe)
-        ));
+    let observed_for = short(observe);
+    let waiting = PassingLine::new(&format!(
+        "waiting for renewals for up to {observed_for} (--observe 0s: do not wait)"
+    ));
+    let mut calls = RollCalls::new(session);
+    if ask {
+        calls.call(&followed.observed);
     }
-    let (mut calls, mut rolls) = match ask {
-        true => call_silent(session, &followed.observed, None).await,
-        false => <_>::default(),
+    let until = match calls.are_under_way() {
+        true => begun + observe.max(ANSWER_MAX),
+        false => begun + observe,
     };
-    let until = match calls.is_empty() {
-        true => begun + observe,
-        false => begun + observe.max(ANSWER_MAX),
-    };
-    while !followed.observed.is_complete() && followed.advance(until).await {
-        calls
-            .iter_mut()
-            .for_each(|call| call.collect(&followed.observed));
-    }
-    for call in calls {
-        let name = call.name().to_owned();
-        rolls.insert(name, Roll::Answered(call.end(session).await));
-    }
+    while !followed.observed.is_complete() && followed.advance(until).await {}
+    let rolls = calls.all().await;
     let now = clock::boot_now();
     let observed = &mut followed.observed;
     if observed.documents().any(|seen| seen.has_expired(now)) {
@@ -202,43 +190,8 @@ pub(super) async fn await_renewals(
             Err(failure) => ViewEvent::Failed(failure),
         });
     }
+    drop(waiting);
     rolls
-}
-
-/// Asks the candidates of the leases whose holders are silent by their last write, unless there is
-/// a reason not to ask.
-async fn call_silent(
-    session: &Session,
-    observed: &Observed,
-    mut why_not: Option<String>,
-) -> (Vec<OpenRollCall>, Rolls) {
-    let now = clock::boot_now();
-    let is_silent = |seen: &&ObservedDocument| seen.evidence(now).is_some_and(|it| it.is_silent());
-    let (mut calls, mut rolls) = (Vec::new(), Rolls::new());
-    for seen in observed.documents().filter(is_silent) {
-        // A document whose name is not valid has no candidates.
-        let Ok(name) = ResourceName::new(seen.entry.name.as_str()) else {
-            continue;
-        };
-        if why_not.is_none() && calls.len() == CALLS_MAX {
-            why_not = Some(format!(
-                "more than {CALLS_MAX} leases; leasehold describe asks"
-            ));
-        }
-        if why_not.is_none() {
-            match OpenRollCall::begin(session, &name).await {
-                Ok(call) => {
-                    calls.push(call);
-                    continue;
-                }
-                // A missing right is missing for the other leases too.
-                Err(failure) => why_not = Some(failure.to_string()),
-            }
-        }
-        let why = why_not.clone().unwrap_or_default();
-        rolls.insert(name.to_string(), Roll::NotCalled(why));
-    }
-    (calls, rolls)
 }
 
 /// Shows changes until the operator stops the command.
@@ -352,14 +305,20 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
     let (mut view, mut observed) = (followed.view, followed.observed);
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
-    let mut first_row = 0;
+    let mut calls = RollCalls::new(session);
+    let mut first_line = 0;
     let mut trouble = None;
     loop {
+        if listing != Listing::Locks {
+            calls.call(&observed);
+        }
+        let rows = listing.rows(&observed, calls.answered(), clock::boot_now());
         draw(
             session,
             listing,
             &observed,
-            &mut first_row,
+            &rows,
+            &mut first_line,
             trouble.as_deref(),
         )?;
         let drawn = clock::boot_now();
@@ -385,7 +344,7 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
                 key = screen.key() => match key {
                     PressedKey::Quit => return Ok(exit::DONE.into()),
                     PressedKey::Interrupt => return Ok(Exit::Key(StopSignal::INTERRUPT)),
-                    PressedKey::Scroll(rows) => first_row = usize::saturating_add_signed(first_row, rows),
+                    PressedKey::Scroll(rows) => first_line = usize::saturating_add_signed(first_line, rows),
                 },
                 () = resizes.next() => {}
                 () = tokio::time::sleep(left) => {}
@@ -399,45 +358,43 @@ fn draw(
     session: &Session,
     listing: Listing,
     observed: &Observed,
-    first_row: &mut usize,
+    rows: &[Row],
+    first_line: &mut usize,
     trouble: Option<&str>,
 ) -> io::Result<()> {
     let (width, height) = size();
-    let info = session.collection.info().unwrap_or_default();
-    let rows = listing.rows(observed, &Rolls::new(), clock::boot_now());
-    let (header, rows) = rows.split_at(1);
     let needs_attention = |row: &&Row| matches!(row.style, Style::Warning | Style::Bad);
     let troubled = rows.iter().filter(needs_attention).count();
-    // Two lines above and one below the rows.
+    let lines = lines(rows, Some(width), color());
+    let (header, lines) = lines.split_at(1);
+    // Two lines above and one below the lines of the table.
     let visible = height.saturating_sub(3).max(1);
-    let total = rows.len();
-    *first_row = (*first_row).min(total.saturating_sub(visible));
-    let last_row = (*first_row + visible).min(total);
+    let total = lines.len();
+    *first_line = (*first_line).min(total.saturating_sub(visible));
+    let last_line = (*first_line + visible).min(total);
     let (noun, documents) = (listing.noun(), listing.shown(observed).count());
-    let at = humantime::format_rfc3339_seconds(clock::wall_now()).to_string();
+    let at = humantime::format_rfc3339_seconds(clock::wall_now());
+    let place = session.place();
     // A narrow terminal cuts the end of the line.
-    let title = format!(
-        "{documents} {noun}, {troubled} need attention  {at}  {}.{}{}",
-        info.database,
-        info.collection,
-        info.set.map(|set| format!(" ({set})")).unwrap_or_default(),
-    );
+    let title = format!("{documents} {noun}, {troubled} need attention  {at}  {place}");
     let (footer, style) = match trouble {
         Some(trouble) => (format!("MongoDB reports no changes: {trouble}"), Style::Bad),
         None if total > visible => {
-            let first = *first_row + 1;
+            let first = *first_line + 1;
             let keys = "arrows, PgUp and PgDn scroll, q quits";
-            (format!("{first}-{last_row} of {total}; {keys}"), Style::Dim)
+            (
+                format!("{first}-{last_line} of {total}; {keys}"),
+                Style::Dim,
+            )
         }
         None => ("q quits".to_owned(), Style::Dim),
     };
     let hidden = listing.hidden(observed).map(|hidden| format!("; {hidden}"));
     let footer = footer + &hidden.unwrap_or_default();
-    let footer = Row::new([footer]).styled(style);
-    let shown = [header, &rows[*first_row..last_row]].concat();
-    let mut frame = lines(&[Row::new([title])], Some(width), false);
-    frame.extend(lines(&shown, Some(width), color()));
+    let mut frame = vec![cut(&title, width)];
+    frame.extend_from_slice(header);
+    frame.extend_from_slice(&lines[*first_line..last_line]);
     frame.resize(height.saturating_sub(1), String::new());
-    frame.extend(lines(&[footer], Some(width), color()));
+    frame.push(style.paint(&cut(&footer, width), color()));
     screen::show(&frame)
 }

@@ -187,6 +187,17 @@ impl Observed {
         self.documents.values()
     }
 
+    /// Returns the names of the leases whose holders seem to be gone.
+    pub(super) fn silent_leases(&self, now: BootTime) -> impl Iterator<Item = &str> {
+        let is_silent = move |seen: &&ObservedDocument| {
+            seen.evidence(now)
+                .is_some_and(|evidence| evidence.is_silent())
+        };
+        self.documents()
+            .filter(is_silent)
+            .map(|seen| seen.entry.name.as_str())
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {
         self.documents.get(name)
     }
@@ -194,11 +205,6 @@ impl Observed {
     /// Returns the document in a view of one document.
     pub(super) fn one(&self) -> Option<&ObservedDocument> {
         self.documents().next()
-    }
-
-    /// Returns the lease of this name.
-    pub(super) fn lease_of(&self, name: &str) -> Option<&LeaseRecord> {
-        lease(&self.get(name)?.entry)
     }
 
     /// Returns the lease in a view of one document.

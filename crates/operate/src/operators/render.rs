@@ -100,7 +100,7 @@ impl Evidence {
     pub(crate) fn expiry(&self) -> String {
         match self.liveness {
             Liveness::Expired => "another candidate may take over".to_owned(),
-            _ => format!("expires for others in {}", short(self.expires_in)),
+            _ => format!("expires for others within {}", short(self.expires_in)),
         }
     }
 
@@ -406,11 +406,23 @@ pub(super) fn store_object(store: &StoreInfo) -> Value {
     })
 }
 
+/// Returns how long a former holder held. `<` marks an upper bound: an expired holder held until its
+/// last write, whose time is not recorded.
+pub(super) fn held_for(ended: &PastHolder) -> String {
+    let held = ended.ended_at.0.checked_sub(ended.acquired_at.0);
+    let held = held.and_then(|millis| u64::try_from(millis).ok());
+    let Some(held) = held.map(|millis| short(Duration::from_millis(millis))) else {
+        return "-".to_owned();
+    };
+    match ended.reason.as_deref() {
+        Some("took_over" | "expired") => format!("< {held}"),
+        _ => held,
+    }
+}
+
 /// Returns the table of former holders, newest first.
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
-        let led = ended.ended_at.0.checked_sub(ended.acquired_at.0);
-        let led = led.and_then(|millis| u64::try_from(millis).ok());
         // The document has the winner's word.
         let reason = ended.reason.as_deref().map(|reason| match reason {
             "took_over" => "expired",
@@ -419,7 +431,7 @@ pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
         Row::new([
             or_dash(ended.token),
             or_dash(ended.identity.as_ref()),
-            or_dash(led.map(|millis| short(Duration::from_millis(millis)))),
+            held_for(ended),
             date(ended.ended_at),
             or_dash(reason),
         ])

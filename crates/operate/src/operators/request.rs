@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use self::progress::{Progress, RequestDecision, decide, is_holder, words};
 use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
-use super::roll_call::{ANSWER_MAX, OpenRollCall, Roll, candidates, names};
+use super::roll_call::{self, ANSWER_MAX, names};
 use super::{CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, say, system};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
@@ -119,7 +119,7 @@ impl<'a> PendingRequest<'a> {
                 (clock::boot_now(), None)
             }
             RequestDecision::Write => {
-                if let Some(outcome) = self.no_candidate(&mut followed).await? {
+                if let Some(outcome) = self.no_candidate().await? {
                     return Ok(outcome);
                 }
                 self.warn(silent.as_ref(), "is recorded nevertheless");
@@ -147,21 +147,13 @@ impl<'a> PendingRequest<'a> {
         let mut progress = Progress::new(kind, &lease, sent, id);
         match progress.observe(Some(&lease), sent) {
             Some(outcome) => Ok(outcome),
-            None => {
-                let call = match silent {
-                    Some(_) => self.call_roll().await,
-                    None => None,
-                };
-                Ok(self.waited(&mut followed, progress, call).await)
-            }
+            None => Ok(self.waited(&mut followed, progress, silent.is_some()).await),
         }
     }
 
     /// Returns the holder that a request is for, with the evidence, if the holder seems to be gone.
     fn silent(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
-        use ActionKind::{Pause, StepDown, Transfer};
-
-        if !matches!(self.args.action.kind, StepDown | Transfer { .. } | Pause) {
+        if self.args.action.kind == ActionKind::Cancel {
             return None;
         }
         let (seen, lease) = followed.observed.lease()?;
@@ -175,6 +167,8 @@ impl<'a> PendingRequest<'a> {
     /// request is recorded in any case: a holder that is alive applies it, and the next leader
     /// removes it.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
+        // A resumption is not for the holder.
+        let silent = silent.filter(|_| self.args.action.kind != ActionKind::Resume);
         if let Some((holder, evidence)) = silent {
             (self.note)(&format!(
                 "lease {}: {holder} is {}; the request {recorded}, and {holder} applies it if it comes back",
@@ -182,12 +176,6 @@ impl<'a> PendingRequest<'a> {
                 evidence.words(None, clock::boot_now())
             ));
         }
-    }
-
-    /// Asks the candidates to report while the request waits.
-    async fn call_roll(&self) -> Option<Result<OpenRollCall, String>> {
-        let called = OpenRollCall::begin(self.session, &self.args.name).await;
-        Some(called.map_err(|failure| failure.to_string()))
     }
 
     /// Answers a transfer to the candidate that holds the lease in the document. The holder may
@@ -224,10 +212,7 @@ impl<'a> PendingRequest<'a> {
 
     /// Refuses a transfer to an identity that is not a candidate, or to an unhealthy candidate,
     /// because the leader would step down and the lease would be reserved in vain.
-    async fn no_candidate(
-        &self,
-        followed: &mut Followed,
-    ) -> Result<Option<CommandOutcome>, OperatorError> {
+    async fn no_candidate(&self) -> Result<Option<CommandOutcome>, OperatorError> {
         let to = match &self.args.action.kind {
             ActionKind::Transfer { to, .. } if !self.args.force => to,
             _ => return Ok(None),
@@ -235,7 +220,7 @@ impl<'a> PendingRequest<'a> {
         let called = clock::boot_now();
         let named = |candidate: &&Present| candidate.identity == *to;
         let answered = |present: &[Present]| present.iter().any(|present| named(&present));
-        let present = candidates(self.session, followed, &self.args.name, answered).await?;
+        let present = self.session.candidates(&self.args.name, answered).await?;
         // A visitor of the page has no flags.
         let is_terminal = self.args.seen.is_none();
         let hint = is_terminal.then_some(" (--force: do not check)");
@@ -321,29 +306,28 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits until the request has its effect, or for the timeout.
+    /// Waits until the request has its effect, or for the timeout. Asks the candidates to report
+    /// meanwhile if the holder `is_silent`.
     async fn waited(
         &self,
         followed: &mut Followed,
         progress: Progress,
-        call: Option<Result<OpenRollCall, String>>,
+        is_silent: bool,
     ) -> CommandOutcome {
-        let (mut call, why_not) = match call {
-            Some(Ok(call)) => (Some(call), None),
-            Some(Err(why)) => (None, Some(Roll::NotCalled(why))),
-            None => (None, None),
+        let (session, timeout) = (self.session.clone(), self.session.timeout);
+        let name = self.args.name.clone();
+        let within = ANSWER_MAX.min(timeout);
+        let roll = async move { roll_call::roll(&session, &name, within).await };
+        let roll = is_silent.then(|| tokio::spawn(roll));
+        let (progress, now) = match self.effect(followed, progress).await {
+            Ok(outcome) => return outcome,
+            Err(pending) => pending,
         };
-        let waited = self.effect(followed, progress, &mut call).await;
-        let answered = match call {
-            Some(call) => Some(Roll::Answered(call.end(self.session).await)),
-            None => why_not,
+        let roll = match roll {
+            Some(roll) => roll.await.ok(),
+            None => None,
         };
-        match waited {
-            Ok(outcome) => outcome,
-            Err((progress, now)) => {
-                progress.under_way(self.session.timeout, (now, wall()), answered.as_ref())
-            }
-        }
+        progress.under_way(timeout, (now, wall()), roll.as_ref())
     }
 
     /// Follows the request; returns its progress at the timeout.
@@ -351,7 +335,6 @@ impl<'a> PendingRequest<'a> {
         &self,
         followed: &mut Followed,
         mut progress: Progress,
-        call: &mut Option<OpenRollCall>,
     ) -> Result<CommandOutcome, (Progress, BootTime)> {
         let deadline = clock::boot_now() + self.session.timeout;
         self.stage.send_replace(Stage::Recorded);
@@ -359,10 +342,6 @@ impl<'a> PendingRequest<'a> {
             let wakeup = progress.expires().unwrap_or(deadline).min(deadline);
             let event = followed.next(wakeup).await;
             let now = clock::boot_now();
-            if let (Some(call), Some(event)) = (call.as_mut(), &event) {
-                followed.observed.apply(event.clone());
-                call.collect(&followed.observed);
-            }
             let done = match &event {
                 Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
                     (self.note)(&format!("MongoDB reports no changes: {failure}"));

@@ -7,7 +7,7 @@ use super::arguments::WriteArgs;
 use super::observed::Followed;
 use super::render::short;
 use super::repair::{done, written};
-use super::roll_call::{candidates, names};
+use super::roll_call::names;
 use super::{CommandOutcome, OperatorError, Session, say};
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
@@ -62,7 +62,7 @@ async fn retired(
         return Ok(outcome);
     }
     if !force {
-        let present = candidates(session, &mut followed, name, |it| !it.is_empty()).await?;
+        let present = session.candidates(name, |it| !it.is_empty()).await?;
         if !present.is_empty() {
             return Ok(CommandOutcome::refused(format!(
                 "in use: a candidate answers ({}); nothing written. Stop all candidates first",

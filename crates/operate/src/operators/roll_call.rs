@@ -1,15 +1,17 @@
 //! Roll calls: asks the candidates of a lease to report. A call writes to the document, but changes
 //! neither its revision nor its holder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use super::observed::{Followed, Observed};
-use super::{OperatorError, Session};
+use super::Session;
+use super::observed::{Observed, lease};
 use leasehold_clock as clock;
-use leasehold_core::election::ResourceName;
+use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, Present};
@@ -17,6 +19,12 @@ use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, Present};
 /// Time for candidates to answer. Candidates with a change stream take milliseconds; the others
 /// poll, by default each second.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Time before the first read of the answers; each further read waits twice as long.
+const READ_AFTER: Duration = Duration::from_millis(50);
+/// Maximum number of leases whose candidates are asked at a time.
+const CALLS_MAX: usize = 16;
+/// Interval of the roll calls of a lease in a live table.
+const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The answers of the candidates of a lease.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,75 +76,116 @@ pub(super) fn names(present: &[Present]) -> String {
     }
 }
 
-/// A roll call that is under way.
-pub(super) struct OpenRollCall {
-    id: ActionId,
-    name: ResourceName,
-    /// True once this roll call was seen in the document. Another operator's roll call may replace
-    /// this one, and answers to a later one count too.
-    seen: bool,
-    pub(super) present: Vec<Present>,
-}
-
-impl OpenRollCall {
-    pub(super) async fn begin(session: &Session, name: &ResourceName) -> Result<Self, Failure> {
-        let id = ActionId::random(&mut KernelRandomness);
-        let called = session.collection.call_roll(name, id).await;
-        if called.outcome != Acted::Applied(()) {
-            let changed = || Failure::new("the document is no longer a lease", "");
-            return Err(called.failure.unwrap_or_else(changed));
-        }
-        Ok(Self {
-            id,
-            name: name.clone(),
-            seen: false,
-            present: Vec::new(),
-        })
-    }
-
-    pub(super) fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    /// Takes the answers from the document.
-    pub(super) fn collect(&mut self, observed: &Observed) {
-        let lease = observed.lease_of(self.name.as_str());
-        let Some(roll_call) = lease.and_then(|lease| lease.roll_call.as_ref()) else {
-            return;
-        };
-        self.seen |= roll_call.id == self.id.bytes();
-        if self.seen {
-            let is_new = |candidate: &&Present| !self.present.contains(candidate);
-            let new: Vec<_> = roll_call.present.iter().filter(is_new).cloned().collect();
-            self.present.extend(new);
-        }
-    }
-
-    /// Removes the call from the document. A call that is not removed is harmless, because the next
-    /// one replaces it.
-    pub(super) async fn end(mut self, session: &Session) -> Vec<Present> {
-        let _ = session.collection.end_roll_call(&self.name, self.id).await;
-        self.present.sort_by(|a, b| a.identity.cmp(&b.identity));
-        self.present
-    }
-}
-
-/// Calls the roll. Returns the candidates that have answered when `complete` is true of them, or
-/// after [`ANSWER_MAX`].
+/// Asks the candidates of a lease to report. Returns the candidates that have answered once
+/// `complete` is true of them, or after `within`.
 pub(super) async fn candidates(
     session: &Session,
-    followed: &mut Followed,
     name: &ResourceName,
+    within: Duration,
     complete: impl Fn(&[Present]) -> bool,
-) -> Result<Vec<Present>, OperatorError> {
-    let call = OpenRollCall::begin(session, name).await;
-    let mut call = call.map_err(|failure| OperatorError::Store {
-        doing: "call the roll of candidates",
-        failure,
-    })?;
-    let until = (clock::boot_now() + ANSWER_MAX).min(session.deadline);
-    while !complete(&call.present) && followed.advance(until).await {
-        call.collect(&followed.observed);
+) -> Result<Vec<Present>, Failure> {
+    let id = ActionId::random(&mut KernelRandomness);
+    let called = session.collection.call_roll(name, id).await;
+    if called.outcome != Acted::Applied(()) {
+        let changed = || Failure::new("the document is no longer a lease", "");
+        return Err(called.failure.unwrap_or_else(changed));
     }
-    Ok(call.end(session).await)
+    let until = clock::boot_now() + within;
+    let (mut present, mut pause) = (Vec::new(), READ_AFTER);
+    while !complete(&present) && clock::boot_now() < until {
+        sleep(pause.min(until.since(clock::boot_now()))).await;
+        pause *= 2;
+        let entry = session.collection.read(name.as_str()).await;
+        let entry = entry.ok().flatten();
+        // Another operator's roll call may have replaced this one. Its answers count too.
+        let roll_call = entry
+            .as_ref()
+            .and_then(|entry| lease(entry)?.roll_call.as_ref());
+        for candidate in roll_call.iter().flat_map(|call| &call.present) {
+            if !present.contains(candidate) {
+                present.push(candidate.clone());
+            }
+        }
+    }
+    // A call that stays in the document is harmless, because the next one replaces it.
+    let _ = session.collection.end_roll_call(name, id).await;
+    present.sort_by(|a, b| a.identity.cmp(&b.identity));
+    Ok(present)
+}
+
+/// Returns the answers of a lease's candidates, or why they were not asked.
+pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duration) -> Roll {
+    match candidates(session, name, within, |_| false).await {
+        Ok(present) => Roll::Answered(present),
+        Err(failure) => Roll::NotCalled(failure.to_string()),
+    }
+}
+
+/// The roll calls of a list: one for each lease whose holder is silent.
+pub(super) struct RollCalls {
+    session: Session,
+    called: BTreeMap<String, BootTime>,
+    calls: JoinSet<(String, Roll)>,
+    rolls: Rolls,
+}
+
+impl RollCalls {
+    pub(super) fn new(session: &Session) -> Self {
+        Self {
+            session: session.clone(),
+            called: BTreeMap::new(),
+            calls: JoinSet::new(),
+            rolls: Rolls::new(),
+        }
+    }
+
+    /// Asks the candidates of silent leases, unless they were asked recently.
+    pub(super) fn call(&mut self, observed: &Observed) {
+        let now = clock::boot_now();
+        let silent: BTreeSet<_> = observed.silent_leases(now).collect();
+        self.called.retain(|name, _| silent.contains(name.as_str()));
+        self.rolls.retain(|name, _| silent.contains(name.as_str()));
+        for name in silent {
+            let called = self.called.get(name);
+            // A document whose name is not valid has no candidates.
+            let Ok(lease) = ResourceName::new(name) else {
+                continue;
+            };
+            if called.is_some_and(|called| now.since(*called) < CALLED_AGAIN_AFTER) {
+                continue;
+            }
+            if self.calls.len() == CALLS_MAX {
+                let why = format!("more than {CALLS_MAX} leases; leasehold describe asks");
+                self.rolls.insert(name.to_owned(), Roll::NotCalled(why));
+                continue;
+            }
+            self.called.insert(name.to_owned(), now);
+            let session = self.session.clone();
+            let answered = async move {
+                let roll = roll(&session, &lease, ANSWER_MAX).await;
+                (lease.to_string(), roll)
+            };
+            self.calls.spawn(answered);
+        }
+    }
+
+    pub(super) fn are_under_way(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Returns the answers that have arrived.
+    pub(super) fn answered(&mut self) -> &Rolls {
+        while let Some(Ok((name, roll))) = self.calls.try_join_next() {
+            self.rolls.insert(name, roll);
+        }
+        &self.rolls
+    }
+
+    /// Waits for all answers.
+    pub(super) async fn all(mut self) -> Rolls {
+        while let Some(Ok((name, roll))) = self.calls.join_next().await {
+            self.rolls.insert(name, roll);
+        }
+        self.rolls
+    }
 }

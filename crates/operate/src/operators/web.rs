@@ -57,6 +57,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     let (board, newest) = watch::channel(Snapshot::default());
     let view = session.collection.follow(Scope::All);
     let last_answer = view.last_answer();
+    let names = args.metrics_names.clone();
     let exporter = Exporter::new(args.metrics_names, last_answer.clone());
     let newest = Newest {
         board: newest,
@@ -67,7 +68,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     let mut serving = pin!(bound.serve(web));
     let mut exit = Exit::Code(exit::DONE);
     tokio::select! {
-        () = follow(&session.collection, view, &board) => {}
+        () = follow(&session.collection, view, &board, &names) => {}
         served = &mut serving => {
             let Err(error) = served;
             return Err(system("serve HTTP")(error));
@@ -104,11 +105,17 @@ fn without_retired(event: ViewEvent) -> ViewEvent {
 }
 
 /// Keeps the board up to date, and logs changes of the connection's state.
-async fn follow(collection: &MongoCollection, mut view: LiveView, board: &watch::Sender<Snapshot>) {
+async fn follow(
+    collection: &MongoCollection,
+    mut view: LiveView,
+    board: &watch::Sender<Snapshot>,
+    names: &[NamePattern],
+) {
     let last_answer = view.last_answer();
     let answered = || last_answer.at().unwrap_or_else(clock::boot_now);
     loop {
         let before = board.borrow().link.clone();
+        let was_listed = board.borrow().is_listed();
         match timeout(CHECK, view.next()).await {
             Ok(None) => return,
             Ok(Some(event)) => {
@@ -125,6 +132,14 @@ async fn follow(collection: &MongoCollection, mut view: LiveView, board: &watch:
             }
         }
         let board = board.borrow();
+        if board.is_listed() && !was_listed {
+            for name in NamePattern::unmatched(names, &board) {
+                warn!(
+                    name,
+                    "no lease or lock matches this name in --metrics-names"
+                );
+            }
+        }
         let link = &board.link;
         let why = link.why.as_ref().map(tracing::field::display);
         match link.state {

@@ -38,7 +38,7 @@ fn replica(number: u8, leader: bool) -> Replica {
 
 fn problems(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     let found = found_in(replicas, args).into_iter();
-    found.map(|problem| problem.what).collect()
+    found.map(|(what, _)| what).collect()
 }
 
 /// Returns two replicas, of which the second one is changed.
@@ -120,7 +120,10 @@ fn a_family_of_addresses_that_no_replica_uses_is_not_counted() {
     let (a, b) = (replica(1, true), replica(2, false));
     let refused = |address: &str| {
         let address: SocketAddr = address.parse().expect("an address");
-        (address, Err("connection refused".to_owned()))
+        (
+            address,
+            Err(NoStatus::NoAnswer("connection refused".to_owned())),
+        )
     };
     let answers = vec![
         answered(&a, "10.0.0.1:1"),
@@ -148,10 +151,20 @@ fn each_deviation_is_a_problem() {
     let silent = vec![
         replica(1, true),
         Replica {
-            state: Err("connection refused".to_owned()),
+            state: Err(NoStatus::NoAnswer("connection refused".to_owned())),
             ..replica(2, false)
         },
     ];
+    let foreign = vec![
+        replica(1, true),
+        Replica {
+            state: Err(foreign("SSH-2.0-OpenSSH_9.2\r\n")),
+            ..replica(2, false)
+        },
+    ];
+    let line = foreign[1].line();
+    let answered = "not a leasehold daemon: it answered \"SSH-2.0-OpenSSH_9.2\" to GET /status\n";
+    assert!(line.ends_with(answered), "{line}");
     let other_store = |state: &mut ReplicaStatus| {
         if let Some(store) = &mut state.store {
             store.set = Some("rs1".to_owned());
@@ -181,6 +194,7 @@ fn each_deviation_is_a_problem() {
         (vec![replica(2, false)], "no replica leads"),
         (Vec::new(), "no replica found"),
         (silent, "1 replica without an answer"),
+        (foreign, "1 address is not a leasehold daemon's"),
         (
             with(|state| state.lease = "else".to_owned()),
             "different leases: else, orders",

@@ -194,7 +194,8 @@ fn a_lease_names_its_directory_and_the_only_one_needs_no_name() {
         directory_of_lease("orders", &roots),
         roots[0].join("orders")
     );
-    assert!(only_directory(&roots).is_err());
+    let none = only_directory(&roots).unwrap_err();
+    assert_eq!(none.exit, exit::CANNOT_TELL);
     let second = roots[1].join("orders");
     fs::create_dir_all(&second).unwrap();
     fs::write(second.join(JSON_FILE), "").unwrap();
@@ -203,7 +204,8 @@ fn a_lease_names_its_directory_and_the_only_one_needs_no_name() {
     fs::create_dir_all(roots[0].join("b")).unwrap();
     fs::write(roots[0].join("b").join(JSON_FILE), "").unwrap();
     let several = only_directory(&roots).unwrap_err();
-    assert!(several.contains("run/b"), "{several}");
+    assert_eq!(several.exit, exit::USAGE);
+    assert!(several.to_string().contains("run/b"), "{several}");
 }
 
 #[test]

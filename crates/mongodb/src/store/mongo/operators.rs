@@ -108,6 +108,10 @@ impl MongoCollection {
         Self { deployment }
     }
 
+    pub(super) fn over(deployment: Arc<Deployment>) -> Self {
+        Self { deployment }
+    }
+
     /// Returns the deployment; `None` until a server has answered.
     pub fn info(&self) -> Option<StoreInfo> {
         self.deployment.info.subscribe().borrow().clone()

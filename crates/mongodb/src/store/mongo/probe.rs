@@ -21,6 +21,7 @@ pub use super::servers::ServerState;
 use self::description::text;
 use super::connection::{Deployment, Monitoring, SendError};
 use super::display::list;
+use super::operators::MongoCollection;
 use super::options::StoreOptions;
 use super::{document, follow, hints, home, outcome, tls};
 use crate::store::{FailoverSettings, Failure};
@@ -107,6 +108,11 @@ impl StoreProbe {
     pub fn new(options: StoreOptions, lease: ResourceName) -> Self {
         let deployment = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }
+    }
+
+    /// Returns the collection as operators see it.
+    pub fn documents(&self) -> MongoCollection {
+        MongoCollection::over(Arc::clone(&self.deployment))
     }
 
     /// Returns the servers that the connection string names, after the lookup of an SRV record.

@@ -1,9 +1,8 @@
 //! The description of one lock as text: its holders, waiters, successes and history.
 
 use std::fmt::Write;
-use std::time::Duration;
 
-use super::super::render::{or_dash, short, since, table};
+use super::super::render::{held_for, or_dash, short, since, table};
 use super::{ObservedLock, style};
 use crate::table::{Row, Style, color, text};
 use leasehold_core::lock::EntryMode;
@@ -116,13 +115,11 @@ impl ObservedLock<'_> {
 
     fn history_rows(&self) -> Vec<Row> {
         let rows = self.record.history.iter().rev().map(|end| {
-            let held = end.ended_at.0.checked_sub(end.acquired_at.0);
-            let held = held.and_then(|millis| u64::try_from(millis).ok());
             Row::new([
                 or_dash(end.token),
                 or_dash(end.identity.as_ref()),
                 or_dash(end.slot),
-                or_dash(held.map(|millis| short(Duration::from_millis(millis)))),
+                held_for(end),
                 date(end.ended_at),
                 or_dash(self.by_store(end.ended_at).map(short)),
                 or_dash(end.reason.as_ref()),

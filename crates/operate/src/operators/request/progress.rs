@@ -318,8 +318,12 @@ impl Progress {
                 "{words} under way: the lease cannot be read, so no change was seen within {waited}; leasehold \
                  describe shows it"
             ),
-            _ if self.kind == ActionKind::Resume => {
-                format!("resumed; no candidate has acquired it within {waited}")
+            (former, gone) if self.kind == ActionKind::Resume => {
+                let gone = former.zip(gone).filter(|_| !self.released);
+                let gone =
+                    gone.map(|(former, gone)| format!("; {former} is {}", gone.words(roll, now)));
+                let gone = gone.unwrap_or_default();
+                format!("resumed{gone}; no candidate has acquired it within {waited}")
             }
             (Some(former), _) if self.released => {
                 format!("{former} stepped down; no candidate has acquired it within {waited}")

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
+use super::super::roll_call::Roll;
 use super::progress::Progress;
 use super::*;
 use leasehold_core::election::{Randomness, Token, WallMillis};
@@ -344,11 +345,11 @@ fn a_request_under_way_says_no_more_than_was_seen() {
     for (seconds, text) in [
         (
             7,
-            "a is late; last write 8s ago by the holder's clock; expires for others in 17s; no candidate",
+            "a is late; last write 8s ago by the holder's clock; expires for others within 17s; no candidate",
         ),
         (
             23,
-            "a is silent; last write 24s ago by the holder's clock; expires for others in 1s; no candidate",
+            "a is silent; last write 24s ago by the holder's clock; expires for others within 1s; no candidate",
         ),
         (
             24,

@@ -41,6 +41,16 @@ impl NamePattern {
         })
     }
 
+    /// Returns the names that match no lease and no lock.
+    pub(super) fn unmatched(names: &[Self], board: &Snapshot) -> Vec<String> {
+        let is_unmatched = |pattern: &&Self| {
+            let mut documents = board.documents();
+            !documents.any(|seen| pattern.matches(&seen.entry.name))
+        };
+        let unmatched = names.iter().filter(is_unmatched);
+        unmatched.map(|pattern| pattern.0.clone()).collect()
+    }
+
     fn matches(&self, name: &str) -> bool {
         let Some((start, rest)) = self.0.split_once('*') else {
             return self.0 == name;

@@ -151,7 +151,7 @@ function evidence(doc, entry, at, now) {
     ? `last renewal seen ${duration(ms)} ago`
     : `last write ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
   if (found === "expired") return [write, doc.kind === "lease" ? "no candidate has taken over" : "the next waiter removes it"];
-  if (found === "silent") return [write, `expires for others in ${duration(entry.lease_duration_ms - ms)}`];
+  if (found === "silent") return [write, `expires for others within ${duration(entry.lease_duration_ms - ms)}`];
   if (!entry.renewal_seen && !entry.over) return [`${write}, no renewal seen yet`];
   return [];
 }
