@@ -17,7 +17,7 @@ const EXAMPLES_MAX: usize = 2;
 /// Indentation of the line that explains an example.
 const EXPLAINED: usize = 6;
 
-/// The subcommands, by who uses them. Other subcommands belong to [`SETUP`].
+/// The subcommands by audience. Other subcommands belong to [`SETUP`].
 const GROUPS: [(&str, &[&str]); 2] = [
     ("Workloads and jobs", &["run", "lock", "status"]),
     (
@@ -94,7 +94,7 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
             let path = format!("{path} {}", subcommand.get_name());
             with_examples(subcommand, &path, width)
         });
-    // Without a text of its own, --help would repeat the pointer to itself.
+    // An empty text keeps clap from showing the pointer to --help in --help.
     command.after_long_help(laid_out(&text, width, &styles))
 }
 

@@ -48,7 +48,7 @@ async fn a_lease_that_is_renewed_is_not_repaired() {
     let refused = leasehold(&stage, &["repair", &lease, "--token-at-least", "50"]).await;
     refused.expect(
         1,
-        &["a has written to it, so nothing was changed; stop all candidates first"],
+        &["in use: a writes to it; nothing written. Stop all candidates first"],
     );
     assert!(a.leads());
     assert_eq!(stage.stored().token().await, 1);

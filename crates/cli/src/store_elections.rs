@@ -46,7 +46,7 @@ impl Needed {
         }
     }
 
-    /// Returns what to change if `suffices` is false.
+    /// Returns the remedy if `suffices` is false.
     pub fn remedy(&self) -> String {
         format!(
             "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",

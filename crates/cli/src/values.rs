@@ -11,7 +11,7 @@ use leasehold_core::election::{Identity, NameError, ResourceName};
 
 /// Minimum of `--timeout`. With a shorter timeout, MongoDB would seem unreachable.
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
-/// Maximum of `--timeout`. It is high because a workload may take a day to end.
+/// Maximum of `--timeout`: a workload may take a day to end.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The flag `--output`.

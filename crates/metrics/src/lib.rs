@@ -226,7 +226,7 @@ impl Metrics {
         self.publish_failures.with_label_values(&labels).get()
     }
 
-    /// Records whether the supervised command is running.
+    /// Sets the gauge of a running supervised command.
     pub fn workload_up(&self, up: bool) {
         self.workload_up.set(i64::from(up));
     }
@@ -236,7 +236,7 @@ impl Metrics {
         self.workload_stops.observe(took.as_secs_f64());
     }
 
-    /// Records whether a change stream is open.
+    /// Counts an attempt to open a change stream, and sets the gauge of an open stream.
     pub fn watch_connected(&self, connected: bool) {
         let labels = ["watch", if connected { "applied" } else { "failed" }];
         self.store_operations.with_label_values(&labels).inc();

@@ -71,7 +71,6 @@ struct Installation {
 }
 
 impl Installation {
-    /// Limits the time of one call.
     async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, Failure>>,
@@ -155,7 +154,7 @@ async fn examine(
     report.finish()
 }
 
-/// Checks that this pod may contend for the lease, and what it publishes.
+/// Checks that this pod may contend for the lease and publish the leader.
 async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
     let placement = &config.kubernetes.placement;
     match placement.check("lease", &config.lease.name) {

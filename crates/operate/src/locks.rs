@@ -70,7 +70,6 @@ enum LocksCommand {
     Prune(PruneArgs),
 }
 
-/// The lock that a command is for.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct LockName {
@@ -126,17 +125,11 @@ impl LocksArgs {
         })
     }
 
-    /// Returns the error for a flag of the list that is given with a subcommand, or a flag that is
-    /// given before and after the subcommand.
+    /// Returns the error for flags that contradict the subcommand.
     pub fn contradiction(&self) -> Option<String> {
         let (subcommand, inner) = self.inner()?;
         let of_list = [("watch", self.watch), ("observe", self.observe.is_some())];
-        if let Some((flag, _)) = of_list.into_iter().find(|(_, given)| *given) {
-            return Some(format!(
-                "--{flag} applies to the list: leave it out with {subcommand}"
-            ));
-        }
-        self.connection.given_twice(subcommand, inner)
+        self.connection.contradiction(&of_list, subcommand, inner)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The operators' commands: list leases, send requests to leaders, repair a token, and serve a page
-//! with all of them. Each write is conditional on the state that the operator has seen.
+//! with all of them. A write is applied only if the lease has not changed since the operator read it.
 
 pub(crate) mod arguments;
 mod describe;
@@ -43,7 +43,7 @@ use self::roll_call::{ANSWER_MAX, Roll};
 use leasehold_cli::store_options::{of_locks, read};
 use leasehold_cli::{answer, run_to_end, say};
 
-/// Time without an answer of MongoDB after which a command says what it waits for.
+/// A command names the servers that it tries after this time without an answer.
 const CONNECTING_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -66,7 +66,6 @@ fn action(kind: ActionKind, by: &Identity, reason: Option<String>) -> OperatorAc
     }
 }
 
-/// Reason why a command on leases or locks failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OperatorError {
     #[error("cannot {doing}: {failure}")]
@@ -362,7 +361,6 @@ struct CommandOutcome {
     message: String,
     /// Time since the write was sent.
     took: Option<Duration>,
-    /// The leader after the request.
     leader: Option<Leader>,
     /// The evidence about a holder that has not applied the request.
     evidence: Option<Value>,

@@ -25,7 +25,6 @@ use leasehold_clock::boot_now;
 use leasehold_core::election::Role;
 use leasehold_host::{CommandError, exit};
 
-/// Time limit for the answer of a replica.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Maximum length of an answer; the answer of a daemon has about a kilobyte.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
@@ -33,7 +32,6 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 const SHOWN_MAX: usize = 40;
 /// Time limit for resolving a name. Two nameservers may fail to answer, for 5 s each.
 const RESOLVE_MAX: Duration = Duration::from_secs(12);
-/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum of `--wait`. A rollout that takes longer than an hour has failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -123,14 +121,12 @@ pub(crate) struct ReplicaStatus {
     store: Option<ReplicaStore>,
 }
 
-/// A part of the holder in the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SeenHolder {
     identity: String,
     token: i64,
 }
 
-/// Reason why an address has no status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoStatus {
     #[error("{0}")]

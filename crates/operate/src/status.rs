@@ -1,4 +1,4 @@
-//! `leasehold status`: reports from the status directory who leads, without contacting the daemon
+//! `leasehold status`: reads the leader from the status directory, without contacting the daemon
 //! or MongoDB. A file that says "leader" counts only until its deadline, by the deadline's clock
 //! and in the boot that wrote it.
 

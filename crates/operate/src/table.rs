@@ -8,10 +8,11 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use leasehold_host::terminal;
 
 const GAP: usize = 2;
+/// Width of the names of fields.
+const FIELD: usize = 11;
 /// Columns and rows of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 
-/// Returns the columns and rows of the terminal.
 pub(crate) fn size() -> (usize, usize) {
     let Ok(size) = tcgetwinsize(io::stdout()) else {
         return SIZE;
@@ -23,7 +24,6 @@ pub(crate) fn size() -> (usize, usize) {
     (or(size.ws_col, SIZE.0), or(size.ws_row, SIZE.1))
 }
 
-/// Returns true if standard output shows colors.
 pub(crate) fn color() -> bool {
     terminal::color(&io::stdout())
 }
@@ -130,10 +130,11 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
             }
             // The columns below the header have their names in the rows.
             _ if index == 0 => {}
-            rest => lines.extend(continued(
-                &named(&header.get(aligned..).unwrap_or_default(), rest),
-                max,
-            )),
+            rest => {
+                let prose = named(header.get(aligned..).unwrap_or_default(), rest);
+                let below = continued(&prose, max.saturating_sub(GAP));
+                lines.extend(below.iter().map(|line| format!("{:GAP$}{line}", "")));
+            }
         }
         lines
             .into_iter()
@@ -149,6 +150,30 @@ pub(crate) fn text(rows: &[Row], color: bool) -> String {
     lines(rows, width, color).join("\n") + "\n"
 }
 
+/// Renders fields, then tables with headings. A field that is wider than the terminal is continued.
+pub(crate) fn description(fields: &[(&str, String)], tables: &[(&str, Vec<Row>)]) -> String {
+    let max = match io::stdout().is_terminal() {
+        true => size().0.saturating_sub(FIELD),
+        false => usize::MAX,
+    };
+    let mut described = String::new();
+    for (name, value) in fields {
+        let value = match value.width() <= max {
+            true => value.clone(),
+            false => continued(value, max).join(&format!("\n{:FIELD$}", "")),
+        };
+        let name = format!("{name}:");
+        described += &format!("{name:<FIELD$}{value}\n");
+    }
+    for (heading, rows) in tables {
+        described += &match rows.len() {
+            1 => format!("\n{heading}: none\n"),
+            _ => format!("\n{heading}:\n{}", text(rows, color())),
+        };
+    }
+    described
+}
+
 /// Returns cells as prose, with the names of their columns. The last cell is prose already.
 fn named(header: &[String], cells: &[String]) -> String {
     let Some((prose, cells)) = cells.split_last() else {
@@ -162,7 +187,6 @@ fn named(header: &[String], cells: &[String]) -> String {
     parts.join("; ")
 }
 
-/// Breaks prose into indented lines.
 fn continued(prose: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in prose.split_whitespace() {
@@ -171,7 +195,7 @@ fn continued(prose: &str, width: usize) -> Vec<String> {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(format!("{:GAP$}{word}", "")),
+            _ => lines.push(word.to_owned()),
         }
     }
     lines
@@ -224,7 +248,7 @@ mod tests {
             Row::new(["stock", "held", "late"]),
         ];
         assert_eq!(
-            lines(&rows, Some(30), false),
+            lines(&rows, Some(32), false),
             [
                 "LEASE   STATE   NOTES",
                 "orders  silent",

@@ -95,7 +95,6 @@ impl Finding {
         Self::new(CheckResult::Failed, detail, remedy)
     }
 
-    /// Adds a field to the JSON output.
     pub(super) fn number(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.numbers.insert(name.to_owned(), value.into());
         self
@@ -142,7 +141,7 @@ pub(super) struct Check {
     /// The group, set by [`Report::add`].
     group: &'static str,
     name: &'static str,
-    /// The server, host or right, if the check has several of them.
+    /// The server, host or right, if the check examines several.
     subject: Option<String>,
     #[serde(flatten)]
     finding: Finding,

@@ -71,7 +71,7 @@ pub(super) async fn checks(
         };
         Check::new("server", finding).of(member)
     }));
-    // Checks also servers of another set, and members that the set lists under another name.
+    // Servers of another set, and members that the set lists under another name.
     let others = states.iter().filter(|(address, state)| {
         matches!(state, ServerState::Elsewhere(_)) && !members.contains(address)
     });

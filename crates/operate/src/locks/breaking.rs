@@ -189,8 +189,7 @@ fn has_renewed(lock: &LockDocument, seen: &[EntryVersion]) -> bool {
     entries(lock).any(|entry| seen.iter().any(|seen| is_later(entry, seen)))
 }
 
-/// Returns the holders that have not renewed for their lease duration, each with the rest of its
-/// minimum hold.
+/// Returns the expired holders with a minimum hold, each with the time until its end.
 fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Duration)> {
     let expired = observations.iter().filter_map(|(claim, seen)| {
         let silent = seen.since + seen.lease_duration.duration() <= now;

@@ -76,7 +76,7 @@ impl<'a> Calls<'a> {
         self.read("list the locks", self.deadline(), list).await
     }
 
-    /// Repeats a read until it is answered, a retry cannot succeed, or the deadline has passed.
+    /// Repeats a read until an answer, a permanent failure or the deadline.
     async fn read<T>(
         &self,
         doing: &'static str,
@@ -192,8 +192,8 @@ impl LockCalls<'_> {
             .await
     }
 
-    /// Repeats a write that was not sent. After a write whose outcome is unknown, reads the lock
-    /// again and passes it to `reread` with the deadline, to decide whether to repeat the write.
+    /// Repeats a write that was not sent. After a write with an unknown outcome, reads the lock again;
+    /// `reread` decides from it and the deadline if the write is repeated.
     pub(super) async fn write<F>(
         &self,
         doing: &'static str,

@@ -14,7 +14,6 @@ use leasehold_host::log::millis;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
-/// The outcome for one lock.
 enum Pruning {
     Pruned,
     /// The document has only its token already.
@@ -23,49 +22,37 @@ enum Pruning {
 }
 
 /// Why a lock is kept.
-enum Kept {
-    Held(String),
-    WaitedFor(String),
-    MinHold(String, Duration),
-    Used(Duration),
-    /// The document changed after it was listed.
-    Changed,
-    NotALock(String),
+struct Kept {
+    /// A word for scripts.
+    reason: &'static str,
+    why: String,
+    used_ago: Option<Duration>,
 }
 
 impl Kept {
-    /// Returns the reason as a word for scripts.
-    const fn reason(&self) -> &'static str {
-        match self {
-            Self::Held(_) => "held",
-            Self::WaitedFor(_) => "waited_for",
-            Self::MinHold(..) => "kept",
-            Self::Used(_) => "used",
-            Self::Changed => "changed",
-            Self::NotALock(_) => "not_a_lock",
-        }
+    fn new(reason: &'static str, why: impl Into<String>) -> Pruning {
+        Pruning::Kept(Self {
+            reason,
+            why: why.into(),
+            used_ago: None,
+        })
     }
 
-    fn words(&self) -> String {
-        match self {
-            Self::Held(by) => format!("held by {by}"),
-            Self::WaitedFor(by) => format!("{by} waits for it"),
-            Self::MinHold(by, rest) => {
-                let rest = short(*rest);
-                format!("the work of {by} has ended; its minimum hold lasts another {rest}")
-            }
-            Self::Used(ago) => format!("used {} ago", short(*ago)),
-            Self::Changed => "changed after it was listed".to_owned(),
-            Self::NotALock(why) => format!("not a lock: {why}"),
-        }
+    fn not_a_lock(why: &str) -> Pruning {
+        Self::new("not_a_lock", format!("not a lock: {why}"))
+    }
+
+    fn used(ago: Duration) -> Pruning {
+        Pruning::Kept(Self {
+            reason: "used",
+            why: format!("used {} ago", short(ago)),
+            used_ago: Some(ago),
+        })
     }
 
     fn object(&self, name: &str) -> Value {
-        let used = match self {
-            Self::Used(ago) => Some(millis(*ago)),
-            _ => None,
-        };
-        json!({ "lock": name, "reason": self.reason(), "why": self.words(), "used_ago_ms": used })
+        let used = self.used_ago.map(millis);
+        json!({ "lock": name, "reason": self.reason, "why": self.why, "used_ago_ms": used })
     }
 }
 
@@ -91,7 +78,7 @@ pub(super) async fn run(
             }
             Ok(Pruning::Kept(why)) => {
                 kept.push(why.object(&listed.name));
-                format!("kept {}: {}\n", listed.name, why.words())
+                format!("kept {}: {}\n", listed.name, why.why)
             }
             Err(error) => {
                 failed = Some(error);
@@ -130,37 +117,38 @@ async fn one(
 ) -> Result<Pruning, OperatorError> {
     let record = match &listed.content {
         Content::Lock(record) => record,
-        Content::Foreign(why) => return Ok(Pruning::Kept(Kept::NotALock(why.clone()))),
+        Content::Foreign(why) => return Ok(Kept::not_a_lock(why)),
         // Not in the scope.
         Content::Lease(_) => return Ok(Pruning::Bare),
     };
     let Ok(name) = ResourceName::new(listed.name.as_str()) else {
-        let why = "its name is not a lock's".to_owned();
-        return Ok(Pruning::Kept(Kept::NotALock(why)));
+        return Ok(Kept::not_a_lock("its name is not a lock's"));
     };
     if let Some(kept) = occupied(&record.lock) {
-        return Ok(Pruning::Kept(kept));
+        return Ok(kept);
     }
     match prune(&calls.of(name), record, unused_for).await {
         // The document was replaced after it was listed.
-        Err(OperatorError::Foreign { why, .. }) => Ok(Pruning::Kept(Kept::NotALock(why))),
+        Err(OperatorError::Foreign { why, .. }) => Ok(Kept::not_a_lock(&why)),
         pruned => pruned,
     }
 }
 
 /// Returns why a lock with holders or waiters is kept; `None` if it has no waiter, and the work and
 /// the minimum hold of all holders have ended.
-fn occupied(lock: &LockDocument) -> Option<Kept> {
+fn occupied(lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {
-        return Some(Kept::Held(named(holder)));
+        return Some(Kept::new("held", format!("held by {}", named(holder))));
     }
     if let Some(waiter) = lock.queue.first() {
-        return Some(Kept::WaitedFor(named(waiter)));
+        let why = format!("{} waits for it", named(waiter));
+        return Some(Kept::new("waited_for", why));
     }
     let last = lock.holders.iter().max_by_key(|entry| entry.min_hold)?;
-    let rest = last.min_hold;
-    (!rest.is_zero()).then(|| Kept::MinHold(named(last), rest))
+    let (by, rest) = (named(last), short(last.min_hold));
+    let why = format!("the work of {by} has ended; its minimum hold lasts another {rest}");
+    (!last.min_hold.is_zero()).then(|| Kept::new("kept", why))
 }
 
 /// Prunes a lock without entries that count, if it has been unused for this long.
@@ -185,7 +173,7 @@ async fn prune(
         .saturating_sub(successes.fold(last_end, i64::max));
     let unused = Duration::from_millis(u64::try_from(unused).unwrap_or(0));
     if unused < unused_for {
-        return Ok(Pruning::Kept(Kept::Used(unused)));
+        return Ok(Kept::used(unused));
     }
     // Each use since then raises the token, so the write does not match.
     let seen = document.token;
@@ -204,7 +192,7 @@ async fn prune(
         })
     });
     Ok(match written.await? {
-        WriteResult::Rejected => Pruning::Kept(Kept::Changed),
+        WriteResult::Rejected => Kept::new("changed", "changed after it was listed"),
         WriteResult::Applied | WriteResult::Shown => Pruning::Pruned,
     })
 }

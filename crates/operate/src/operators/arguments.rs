@@ -141,8 +141,18 @@ impl<S: Selection> ConnectionArgs<S> {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
-    /// Returns the error for a flag that is given before a subcommand and in `inner`, after it.
-    pub(crate) fn given_twice(&self, subcommand: &str, inner: &Self) -> Option<String> {
+    /// Returns the error for a flag `of_list` that is given with a subcommand, or for a flag that is
+    /// given before the subcommand and in `inner`, after it.
+    pub(crate) fn contradiction(
+        &self,
+        of_list: &[(&str, bool)],
+        subcommand: &str,
+        inner: &Self,
+    ) -> Option<String> {
+        if let Some((flag, _)) = of_list.iter().find(|(_, given)| *given) {
+            let remedy = format!("leave it out with {subcommand}");
+            return Some(format!("--{flag} applies to the list: {remedy}"));
+        }
         let before = &self.configuration.sources.flags;
         let mut after = inner.configuration.sources.flags.iter();
         let twice = after.find(|(key, _)| before.iter().any(|(other, _)| other == key));
@@ -173,7 +183,6 @@ impl<S: Selection> ConnectionArgs<S> {
     }
 }
 
-/// The lease that a command is for.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct LeaseName {
@@ -239,18 +248,12 @@ pub(super) enum LeasesCommand {
 }
 
 impl LeasesArgs {
-    /// Returns the error for a flag of the list that is given with a subcommand, or a flag that is
-    /// given before and after the subcommand.
+    /// Returns the error for flags that contradict the subcommand.
     pub fn contradiction(&self) -> Option<String> {
         let LeasesCommand::Retire(retire) = self.command.as_ref()?;
         let of_list = [("watch", self.watch), ("all", self.all)];
-        if let Some((flag, _)) = of_list.into_iter().find(|(_, given)| *given) {
-            return Some(format!(
-                "--{flag} applies to the list: leave it out with retire"
-            ));
-        }
-        let inner = &retire.write.query.connection;
-        self.query.connection.given_twice("retire", inner)
+        let (outer, inner) = (&self.query.connection, &retire.write.query.connection);
+        outer.contradiction(&of_list, "retire", inner)
     }
 }
 

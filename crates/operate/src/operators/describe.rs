@@ -1,8 +1,6 @@
 //! `leasehold describe`: one lease with its candidates, its history and its standing request, or one
 //! lock with its holders, waiters and history.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use super::Session;
@@ -12,7 +10,7 @@ use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
 use super::roll_call::{Roll, names};
-use crate::table::{color, text};
+use crate::table::description;
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
@@ -113,9 +111,8 @@ impl LeaseDescription<'_> {
     }
 
     fn text(&self) -> String {
-        let (store, lease) = (&self.store, self.lease);
-        let (database, collection) = (&store.database, &store.collection);
-        let place = format!("{database}.{collection}, {}", store.describe());
+        let lease = self.lease;
+        let place = render::place(&self.store);
         let mut fields = vec![("Lease", self.seen.entry.name.clone()), ("Store", place)];
         fields.extend(self.holder());
         fields.push(("Token", lease.lease.token.to_string()));
@@ -132,20 +129,11 @@ impl LeaseDescription<'_> {
             let reserved = format!("for {to}; other candidates wait for {wait}");
             fields.push(("Reserved", reserved));
         }
-        let mut described = String::new();
-        for (name, value) in fields {
-            let _ = writeln!(described, "{:<10} {value}", format!("{name}:"));
-        }
-        for (heading, rows) in [
+        let tables = [
             ("History, newest first", render::history(lease)),
             ("Actions of operators, newest first", render::actions(lease)),
-        ] {
-            let _ = match rows.len() {
-                1 => writeln!(described, "\n{heading}: none"),
-                _ => write!(described, "\n{heading}:\n{}", text(&rows, color())),
-            };
-        }
-        described
+        ];
+        description(&fields, &tables)
     }
 
     fn holder(&self) -> Vec<(&'static str, String)> {

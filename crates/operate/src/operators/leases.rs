@@ -125,7 +125,7 @@ pub(super) async fn run(
     Ok(exit::DONE.into())
 }
 
-/// Returns the list as text or JSON, and prints what it leaves out.
+/// Returns the list as text or JSON. Prints a note about documents that are left out.
 fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls) -> String {
     let (noun, now) = (listing.noun(), clock::boot_now());
     if observed.documents().count() == LISTED_MAX {

@@ -1,5 +1,4 @@
-//! Locks as text and as JSON: who holds them and why, who waits for what, and until when a place is
-//! kept.
+//! Locks as text and as JSON: holders, waiters, and minimum holds.
 
 mod description;
 
@@ -61,8 +60,8 @@ pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
     let store_now = observed.store_now(now);
     let rows = observed.documents().flat_map(|seen| {
         if let Content::Foreign(why) = &seen.entry.content {
-            let state = format!("not a lock: {why}");
-            let cells = [&seen.entry.name, "-", &state].map(str::to_owned);
+            let (name, why) = (seen.entry.name.as_str(), format!("not a lock: {why}"));
+            let cells = [name, "-", "foreign", "-", "-", "-", "-", &why];
             return vec![Row::new(cells).styled(Style::Dim)];
         }
         let view = ObservedLock::new(seen, store_now, now);
@@ -156,16 +155,11 @@ impl<'a> ObservedLock<'a> {
         });
         let rows: Vec<_> = holders.chain(waiters).collect();
         match rows.is_empty() {
-            true => vec![Row::new([
-                self.name.to_owned(),
-                newest.to_string(),
-                "free".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                self.last_end().unwrap_or_default(),
-            ])],
+            true => {
+                let (token, last) = (newest.to_string(), self.last_end().unwrap_or_default());
+                let free = [self.name, &token, "free", "-", "-", "-", "-", &last];
+                vec![Row::new(free)]
+            }
             false => rows,
         }
     }
@@ -230,7 +224,7 @@ impl<'a> ObservedLock<'a> {
         Some(Duration::from_millis(u64::try_from(passed).unwrap_or(0)))
     }
 
-    /// Returns the end of a minimum hold, and the rest of it.
+    /// Returns the end of a minimum hold, and the time until then.
     fn kept_until(&self, entry: &Entry) -> Option<(WallMillis, Duration)> {
         let until = *self.record.kept_until.get(&entry.claim)?;
         // The store dates the end of the work, and the owner its renewals.
@@ -270,7 +264,7 @@ impl<'a> ObservedLock<'a> {
     fn keeps(&self, entry: &Entry) -> Option<String> {
         let (until, rest) = self.kept_until(entry).filter(|(_, rest)| !rest.is_zero())?;
         let until = date(until);
-        // The hours, minutes and seconds of an RFC 3339 date.
+        // Hours, minutes and seconds.
         let time = until.get(11..19).unwrap_or(&until);
         Some(format!("kept until {time} UTC (in {})", short(rest)))
     }
@@ -291,7 +285,7 @@ impl<'a> ObservedLock<'a> {
         notes.collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns why a place is held.
+    /// Describes the state of a holder.
     fn why(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
         let keeps = self.keeps(entry);
         let and_kept = |why: String| match &keeps {
@@ -316,7 +310,7 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns what a waiter waits for.
+    /// Names the holder or waiter ahead of a waiter.
     fn awaits(&self, index: usize) -> String {
         let lock = &self.record.lock;
         let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());

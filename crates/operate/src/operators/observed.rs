@@ -2,8 +2,8 @@
 //! in the documents.
 //!
 //! If a revision has not changed since this command started, it may have been written long before.
-//! The date of the last write is then the only evidence at the first look. It comes from the
-//! holder's wall clock, so it is shown and never decides anything.
+//! The only evidence at the first look is then the date of the last write. The date comes from the
+//! holder's wall clock, so it is informational.
 
 mod evidence;
 
@@ -176,7 +176,7 @@ impl Observed {
         differs
     }
 
-    /// Returns the time by the clock of the store, if it is known.
+    /// Returns the time by MongoDB's clock, if known.
     pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {
         let (read, at) = self.store_clock?;
         let passed = i64::try_from(now.since(at).as_millis()).unwrap_or(i64::MAX);
@@ -227,8 +227,8 @@ impl Observed {
     }
 }
 
-/// Returns the lease that an event of a view of one document shows: `None` if the event shows no
-/// state, and `Some(None)` if there is no lease.
+/// Returns the lease in an event of a view of one document: `None` for an event without a state, and
+/// `Some(None)` if the lease does not exist.
 pub(super) fn shown(event: &ViewEvent) -> Option<Option<&LeaseRecord>> {
     match event {
         ViewEvent::Changed { entry, .. } => Some(lease(entry)),

@@ -397,6 +397,12 @@ pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {
     object["actions"] = lease.actions.iter().map(action).collect();
 }
 
+/// Returns the collection, with its deployment.
+pub(super) fn place(store: &StoreInfo) -> String {
+    let (database, collection) = (&store.database, &store.collection);
+    format!("{database}.{collection}, {}", store.describe())
+}
+
 pub(super) fn store_object(store: &StoreInfo) -> Value {
     json!({
         "kind": store.kind.as_str(),

@@ -1,11 +1,13 @@
 //! `leasehold repair`: raises the token of a lease after a backup was restored, so that no token is
-//! used a second time. A running candidate notices the restored document and waits by itself, so
-//! the command refuses while a candidate renews.
+//! used twice. Running candidates detect the restored document and wait, so the command refuses
+//! while a candidate renews.
+
+use std::time::Duration;
 
 use tracing::warn;
 
 use super::arguments::RepairArgs;
-use super::observed::{Followed, lease as lease_in};
+use super::observed::Followed;
 use super::render::short;
 use super::{CommandOutcome, OperatorError, RequestResult, Session, say};
 use leasehold_clock as clock;
@@ -15,9 +17,7 @@ use leasehold_core::election::{
 use leasehold_host::CommandError;
 use leasehold_host::signals::Exit;
 use leasehold_mongodb::randomness::KernelRandomness;
-use leasehold_mongodb::store::mongo::operators::{
-    Acted, ActionKind, CollectionEntry, LeaseRecord, Scope,
-};
+use leasehold_mongodb::store::mongo::operators::{Acted, ActionKind, LeaseRecord, Scope};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 use leasehold_status::render::date;
 
@@ -55,7 +55,7 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         CommandOutcome::already(format!(
             "token {token} is not below {at_least}; nothing written"
         ))
-    } else if let Some(refused) = written_by_another(&mut followed, name, &lease, at_least).await {
+    } else if let Some(refused) = written_by_another(&mut followed, name, &lease).await {
         refused
     } else {
         warn!(lease = %name, from = token.get(), to = at_least.get(), "raising the token");
@@ -78,50 +78,38 @@ async fn written_by_another(
     followed: &mut Followed,
     name: &ResourceName,
     lease: &LeaseRecord,
-    at_least: Token,
 ) -> Option<CommandOutcome> {
-    // A free lease is acquired within moments if there is a candidate.
-    let watched = lease.lease_duration();
-    let watched = watched.unwrap_or(Timings::default().lease_duration());
-    let until = clock::boot_now() + watched.max(LEASE_DURATION_MIN);
+    // A candidate acquires a free lease within moments.
+    let lasts = lease.lease_duration();
+    let lasts = lasts.unwrap_or(Timings::default().lease_duration());
     say(&format!(
         "lease {name}: verifying for {} that no candidate writes to it",
-        short(watched)
+        short(lasts)
     ));
+    watched(followed, lease, lasts.max(LEASE_DURATION_MIN)).await
+}
+
+/// Watches a lease for some time; returns the refusal if it changes other than by a request.
+pub(super) async fn watched(
+    followed: &mut Followed,
+    seen: &LeaseRecord,
+    lasts: Duration,
+) -> Option<CommandOutcome> {
+    let until = clock::boot_now() + lasts;
     while followed.advance(until).await {
-        let entry = followed.observed.one().map(|seen| &seen.entry);
-        if let Some(refusal) = refusal(entry, lease, at_least) {
-            return Some(refusal);
+        let Some((_, now)) = followed.observed.lease() else {
+            let message = "the lease was deleted or replaced meanwhile; nothing written";
+            return Some(CommandOutcome::new(RequestResult::Deleted, message));
+        };
+        if now.lease.revision != seen.lease.revision {
+            let writer = now.holder.as_ref().map(|holder| holder.identity.as_str());
+            return Some(CommandOutcome::refused(format!(
+                "in use: {} writes to it; nothing written. Stop all candidates first",
+                writer.unwrap_or("a candidate")
+            )));
         }
     }
     None
-}
-
-/// Returns `None` if no candidate has written to the lease since it was `seen`.
-fn refusal(
-    entry: Option<&CollectionEntry>,
-    seen: &LeaseRecord,
-    at_least: Token,
-) -> Option<CommandOutcome> {
-    let Some(entry) = entry else {
-        let message = format!(
-            "the lease was deleted while this command watched it, so nothing was changed; pass --create to create it \
-             with token {at_least}"
-        );
-        return Some(CommandOutcome::new(RequestResult::Deleted, message));
-    };
-    let Some(now) = lease_in(entry) else {
-        let message = "the document was replaced and is not a lease now; nothing written";
-        return Some(CommandOutcome::refused(message));
-    };
-    if now.lease.revision == seen.lease.revision {
-        return None;
-    }
-    let writer = now.holder.as_ref().map(|holder| holder.identity.as_str());
-    let writer = writer.unwrap_or("a candidate");
-    Some(CommandOutcome::refused(format!(
-        "{writer} has written to it, so nothing was changed; stop all candidates first"
-    )))
 }
 
 fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {

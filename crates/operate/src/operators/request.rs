@@ -242,7 +242,7 @@ impl<'a> PendingRequest<'a> {
         })
     }
 
-    /// Writes the request until its outcome is known; decides again if the lease changed.
+    /// Writes the request until its outcome is known. Decides again after each change of the lease.
     async fn write(&self, lease: &mut Box<LeaseRecord>) -> Result<Written, OperatorError> {
         let (session, RequestArgs { name, action, .. }) = (self.session, self.args);
         let written = |sent| {

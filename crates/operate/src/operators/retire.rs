@@ -6,7 +6,7 @@ use clap::Args;
 use super::arguments::WriteArgs;
 use super::observed::Followed;
 use super::render::short;
-use super::repair::{done, written};
+use super::repair::{done, watched, written};
 use super::roll_call::names;
 use super::{CommandOutcome, OperatorError, Session, say};
 use leasehold_clock as clock;
@@ -115,19 +115,5 @@ async fn renewed(
         holder.identity,
         short(lasts)
     ));
-    let until = clock::boot_now() + lasts;
-    while followed.advance(until).await {
-        let Some((_, now)) = followed.observed.lease() else {
-            let message = "the lease was deleted or replaced meanwhile; nothing written";
-            return Some(CommandOutcome::refused(message));
-        };
-        if now.lease.revision != lease.lease.revision {
-            let writer = now.holder.as_ref().map(|holder| holder.identity.as_str());
-            return Some(CommandOutcome::refused(format!(
-                "in use: {} writes to it; nothing written. Stop all candidates first",
-                writer.unwrap_or("a candidate")
-            )));
-        }
-    }
-    None
+    watched(followed, lease, lasts).await
 }

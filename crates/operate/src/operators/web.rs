@@ -10,6 +10,7 @@ mod page;
 mod site;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,7 +21,7 @@ use self::access::VisitorAccess;
 use self::board::{LinkState, Snapshot};
 use self::metrics::Exporter;
 pub(super) use self::metrics::NamePattern;
-use self::site::{Newest, Offer, Web};
+use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
 use super::observed::lease;
 use super::{Session, system};
@@ -59,11 +60,14 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     let last_answer = view.last_answer();
     let names = args.metrics_names.clone();
     let exporter = Exporter::new(args.metrics_names, last_answer.clone());
-    let newest = Newest {
+    let web = Web(Arc::new(Shared {
+        session: session.clone(),
         board: newest,
         last_answer,
-    };
-    let web = Web::new(session.clone(), newest, access, offer, exporter);
+        access,
+        exporter,
+        offer,
+    }));
     let streams = bound.streams();
     let mut serving = pin!(bound.serve(web));
     let mut exit = Exit::Code(exit::DONE);

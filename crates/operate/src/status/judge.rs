@@ -14,7 +14,7 @@ pub enum FileVerdict {
     Leader,
     /// This candidate does not lead, or its file claims leadership beyond the deadline.
     NotLeader,
-    /// There is no readable status file of this lease and this boot.
+    /// The status file is missing or unreadable, or of another lease or boot.
     CannotTell,
 }
 

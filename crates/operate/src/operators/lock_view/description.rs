@@ -1,10 +1,8 @@
 //! The description of one lock as text: its holders, waiters, successes and history.
 
-use std::fmt::Write;
-
-use super::super::render::{held_for, or_dash, short, since, table};
+use super::super::render::{held_for, or_dash, place, short, since, table};
 use super::{ObservedLock, style};
-use crate::table::{Row, Style, color, text};
+use crate::table::{Row, Style, description};
 use leasehold_core::lock::EntryMode;
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::render::date;
@@ -14,12 +12,6 @@ impl ObservedLock<'_> {
     pub(crate) fn description(&self, store: &StoreInfo) -> String {
         let lock = &self.record.lock;
         let (held, waiting) = (lock.holders.len(), lock.queue.len());
-        let place = format!(
-            "{}.{}, {}",
-            store.database,
-            store.collection,
-            store.describe()
-        );
         let state = match (held, lock.slots) {
             _ if self.is_free() => "free".to_owned(),
             (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
@@ -29,27 +21,19 @@ impl ObservedLock<'_> {
             (_, 0) => "taken".to_owned(),
             (held, slots) => format!("{held} of {slots} slots taken"),
         };
-        let mut described = String::new();
-        for (name, value) in [
-            ("Lock:", self.name.to_owned()),
-            ("Store:", place),
-            ("Token:", lock.token.to_string()),
-            ("State:", format!("{state}, {waiting} waiting")),
-        ] {
-            let _ = writeln!(described, "{name:<10} {value}");
-        }
-        for (heading, rows) in [
+        let fields = [
+            ("Lock", self.name.to_owned()),
+            ("Store", place(store)),
+            ("Token", lock.token.to_string()),
+            ("State", format!("{state}, {waiting} waiting")),
+        ];
+        let tables = [
             ("Holders", self.holder_rows()),
             ("Waiters, in order", self.waiter_rows()),
             ("Last successes (--once-per)", self.success_rows()),
             ("History, newest first", self.history_rows()),
-        ] {
-            let _ = match rows.len() {
-                1 => writeln!(described, "\n{heading}: none"),
-                _ => write!(described, "\n{heading}:\n{}", text(&rows, color())),
-            };
-        }
-        described
+        ];
+        description(&fields, &tables)
     }
 
     fn holder_rows(&self) -> Vec<Row> {

@@ -1,6 +1,5 @@
-//! Evidence of whether a holder is alive: the time since its last renewal, on this command's own
-//! clock, and the date of its last write, which comes from the holder's wall clock. Evidence is
-//! shown and decides nothing.
+//! Evidence that a holder is alive: the time since its last renewal on this command's own clock, and
+//! the date of its last write, which comes from the holder's wall clock. Evidence is informational.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,13 +44,12 @@ pub(crate) fn wall() -> WallMillis {
     )
 }
 
-/// Evidence of whether a holder is alive, for display. It decides nothing.
+/// Evidence that a holder is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) liveness: Liveness,
     /// Age of the last write in milliseconds, by the wall clocks of the holder and of this machine.
-    /// It is negative for a date in the future, and `None` if the document has no date or cannot be
-    /// read.
+    /// Negative for a date in the future; `None` if the document has no date or cannot be read.
     pub(crate) last_write_ago: Option<i64>,
     /// Time until the lease has expired for a candidate that has watched for as long as this
     /// command.

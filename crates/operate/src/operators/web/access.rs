@@ -1,6 +1,6 @@
-//! Decides who may see the page. Without a token file, every visitor may. Otherwise a visitor sends
-//! the file's token as a bearer token, or logs in with it and gets a session cookie. A new token
-//! ends all sessions.
+//! Authenticates visitors. Without a token file, every visitor may see the page. Otherwise a visitor
+//! sends the file's token as a bearer token, or logs in with it and gets a session cookie. A new
+//! token ends all sessions.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -31,7 +31,7 @@ const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 const SESSIONS_MAX: usize = 256;
 /// Lifetime of a session: a working day.
 const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
-/// Timeout for reading the file. It is shorter than the page's timeout of an event stream.
+/// Timeout for reading the file, below the page's timeout of an event stream.
 const READ_MAX: Duration = Duration::from_secs(3);
 const PERMISSIONS_OF_OTHERS: u32 = 0o007;
 

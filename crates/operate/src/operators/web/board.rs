@@ -44,7 +44,7 @@ pub(super) struct Position {
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     observed: Observed,
-    /// The last answered roll call of each lease. The operator who called the roll removes it from
+    /// The last answered roll call of each lease. The operator's command removes the roll call from
     /// the lease.
     roll_calls: BTreeMap<String, AnsweredRollCall>,
     changes: BTreeMap<String, Change>,
@@ -55,8 +55,8 @@ pub(super) struct Snapshot {
     newest: Version,
     /// Number of deleted documents in `changes`.
     removed: usize,
-    /// The newest deletion that is no longer in `changes`. A browser that began earlier may not
-    /// have received this deletion.
+    /// The newest deletion that `changes` no longer has. A browser that began earlier may have
+    /// missed this deletion.
     forgotten: Version,
     /// True once all documents have been read.
     listed: bool,
@@ -111,7 +111,7 @@ pub(super) struct Delta {
     pub(super) documents: Vec<Value>,
     pub(super) renewed: Vec<(String, Vec<RenewalAge>)>,
     pub(super) removed: Vec<String>,
-    /// True if the browser must drop all documents that it does not receive again.
+    /// True if the browser must drop its documents, because all documents follow.
     pub(super) reset: bool,
     /// The position of a browser that has received this delta.
     #[serde(skip)]
@@ -271,7 +271,6 @@ impl Snapshot {
         }
     }
 
-    /// Returns the changes after `position`.
     pub(super) fn since(&self, position: Position, now: BootTime) -> Delta {
         let mut at = position;
         if at.content == 0 || at.content.max(at.begun) < self.forgotten {
@@ -321,7 +320,6 @@ impl Snapshot {
         Some((seen, self.roll_calls.get(name)))
     }
 
-    /// Returns the time by the clock of MongoDB, if it is known.
     pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {
         self.observed.store_now(now)
     }

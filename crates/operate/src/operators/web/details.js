@@ -53,7 +53,7 @@ function openDetails(name) {
   loadDetails();
 }
 
-// Loads the document that is open. If the document changes during the load, it is loaded again.
+// Loads the open document, and loads it again if it changes meanwhile.
 async function loadDetails() {
   if (details.loading) {
     details.again = true;
@@ -85,6 +85,8 @@ function showDeleted() {
   details.doc = null;
 }
 
+const isExpired = (past) => past.reason === "took_over" || past.reason === "expired";
+
 const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Date.parse(past.ended_at) });
 
 function renderDetails() {
@@ -96,7 +98,8 @@ function renderDetails() {
   fill("history", ended.map((past) => [
     [past.token == null ? "–" : String(past.token), "number"],
     [past.identity || "–"],
-    [duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
+    // An expired holder held until its last write, whose time is not recorded.
+    [(isExpired(past) ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
     [dated(past.ended_at, now)],
     [past.reason || "–"],
   ]));

@@ -78,7 +78,7 @@ impl Feed for Events {
 impl Events {
     pub(super) fn new(shared: Arc<Shared>, headers: HeaderMap, place: StreamPlace) -> Self {
         Self {
-            board: shared.newest.board.clone(),
+            board: shared.board.clone(),
             shared,
             headers,
             place,
@@ -88,7 +88,6 @@ impl Events {
         }
     }
 
-    /// Returns the time when the next event is due.
     fn due(&mut self, now: BootTime) -> BootTime {
         let board = self.board.borrow_and_update();
         let Some(written) = self.written.as_ref().filter(|written| written.complete) else {
@@ -196,8 +195,8 @@ pub(super) fn details(
     }
 }
 
-/// Adds the last former holder, and all of them for the timeline: start and end in milliseconds of
-/// the wall clock, identity, token and reason.
+/// Adds the last former holder, and the timeline of all former holders: start and end in milliseconds
+/// of the wall clock, identity, token and reason.
 fn add_history(object: &mut Value, history: &[PastHolder]) {
     let past = history.iter().map(|one| {
         let identity = one.identity.as_ref().map(|identity| identity.as_str());

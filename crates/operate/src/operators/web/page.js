@@ -222,7 +222,7 @@ function renderRow(row, name, now) {
   renderTimeline(row.children[6].firstChild, doc, past, at, now);
 }
 
-// Without current data, a state is that of the past.
+// A state may be outdated while there is no current data.
 const shownState = (found) => (trouble() ? `was ${found}` : found);
 
 // Draws a timeline, unless nothing has changed since it was drawn. With the height of a lane, the

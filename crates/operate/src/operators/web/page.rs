@@ -16,7 +16,7 @@ const SCRIPT: [&str; 3] = [
     include_str!("page.js"),
 ];
 
-/// Returns the page, which sends the secret with each action. Without a secret, it is read-only.
+/// Returns the page, which sends the secret with each action. Without a secret, the page is read-only.
 pub(super) fn page(secret: Option<&str>, has_login: bool) -> Answer {
     let page = PAGE
         .replace("{{secret}}", secret.unwrap_or_default())

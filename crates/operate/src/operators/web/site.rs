@@ -45,29 +45,22 @@ fn refused<T>(code: StatusCode, why: impl Into<String>) -> Result<T, Refusal> {
 }
 
 #[derive(Clone)]
-pub(super) struct Web(Arc<Shared>);
-
-/// The newest state of the collection.
-pub(super) struct Newest {
-    pub(super) board: watch::Receiver<Snapshot>,
-    pub(super) last_answer: LastAnswer,
-}
+pub(super) struct Web(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) session: Session,
-    pub(super) newest: Newest,
+    /// The newest state of the collection.
+    pub(super) board: watch::Receiver<Snapshot>,
+    pub(super) last_answer: LastAnswer,
     pub(super) access: VisitorAccess,
-    exporter: Exporter,
-    offer: Offer,
+    pub(super) exporter: Exporter,
+    pub(super) offer: Offer,
 }
 
 /// The endpoints for permitted visitors.
 pub(super) enum Offer {
-    /// The metrics only.
     Metrics,
-    /// The metrics and a read-only page.
     Page,
-    /// The metrics and a page with actions.
     Actions(Actions),
 }
 
@@ -97,24 +90,6 @@ struct ActionRequest {
     token: i64,
     to: Option<String>,
     reason: Option<String>,
-}
-
-impl Web {
-    pub(super) fn new(
-        session: Session,
-        newest: Newest,
-        access: VisitorAccess,
-        offer: Offer,
-        exporter: Exporter,
-    ) -> Self {
-        Self(Arc::new(Shared {
-            session,
-            newest,
-            access,
-            exporter,
-            offer,
-        }))
-    }
 }
 
 impl Site for Web {
@@ -190,18 +165,17 @@ impl Shared {
 
     fn metrics(&self) -> Answer {
         let info = self.session.collection.info();
-        let board = self.newest.board.borrow();
+        let board = self.board.borrow();
         self.exporter.answer(&board, info, boot_now())
     }
 
-    /// Returns the state of the connection to MongoDB.
     pub(super) fn link(&self, board: &Snapshot, now: BootTime) -> Link {
         let within = self.session.collection.answers_within();
-        board.link_at(self.newest.last_answer.at(), within, now)
+        board.link_at(self.last_answer.at(), within, now)
     }
 
     fn ready(&self) -> Result<Answer, Refusal> {
-        let (board, now) = (self.newest.board.borrow(), ClockPair::now());
+        let (board, now) = (self.board.borrow(), ClockPair::now());
         let connection = self.link(&board, now.boot).description(now);
         match board.is_listed() {
             true => Ok(text(StatusCode::OK, &format!("ok; {connection}"))),
@@ -229,7 +203,7 @@ impl Shared {
     }
 
     fn details(&self, query: &str) -> Result<Answer, Refusal> {
-        let (board, now) = (self.newest.board.borrow(), boot_now());
+        let (board, now) = (self.board.borrow(), boot_now());
         let name = field(query.as_bytes(), "name");
         let Some((seen, roll_call)) = name.and_then(|name| board.get(&name)) else {
             return refused(StatusCode::NOT_FOUND, "there is no such document");
@@ -369,7 +343,6 @@ async fn body(request: Request<Incoming>) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Redirects, and sets a cookie if there is one.
 fn redirect(to: &'static str, cookie: Option<HeaderValue>) -> Answer {
     let mut answer = respond(StatusCode::SEE_OTHER, HTML, String::new());
     let headers = answer.headers_mut();
@@ -378,7 +351,6 @@ fn redirect(to: &'static str, cookie: Option<HeaderValue>) -> Answer {
     answer
 }
 
-/// Returns a field of a form or a query.
 fn field(text: &[u8], name: &str) -> Option<String> {
     let mut fields = form_urlencoded::parse(text);
     fields.find_map(|(key, value)| (key == name).then(|| value.into_owned()))

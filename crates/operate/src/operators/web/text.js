@@ -29,7 +29,7 @@ const since = (date, now) => (date ? Math.max(0, wall(now) - Date.parse(date)) :
 
 const utc = (ms) => `${new Date(ms).toISOString().slice(11, 19)} UTC`;
 
-// Formats a date with its age: with the day, unless it is today.
+// Formats a date with its age. Omits the day of today.
 function dated(date, now) {
   if (!date || !Date.parse(date)) return "–";
   const [at, today] = [new Date(date).toISOString(), new Date(wall(now)).toISOString()];
@@ -53,13 +53,13 @@ const isKept = (entry, now) => rest(entry, now) > 0;
 // True if the work and the minimum hold of a holder have ended, so that others may acquire the lock.
 const isEnded = (entry, now) => Boolean(entry.over) && !isKept(entry, now);
 
-// The holders of a document without those that have ended.
+// The holders of a document whose work or minimum hold lasts.
 function holdersOf(doc, now) {
   if (doc.kind !== "lock") return doc.holder ? [doc.holder] : [];
   return doc.holders.filter((entry) => !isEnded(entry, now));
 }
 
-// Number of holders of a lock. The list has only some of them.
+// Number of holders of a lock. `doc.holders` may be a part.
 function holdersTotal(doc, now) {
   return doc.holders_total - doc.holders.filter((entry) => isEnded(entry, now)).length;
 }
@@ -93,7 +93,7 @@ function renew(doc, holders) {
 }
 
 // The holder that the list shows: the one in the worst state, then the one without a renewal for the
-// longest time. If the work of all holders has ended, it is the holder that is kept for longest.
+// longest time. If the work of all holders has ended, the holder that is kept for longest.
 function principal(doc, at, now) {
   const holders = holdersOf(doc, now);
   if (doc.kind !== "lock") return holders[0] || null;
@@ -116,7 +116,7 @@ function state(doc, at, now) {
 
 const isGone = (found) => found === "silent" || found === "expired";
 
-// True if this page has not seen a renewal of the holder, nor evidence that it is silent.
+// True if this page has seen neither a renewal of the holder nor evidence of its silence.
 function isUnconfirmed(doc, at, now) {
   const holder = principal(doc, at, now);
   return Boolean(holder) && !holder.renewal_seen && ["held", "late"].includes(holderState(holder, at, now));
