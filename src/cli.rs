@@ -45,7 +45,7 @@ pub enum Invocation {
     Operator(operators::OperatorCommand),
     /// Ask this host's daemon: exits 0 if it leads, 1 if not
     ///
-    /// Exits 0 if the daemon leads, 1 if not, 2 if unknown.
+    /// Reads the daemon's status directory, and needs no MongoDB.
     Status(status::StatusArgs),
     /// Examine an installation before or while it runs; changes nothing
     Check(check::CheckArgs),

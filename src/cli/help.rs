@@ -209,9 +209,11 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         .filter_map(|it| it.to_str())
         .collect();
     let given = |word: &str| words.contains(&word);
+    let is_list = (given("leases") || given("locks"))
+        && !["retire", "break", "prune"].iter().any(|word| given(word));
     let unknown = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(unknown)) => unknown.clone(),
-        _ => String::new(),
+        _ => "NAME".to_owned(),
     };
     let root = super::command();
     let parent = |name: &str| {
@@ -220,11 +222,8 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
     };
     let names = root.get_subcommands().map(Command::get_name);
     let tip = match error.kind() {
-        ErrorKind::InvalidSubcommand if given("leases") => {
-            format!("to show one lease: leasehold describe {unknown}")
-        }
-        ErrorKind::InvalidSubcommand if given("locks") => {
-            format!("to show one lock: leasehold describe {unknown}")
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if is_list => {
+            format!("to show one of them: leasehold describe {unknown}")
         }
         ErrorKind::InvalidSubcommand => match (parent(&unknown), nearest(&unknown, names)) {
             (Some(parent), _) => format!("leasehold {} {unknown}", parent.get_name()),

@@ -83,7 +83,7 @@ pub struct LockArgs {
     at_least: Option<Duration>,
     /// Skip CMD if it succeeded this recently
     ///
-    /// Skips the command if it succeeded within this period, such as 1h, by MongoDB's clock.
+    /// By MongoDB's clock, such as 1h.
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(PERIOD_MIN, PERIOD_MAX),
           conflicts_with_all = ["shared", "slots"], requires = "command")]

@@ -51,10 +51,9 @@ pub struct LocksArgs {
     /// Watch and print changes
     #[arg(short, long, conflicts_with = "observe")]
     watch: bool,
-    /// Maximum wait for renewals [default: 0s]
+    /// Maximum wait for a renewal of each holder [default: 0s]
     ///
-    /// Maximum time to wait until each holder and waiter has renewed. Without a wait, the dates of
-    /// the last writes show which of them are silent.
+    /// Without a wait, the dates of the last writes show which holders and waiters are silent.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(Duration::ZERO, OBSERVE_MAX))]
     observe: Option<Duration>,

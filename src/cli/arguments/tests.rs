@@ -81,6 +81,7 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     for (arguments, tip) in [
         (&["leases", "orders"][..], "leasehold describe orders"),
         (&["locks", "orders"], "leasehold describe orders"),
+        (&["locks", "--name", "orders"], "leasehold describe NAME"),
         (&["lease"], "a similar command exists: 'leases'"),
         (&["retire", "orders"], "leasehold leases retire"),
         (&["describe"], "leasehold leases lists the leases"),

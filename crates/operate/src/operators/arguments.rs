@@ -213,9 +213,7 @@ pub(super) struct Query {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Observe {
-    /// Maximum wait for renewals
-    ///
-    /// Maximum time to wait until each holder has renewed.
+    /// Maximum wait for a renewal of each holder
     // The default is the default interval of renewals, plus a second.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "4s", value_parser = between(Duration::ZERO, OBSERVE_MAX))]

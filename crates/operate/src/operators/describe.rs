@@ -49,11 +49,10 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
         roll,
         now: clock::boot_now(),
     };
-    let described = match session.json {
-        true => format!("{:#}\n", description.object()),
-        false => description.text(),
-    };
-    answer(described.as_bytes())?;
+    match session.json {
+        true => answer(format!("{:#}\n", description.object()).as_bytes())?,
+        false => answer(description.text().as_bytes())?,
+    }
     Ok(exit::DONE.into())
 }
 
@@ -85,11 +84,10 @@ async fn lock(
         return Err(session.missing(name).await.into());
     };
     let store = session.collection.info().unwrap_or_default();
-    let described = match session.json {
-        true => format!("{:#}\n", view.description_object(&store)),
-        false => view.description(&store),
-    };
-    answer(described.as_bytes())?;
+    match session.json {
+        true => answer(format!("{:#}\n", view.description_object(&store)).as_bytes())?,
+        false => answer(view.description(&store).as_bytes())?,
+    }
     Ok(exit::DONE.into())
 }
 
@@ -97,7 +95,7 @@ struct LeaseDescription<'a> {
     store: StoreInfo,
     seen: &'a ObservedDocument,
     lease: &'a LeaseRecord,
-    /// The candidates' answers, if a roll call was wanted.
+    /// The answers of the candidates, if they were asked.
     roll: Option<Roll>,
     now: BootTime,
 }

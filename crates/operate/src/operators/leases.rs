@@ -42,24 +42,11 @@ pub(super) enum Listing {
 }
 
 impl Listing {
-    const fn scope(self) -> Scope {
+    /// Returns the documents to follow, the noun for them, and the operation for errors.
+    const fn parts(self) -> (Scope, &'static str, &'static str) {
         match self {
-            Self::Leases { .. } => Scope::Leases,
-            Self::Locks => Scope::Locks,
-        }
-    }
-
-    const fn doing(self) -> &'static str {
-        match self {
-            Self::Leases { .. } => "list the leases",
-            Self::Locks => "list the locks",
-        }
-    }
-
-    const fn noun(self) -> &'static str {
-        match self {
-            Self::Leases { .. } => "leases",
-            Self::Locks => "locks",
+            Self::Leases { .. } => (Scope::Leases, "leases", "list the leases"),
+            Self::Locks => (Scope::Locks, "locks", "list the locks"),
         }
     }
 
@@ -117,9 +104,10 @@ pub(super) async fn run(
     listing: Listing,
     observe: Duration,
 ) -> Result<Exit, CommandError> {
-    let mut followed = session.follow(listing.scope(), listing.doing()).await?;
+    let (scope, _, doing) = listing.parts();
+    let mut followed = session.follow(scope.clone(), doing).await?;
     let ask = listing != Listing::Locks;
-    let rolls = await_renewals(session, &mut followed, &listing.scope(), observe, ask).await;
+    let rolls = await_renewals(session, &mut followed, &scope, observe, ask).await;
     let listed = list(session, listing, &followed.observed, &rolls);
     answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
@@ -127,7 +115,7 @@ pub(super) async fn run(
 
 /// Returns the list as text or JSON. Prints a note about documents that are left out.
 fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls) -> String {
-    let (noun, now) = (listing.noun(), clock::boot_now());
+    let ((_, noun, _), now) = (listing.parts(), clock::boot_now());
     if observed.documents().count() == LISTED_MAX {
         say(&format!("only the first {LISTED_MAX} {noun} are listed"));
     }
@@ -201,7 +189,8 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
         "register the signal handlers",
     ))?;
     // An unreachable MongoDB is an error at the start only; later the command waits for it.
-    let followed = session.follow(listing.scope(), listing.doing()).await?;
+    let (scope, _, doing) = listing.parts();
+    let followed = session.follow(scope, doing).await?;
     let ended = async {
         match io::stdout().is_terminal() && !session.json {
             true => table(session, listing, followed).await,
@@ -372,7 +361,7 @@ fn draw(
     let total = lines.len();
     *first_line = (*first_line).min(total.saturating_sub(visible));
     let last_line = (*first_line + visible).min(total);
-    let (noun, documents) = (listing.noun(), listing.shown(observed).count());
+    let ((_, noun, _), documents) = (listing.parts(), listing.shown(observed).count());
     let at = humantime::format_rfc3339_seconds(clock::wall_now());
     let place = session.place();
     // A narrow terminal cuts the end of the line.
