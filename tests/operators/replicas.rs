@@ -185,6 +185,23 @@ async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
 }
 
 #[tokio::test]
+async fn another_program_is_named_with_the_remedy() {
+    let stage = shared_stage().await;
+    let server = stage.set().proxy().port(0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    let url = format!("http://127.0.0.1:{server}/status");
+    command.args(["replicas", &url]).env_clear();
+    run(command).await.expect(
+        1,
+        &[
+            "not a leasehold daemon: it answered as a MongoDB server",
+            "failed: 1 address is not a leasehold daemon's",
+            "to fix: name the host and port of the daemon's http.listen",
+        ],
+    );
+}
+
+#[tokio::test]
 async fn an_invalid_address_is_refused_with_the_expected_format() {
     for wrong in [
         "localhost",

@@ -119,9 +119,17 @@ async fn each_command_shows_a_killed_leader_immediately() {
     )
     .await
     .expect(1, &["no renewal was seen within ", "silent; last write 6m"]);
+    let described = leasehold(&stage, &["describe", &lease, "--observe", "0s"]).await;
+    described.expect(
+        0,
+        &["the holder is silent, and applies it only if it comes back"],
+    );
     leasehold(&stage, &["pause", &lease, "--timeout", "1s"])
         .await
         .expect(3, &["paused; a is silent; last write 6m"]);
+    leasehold(&stage, &["resume", &lease, "--timeout", "1s"])
+        .await
+        .expect(3, &["resumed; a is silent; last write 6m"]);
 }
 
 #[tokio::test]
