@@ -50,9 +50,9 @@ const CONNECTING_AFTER: Duration = Duration::from_secs(1);
 struct RequestArgs {
     name: ResourceName,
     action: OperatorAction,
-    /// Do not check that a transfer is to a candidate.
+    /// True to skip the check of a transfer's candidate.
     force: bool,
-    /// The token that the operator has seen; any if `None`.
+    /// The token that the operator expects; `None` accepts any.
     seen: Option<Token>,
     wait: bool,
 }
@@ -233,7 +233,7 @@ struct Session {
     collection: MongoCollection,
     json: bool,
     timeout: Duration,
-    /// The command gives up at this instant.
+    /// When the command gives up.
     deadline: BootTime,
 }
 
@@ -247,7 +247,7 @@ impl Session {
         }
     }
 
-    /// Returns the collection, with the replica set.
+    /// Names the collection and its replica set.
     fn place(&self) -> String {
         let info = self.collection.info().unwrap_or_default();
         let set = info.set.map(|set| format!(" ({set})"));
@@ -352,7 +352,7 @@ enum RequestResult {
     Deleted,
     /// Another operator or candidate came first.
     Superseded,
-    /// Written, but the timeout passed before an effect was seen.
+    /// Written, without an effect before the timeout.
     UnderWay,
 }
 

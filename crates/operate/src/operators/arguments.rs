@@ -16,7 +16,7 @@ use leasehold_mongodb::store::mongo::operators::{ActionKind, OperatorAction};
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
 const REASON_MAX: usize = 500;
-/// Appended to the author of the page's actions, so that the history shows where they came from.
+/// Marks an author of the page in the history.
 const FROM_PAGE: &str = " (web)";
 /// Maximum of `--observe`: the longest lease duration.
 pub(crate) const OBSERVE_MAX: Duration = Duration::from_secs(3600);
@@ -141,8 +141,8 @@ impl<S: Selection> ConnectionArgs<S> {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
-    /// Returns the error for a flag `of_list` that is given with a subcommand, or for a flag that is
-    /// given before the subcommand and in `inner`, after it.
+    /// Returns the error for a flag `of_list` with a subcommand, or for a flag on both sides of the
+    /// subcommand.
     pub(crate) fn contradiction(
         &self,
         of_list: &[(&str, bool)],
@@ -166,7 +166,7 @@ impl<S: Selection> ConnectionArgs<S> {
         ))
     }
 
-    /// Returns the connection from both sides of a subcommand.
+    /// Joins the flags from both sides of a subcommand.
     pub(crate) fn joined(&self, inner: Option<&Self>) -> Self
     where
         S: Clone,
@@ -472,7 +472,7 @@ fn author(given: Option<&Identity>) -> Identity {
     if let Some(given) = given {
         return given.clone();
     }
-    // A longer name does not fit into an identity together with the name of a host.
+    // A longer name and a host name together are too long for an identity.
     let is_plain =
         |user: &String| (1..=64).contains(&user.len()) && !user.chars().any(char::is_control);
     let mut users = ["USER", "LOGNAME"]

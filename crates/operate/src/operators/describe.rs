@@ -70,7 +70,7 @@ async fn lock(
     }
     let scope = Scope::One(name.clone());
     await_renewals(session, followed, &scope, args.observe.observe, false).await;
-    // The view has no time by the clock of the store.
+    // The view does not have MongoDB's time.
     let read = LockOperation::Read { confirm: false };
     let read = session.collection.lock(name.clone()).perform(read).await;
     let now = clock::boot_now();

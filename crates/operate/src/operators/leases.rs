@@ -188,7 +188,7 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
         exit::CANNOT_TELL,
         "register the signal handlers",
     ))?;
-    // An unreachable MongoDB is an error at the start only; later the command waits for it.
+    // MongoDB must be reachable at the start. Later, the command waits for it.
     let (scope, _, doing) = listing.parts();
     let followed = session.follow(scope, doing).await?;
     let ended = async {
@@ -207,7 +207,7 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
     }
 }
 
-/// Waits until standard output is a pipe without a reader. A file never is.
+/// Waits until the reader of standard output closes the pipe. Never returns for a file.
 async fn output_closed() {
     if let Ok(output) = watched_output()
         && output.ready(Interest::ERROR).await.is_ok()
@@ -356,7 +356,7 @@ fn draw(
     let troubled = rows.iter().filter(needs_attention).count();
     let lines = lines(rows, Some(width), color());
     let (header, lines) = lines.split_at(1);
-    // Two lines above and one below the lines of the table.
+    // Title and header are above the table, and the footer is below.
     let visible = height.saturating_sub(3).max(1);
     let total = lines.len();
     *first_line = (*first_line).min(total.saturating_sub(visible));

@@ -19,7 +19,7 @@ use leasehold_status::render::date;
 const HEADER: [&str; 8] = [
     "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",
 ];
-/// Difference between two wall clocks that is shown.
+/// Smallest clock difference that is shown.
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
 /// A lock as this command has observed it.
@@ -27,7 +27,7 @@ pub(super) struct ObservedLock<'a> {
     name: &'a str,
     record: &'a LockRecord,
     evidence: Vec<(&'a Entry, Option<Evidence>)>,
-    /// The time by the clock of the store, if known.
+    /// MongoDB's time, if known.
     store_now: Option<WallMillis>,
     now: BootTime,
 }
@@ -164,7 +164,7 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Describes the last end of a holder.
+    /// Describes how the last holder ended.
     fn last_end(&self) -> Option<String> {
         let last = self.record.history.last()?;
         let ago = self.by_store(last.ended_at)?;
@@ -218,7 +218,7 @@ impl<'a> ObservedLock<'a> {
         object["expires_for_others_in_ms"] = evidence.map(|it| millis(it.expires_in)).into();
     }
 
-    /// Returns the time since a date by the clock of the store.
+    /// Returns the time since a date by MongoDB's clock.
     fn by_store(&self, at: WallMillis) -> Option<Duration> {
         let passed = self.store_now?.0.checked_sub(at.0).filter(|_| at.0 > 0)?;
         Some(Duration::from_millis(u64::try_from(passed).unwrap_or(0)))
@@ -227,7 +227,7 @@ impl<'a> ObservedLock<'a> {
     /// Returns the end of a minimum hold, and the time until then.
     fn kept_until(&self, entry: &Entry) -> Option<(WallMillis, Duration)> {
         let until = *self.record.kept_until.get(&entry.claim)?;
-        // The store dates the end of the work, and the owner its renewals.
+        // MongoDB dates the end of the work; the owner dates its renewals.
         let now = self.store_now.filter(|_| entry.work_done);
         let rest = until.0.saturating_sub(now.unwrap_or_else(wall).0);
         let rest = Duration::from_millis(u64::try_from(rest).unwrap_or(0));
@@ -244,8 +244,7 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns true if the lock has no holders, or if the work and the minimum hold of each have
-    /// ended.
+    /// Returns true unless the work or the minimum hold of a holder lasts.
     fn is_free(&self) -> bool {
         let states = self.holders().iter();
         let mut states = states.map(|(entry, evidence)| self.state(entry, evidence.as_ref()));
@@ -329,7 +328,7 @@ impl<'a> ObservedLock<'a> {
             };
         };
         match lock.queue.get(index) {
-            // Readers are granted together.
+            // Shared holders acquire together.
             Some(entry) if entry.mode == EntryMode::Shared && before.mode == EntryMode::Shared => {
                 format!("together with {}", named(before))
             }

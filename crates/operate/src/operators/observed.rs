@@ -49,7 +49,7 @@ impl Followed {
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     documents: BTreeMap<String, ObservedDocument>,
-    /// The time by the clock of the store, and when it was read. Only lists of locks have it.
+    /// MongoDB's time, and when it was read. Only lists of locks contain it.
     store_clock: Option<(WallMillis, BootTime)>,
 }
 
@@ -70,7 +70,7 @@ impl ObservedDocument {
         Some(Evidence::new(self.silence, renewed_at, lasts, now, wall()))
     }
 
-    /// Returns the evidence about each holder of a lock whose work goes on, and each waiter.
+    /// Returns the evidence about each working holder and each waiter of a lock.
     pub(super) fn entry_evidence(&self, now: BootTime) -> impl Iterator<Item = (Claim, Evidence)> {
         let wall = wall();
         claims(&self.entry)
@@ -259,8 +259,7 @@ pub(super) fn lock_of(entry: &CollectionEntry) -> Option<&LockRecord> {
     }
 }
 
-/// Returns the document without the fields that differ in each reply: the time of the store, and the
-/// rest of a minimum hold by it.
+/// Removes the fields that differ in each reply: MongoDB's time, and the remaining minimum hold.
 fn without_reply(mut entry: CollectionEntry) -> CollectionEntry {
     if let Content::Lock(record) = &mut entry.content {
         record.lock.store_now = WallMillis::default();

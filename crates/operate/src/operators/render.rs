@@ -22,7 +22,7 @@ const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
-/// Difference between two wall clocks that is not worth a word.
+/// Smallest clock difference that is shown, in milliseconds.
 const SKEW_MIN: i64 = 1_000;
 
 /// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown
@@ -429,7 +429,7 @@ pub(super) fn held_for(ended: &PastHolder) -> String {
 /// Returns the table of former holders, newest first.
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
-        // The document has the winner's word.
+        // The document contains the winner's reason.
         let reason = ended.reason.as_deref().map(|reason| match reason {
             "took_over" => "expired",
             other => other,

@@ -1,5 +1,5 @@
-//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each writes one request for
-//! the claim that it has read, and waits for the effect.
+//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each writes one request to the
+//! current claim, and waits for its effect.
 
 mod progress;
 #[cfg(test)]
@@ -87,7 +87,7 @@ enum Written {
     /// The write was sent at this time and recorded as the action with this id; `None` if another
     /// operator's equal request stands already.
     At(BootTime, Option<ActionId>),
-    /// The lease changed so that nothing is left to write.
+    /// The lease changed, and the request is obsolete.
     Rejected(CommandOutcome),
 }
 
@@ -163,11 +163,10 @@ impl<'a> PendingRequest<'a> {
         Some((lease.holder.as_ref()?.identity.clone(), evidence))
     }
 
-    /// Notes immediately that the holder is silent. The dates of two clocks are no proof, so the
-    /// request is recorded in any case: a holder that is alive applies it, and the next leader
-    /// removes it.
+    /// Warns that the holder is silent. Clocks may be wrong, so the request is recorded in any case:
+    /// a live holder applies it, and the next leader removes it.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
-        // A resumption is not for the holder.
+        // A resumption does not need the holder.
         let silent = silent.filter(|_| self.args.action.kind != ActionKind::Resume);
         if let Some((holder, evidence)) = silent {
             (self.note)(&format!(
@@ -211,7 +210,7 @@ impl<'a> PendingRequest<'a> {
     }
 
     /// Refuses a transfer to an identity that is not a candidate, or to an unhealthy candidate,
-    /// because the leader would step down and the lease would be reserved in vain.
+    /// because the lease would be reserved for it without a leader.
     async fn no_candidate(&self) -> Result<Option<CommandOutcome>, OperatorError> {
         let to = match &self.args.action.kind {
             ActionKind::Transfer { to, .. } if !self.args.force => to,

@@ -109,7 +109,7 @@ impl ObservedLock<'_> {
                 or_dash(end.reason.as_ref()),
             ])
         });
-        // The end is dated by the store, and the join by the holder.
+        // MongoDB dates the end, and the holder dates the beginning.
         let header = [
             "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON",
         ];

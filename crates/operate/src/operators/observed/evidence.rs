@@ -13,11 +13,11 @@ pub(crate) struct Silence {
     pub(super) since: BootTime,
     /// True if this command saw the last renewal; else the time is a lower bound.
     pub(crate) renewal_seen: bool,
-    /// Start of the time in which the document may have changed unseen, if it lasts.
+    /// Start of an outage that lasts, during which the document may have changed.
     pub(super) blind_since: Option<BootTime>,
 }
 
-/// A renewal within a shorter blind time counts as seen.
+/// A renewal during a shorter outage counts as seen.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Silence {
         }
     }
 
-    /// Records that renewals before this time may not have been seen.
+    /// Records that renewals may have been missed.
     pub(crate) fn lose_sight(&mut self, now: BootTime) {
         *self = Self {
             blind_since: self.blind_since.or(Some(now)),
@@ -145,7 +145,7 @@ impl Silence {
         now.since(self.since)
     }
 
-    /// Returns the time when a holder with this lease duration expires if it does not renew.
+    /// Returns the time when a holder with this lease duration expires without a renewal.
     pub(crate) fn expires(self, lease_duration: Duration) -> BootTime {
         self.since + lease_duration
     }

@@ -1,5 +1,4 @@
-//! Decides on a request, and follows its progress, from states of the lease. It has no IO and no
-//! clock.
+//! Decides on a request and follows its progress, without IO and without a clock.
 
 use std::time::Duration;
 
