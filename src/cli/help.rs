@@ -222,6 +222,9 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
     };
     let names = root.get_subcommands().map(Command::get_name);
     let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand if is_list && ["list", "ls", "get"].contains(&&*unknown) => {
+            "the list needs no subcommand".to_owned()
+        }
         ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if is_list => {
             format!("to show one of them: leasehold describe {unknown}")
         }

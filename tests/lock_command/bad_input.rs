@@ -67,7 +67,10 @@ fn leases_and_locks_refuse_each_others_documents() {
     place.run_empty("a-lease", &[]).says(78, why);
     for more in [&[][..], &["--force", "--yes"]] {
         let refused = place.run(&[&["locks", "break", "a-lease"], more].concat());
-        refused.says(78, "not a lock: a-lease is a lease");
+        refused.says(
+            78,
+            "a-lease is a lease, not a lock: leasehold describe a-lease",
+        );
     }
 
     assert_eq!(place.run_empty("a-lock", &[]).code, 0);

@@ -64,7 +64,10 @@ async fn locks_and_foreign_documents_are_not_taken_for_leases() {
     }
     leasehold(&stage, &["locks", "break", "--name", "free"])
         .await
-        .expect(78, &["free is a lease"]);
+        .expect(
+            78,
+            &["free is a lease, not a lock: leasehold describe free"],
+        );
 }
 
 #[tokio::test]
@@ -155,7 +158,7 @@ async fn commands_wait_for_an_unreachable_mongodb() {
     let uri = "mongodb://127.0.0.1:9/?replicaSet=none";
     for (arguments, part) in [
         (&["leases"][..], "cannot list the leases: "),
-        (&["describe", "orders"], "cannot read the lease: "),
+        (&["describe", "orders"], "cannot read the document: "),
         (&["step-down", "orders"], "cannot read the lease: "),
         (&["locks"], "cannot list the locks: "),
     ] {

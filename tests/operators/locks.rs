@@ -42,10 +42,9 @@ async fn a_lock_is_described_with_its_waiters_history_and_successes() {
     let _last = holder(&stage, "nightly", "fourth", &["--shared"]).await;
     wait_listed(&stage, "fourth").await;
 
-    let described = leasehold(&stage, &["describe", "nightly"]).await.expect(
-        0,
-        &["Lock:      nightly\n", "State:     taken, 2 waiting\n"],
-    );
+    let described = leasehold(&stage, &["describe", "nightly"])
+        .await
+        .expect(0, &["Lock:      nightly\n", "State:     held, 2 waiting\n"]);
     let words: Vec<Vec<_>> = described
         .stdout
         .lines()
@@ -157,7 +156,7 @@ async fn an_expired_holder_is_marked_immediately() {
 
     let listed = leasehold(&stage, &["locks"]).await.expect(0, &[]).stdout;
     let row = listed.lines().nth(1).expect("a row");
-    for part in [" silent ", " ~6m1", "expires for others within "] {
+    for part in [" silent ", " ~6m1", "others take over after watching for "] {
         assert!(row.contains(part), "{part}: {row}");
     }
     let describe = ["describe", "dead", "--observe", "0s"];
@@ -165,7 +164,7 @@ async fn an_expired_holder_is_marked_immediately() {
         0,
         &[
             "silent; last write 6m1",
-            "s ago by the holder's clock; expires for others within ",
+            "s ago by the holder's clock; others take over after watching for ",
         ],
     );
     let json = leasehold(&stage, &["locks", "-o", "json"]).await.json();

@@ -47,7 +47,7 @@ async fn a_thousand_leases_cost_one_read() {
         .run_command(doc! { "profile": 2 })
         .await
         .expect("profiled");
-    let listed = leasehold(&stage, &["leases", "-o", "json"])
+    let listed = leasehold(&stage, &["leases", "--observe", "0s", "-o", "json"])
         .await
         .expect(0, &[])
         .json();

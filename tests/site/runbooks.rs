@@ -115,7 +115,7 @@ fn the_runbook_for_a_lease_without_a_leader_shows_real_outputs() {
         let _unhealthy = pod.flag("--workload-health-command=false").start();
         runbook.shows(&DESCRIBE, "(unhealthy)").await;
         runbook.set.kill(0);
-        let refused = "cannot read the lease: no primary";
+        let refused = "cannot read the document: no primary";
         runbook.shows(&DESCRIBE, refused).await;
     });
 }

@@ -129,7 +129,7 @@ async fn the_summary_counts_and_filters() {
     let note = note.as_str().unwrap().to_owned();
     assert!(note.starts_with("last write 6m"), "{note}");
     assert!(
-        note.contains(" ago by the holder's clock; expires for others within "),
+        note.contains(" ago by the holder's clock; others take over after watching for "),
         "{note}"
     );
     open_details(&mut browser, SILENT).await;

@@ -11,12 +11,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use self::calls::Calls;
-use crate::operators::arguments::{ConnectionArgs, OBSERVE_MAX};
+use crate::operators::arguments::{ConnectionArgs, LockName, OBSERVE_MAX};
 use crate::operators::{configured, list_locks, run_on};
 use leasehold_cli::keys::LocksKeys;
 use leasehold_cli::store_options::of_locks;
-use leasehold_cli::values::{Output, between, name};
-use leasehold_core::election::ResourceName;
+use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
@@ -67,24 +66,6 @@ enum LocksCommand {
     Break(BreakArgs),
     /// Shrink the documents of unused locks, keeping their tokens
     Prune(PruneArgs),
-}
-
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-struct LockName {
-    /// Name of the lock
-    #[arg(value_name = "NAME", value_parser = name)]
-    name: Option<ResourceName>,
-    /// Name of the lock, as a flag
-    #[arg(long = "name", value_name = "NAME", value_parser = name)]
-    flag: Option<ResourceName>,
-}
-
-impl LockName {
-    fn get(&self) -> &ResourceName {
-        let given = self.name.as_ref().or(self.flag.as_ref());
-        given.expect("clap requires one of them")
-    }
 }
 
 #[derive(Debug, Args)]

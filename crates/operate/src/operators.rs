@@ -88,8 +88,12 @@ pub(crate) enum OperatorError {
         /// Names a similar lease, or the command that lists the leases.
         hint: String,
     },
-    #[error("{0} is a lock, not a lease: leasehold describe {0} shows it")]
-    Lock(ResourceName),
+    #[error("{name} is a {kind}, not a {expected}: leasehold describe {name} shows it")]
+    OtherKind {
+        name: ResourceName,
+        kind: &'static str,
+        expected: &'static str,
+    },
     #[error("{kind} {name}: the document of this name is not a {kind}: {why}")]
     Foreign {
         /// "lease" or "lock".
@@ -113,7 +117,7 @@ impl From<OperatorError> for CommandError {
     fn from(error: OperatorError) -> Self {
         let exit = match &error {
             OperatorError::Missing { .. }
-            | OperatorError::Lock(_)
+            | OperatorError::OtherKind { .. }
             | OperatorError::Foreign { .. } => exit::CONFIGURATION,
             OperatorError::Store { .. } | OperatorError::Unknown { .. } => exit::STORE_UNREACHABLE,
         };
@@ -309,7 +313,11 @@ impl Session {
     ) -> Result<Box<LeaseRecord>, OperatorError> {
         match entry.map(|entry| &entry.content) {
             Some(Content::Lease(lease)) => Ok(lease.clone()),
-            Some(Content::Lock(_)) => Err(OperatorError::Lock(name.clone())),
+            Some(Content::Lock(_)) => Err(OperatorError::OtherKind {
+                name: name.clone(),
+                kind: "lock",
+                expected: "lease",
+            }),
             Some(Content::Foreign(why)) => Err(OperatorError::Foreign {
                 kind: "lease",
                 name: name.clone(),

@@ -282,7 +282,12 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     match args.expect {
         Some(expected) if usize::try_from(expected) != Ok(found) => problem(
             format!("{} found, {expected} expected", counted(found)),
-            "name all replicas, or wait for the others with --wait 1m",
+            match usize::try_from(expected) {
+                Ok(expected) if expected < found => {
+                    "stop the superfluous replicas, or raise --expect"
+                }
+                _ => "name all replicas, or wait for the others with --wait 1m",
+            },
         ),
         None if found == 0 => problem(
             "no replica found".to_owned(),

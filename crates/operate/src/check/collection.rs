@@ -208,6 +208,13 @@ impl Tried<'_> {
                 let created = "does not exist yet; the first candidate creates it";
                 Finding::ok(created.to_owned() + &near.unwrap_or_default())
             }
+            Found::Foreign(why) if why.starts_with("a lock has this name") => {
+                let name = &self.installation.config.lease.name;
+                Finding::failed(
+                    format!("{name} is a lock, not a lease"),
+                    format!("choose another lease; leasehold describe {name} shows the lock"),
+                )
+            }
             Found::Foreign(why) => Finding::failed(
                 format!("the document of this name is not a lease: {why}"),
                 "choose another lease or collection: a daemon neither overwrites it nor leads",

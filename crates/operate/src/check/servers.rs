@@ -89,7 +89,11 @@ pub(super) async fn checks(
         Err(failure) if refuses_login(failure) => {
             (Err(failure.clone().into()), not_reached(), not_reached())
         }
-        Err(failure) => (not_reached(), Err(failure.clone().into()), not_reached()),
+        Err(failure) => (
+            not_reached(),
+            Err(unreached(failure, &states)),
+            not_reached(),
+        ),
     };
     let record = record(directory, reached.as_ref().ok());
     checks.extend([
@@ -99,6 +103,19 @@ pub(super) async fn checks(
         Check::new("deployment-record", record),
     ]);
     (checks, reached.ok())
+}
+
+/// Returns the finding about a deployment without a primary.
+fn unreached(failure: &Failure, states: &BTreeMap<String, ServerState>) -> Finding {
+    let is_member =
+        |state: &ServerState| matches!(state, ServerState::Member(_) | ServerState::Unready(_));
+    match !states.is_empty() && states.values().all(is_member) {
+        true => Finding::failed(
+            failure.to_string(),
+            "an election may be under way: repeat the check in 12 s; if it fails again, examine rs.status()",
+        ),
+        false => failure.clone().into(),
+    }
 }
 
 fn unresolved(failure: &Failure) -> Vec<Check> {

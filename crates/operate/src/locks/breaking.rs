@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::calls::{LockCalls, Reread, WriteResult, version};
+use crate::operators::did_you_mean;
 use crate::operators::render::short;
 use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
@@ -26,7 +27,11 @@ pub(super) async fn run(
     round_trip: Duration,
 ) -> Result<u8, CommandError> {
     match lock.read().await? {
-        None => nothing_done(lock, "not used yet"),
+        None => {
+            let listed = lock.calls.list().await.unwrap_or_default();
+            let near = did_you_mean(&lock.name, &listed).unwrap_or_default();
+            nothing_done(lock, &format!("not used yet{near}"))
+        }
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")
         }
@@ -58,11 +63,7 @@ async fn expired(
     round_trip: Duration,
 ) -> Result<u8, CommandError> {
     let mut observer = Observer::new(round_trip);
-    say(&format!(
-        "lock {}: waiting for entries that are not renewed; entries that are renewed are kept \
-         (--force removes them too, and voids the exclusion)",
-        lock.name
-    ));
+    let mut noted = false;
     // Entries of the first read that have not been renewed or removed since, and have not expired.
     // Entries whose work has ended are left out, because a minimum hold may be much longer than a
     // lease duration.
@@ -104,6 +105,14 @@ async fn expired(
                 None => "every holder and waiter renews its entry, so none is removed".to_owned(),
             };
             return nothing_done(lock, &why);
+        }
+        if !noted {
+            noted = true;
+            say(&format!(
+                "lock {}: waiting for entries that are not renewed; entries that are renewed are kept \
+                 (--force removes them too, and voids the exclusion)",
+                lock.name
+            ));
         }
         // A read just before an entry expires shows a renewal of the entry.
         let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));

@@ -161,6 +161,13 @@ impl LockCalls<'_> {
         match self.calls.read("read the lock", deadline, read).await? {
             FoundLock::Lock(lock) => Ok(Some(lock)),
             FoundLock::Missing => Ok(None),
+            FoundLock::Foreign(why) if why.starts_with("a lease has this name") => {
+                Err(OperatorError::OtherKind {
+                    name: self.name.clone(),
+                    kind: "lease",
+                    expected: "lock",
+                })
+            }
             FoundLock::Foreign(why) => Err(OperatorError::Foreign {
                 kind: "lock",
                 name: self.name.clone(),

@@ -112,7 +112,8 @@ pub enum OperatorCommand {
     #[command(after_help = examples("  leasehold resume orders"))]
     Resume(AwaitedArgs),
     /// Withdraw a request that the leader has not applied
-    #[command(after_help = examples("  leasehold cancel orders"))]
+    #[command(after_help = examples("  leasehold cancel orders
+                             exit code 1 if the lease has no request"))]
     Cancel(WriteArgs),
     /// Raise the token of a lease after a backup was restored
     ///
@@ -183,23 +184,31 @@ impl<S: Selection> ConnectionArgs<S> {
     }
 }
 
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(super) struct LeaseName {
-    /// Name of the lease
-    #[arg(value_name = "NAME", value_parser = name)]
-    name: Option<ResourceName>,
-    /// Name of the lease, as a flag
-    #[arg(long, value_name = "NAME", value_parser = name)]
-    lease: Option<ResourceName>,
+/// Defines the name that a command is for, as an argument or as a flag.
+macro_rules! name_argument {
+    ($type:ident, $flag:literal, $alias:literal, $noun:literal) => {
+        #[derive(Debug, Args)]
+        #[group(required = true, multiple = false)]
+        pub(crate) struct $type {
+            #[arg(value_name = "NAME", value_parser = name, help = concat!("Name of the ", $noun))]
+            name: Option<ResourceName>,
+            #[arg(long = $flag, alias = $alias, value_name = "NAME", value_parser = name,
+                          help = concat!("Name of the ", $noun, ", as a flag"))]
+            flag: Option<ResourceName>,
+        }
+
+        impl $type {
+            pub(crate) fn get(&self) -> &ResourceName {
+                let given = self.name.as_ref().or(self.flag.as_ref());
+                given.expect("clap requires one of them")
+            }
+        }
+    };
 }
 
-impl LeaseName {
-    pub(super) fn get(&self) -> &ResourceName {
-        let given = self.name.as_ref().or(self.lease.as_ref());
-        given.expect("clap requires one of them")
-    }
-}
+name_argument!(LeaseName, "lease", "name", "lease");
+name_argument!(LockName, "name", "lock", "lock");
+name_argument!(DocumentName, "lease", "name", "lease or lock");
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -260,7 +269,7 @@ pub struct DescribeArgs {
     #[command(flatten)]
     query: Query,
     #[command(flatten)]
-    pub(super) lease: LeaseName,
+    pub(super) lease: DocumentName,
     /// List the candidates (takes 3s)
     ///
     /// Asks each candidate to report; requires the right to update.
@@ -467,6 +476,17 @@ fn page_author(text: &str) -> Result<Identity, String> {
     }
 }
 
+/// Returns this user's name in /etc/passwd.
+fn account() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut accounts = accounts.lines().map(|line| line.split(':'));
+    accounts.find_map(|mut fields| {
+        let name = fields.next()?;
+        (fields.nth(1)? == uid && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
 /// Returns the given author, or else USER@HOST.
 fn author(given: Option<&Identity>) -> Identity {
     if let Some(given) = given {
@@ -479,6 +499,7 @@ fn author(given: Option<&Identity>) -> Identity {
         .iter()
         .filter_map(|name| std::env::var(name).ok());
     let user = users.find(is_plain);
+    let user = user.or_else(account);
     let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
     let system = rustix::system::uname();
     let host = system.nodename().to_string_lossy();

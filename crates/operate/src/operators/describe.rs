@@ -9,7 +9,7 @@ use super::leases::await_renewals;
 use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
-use super::roll_call::{Roll, names};
+use super::roll_call::{ANSWER_MAX, Roll, names, roll};
 use crate::table::description;
 use leasehold_cli::answer;
 use leasehold_clock as clock;
@@ -24,20 +24,20 @@ use leasehold_status::render::date;
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
     let name = args.lease.get();
     let scope = Scope::One(name.clone());
-    let mut followed = session.follow(scope.clone(), "read the lease").await?;
+    let mut followed = session.follow(scope.clone(), "read the document").await?;
     let entry = followed.observed.one().map(|seen| &seen.entry);
     if entry.and_then(lock_of).is_some() {
         return lock(session, &mut followed, &args).await;
     }
     session.lease(name, entry).await?;
     let called = match args.candidates {
-        true => Some(session.candidates(name, |_| false).await?),
+        true => Some(roll(session, name, ANSWER_MAX).await),
         false => None,
     };
     let (observe, ask) = (args.observe.observe, called.is_none());
-    let mut rolls = await_renewals(session, &mut followed, &scope, observe, ask).await;
-    let roll = called.map(Roll::Answered);
-    let roll = roll.or_else(|| rolls.remove(name.as_str()));
+    let limits = (observe, observe);
+    let mut rolls = await_renewals(session, &mut followed, &scope, limits, ask).await;
+    let roll = called.or_else(|| rolls.remove(name.as_str()));
     let Some((seen, lease)) = followed.observed.lease() else {
         // After the first read, the lease was deleted or replaced by another document.
         return Err(session.missing(name).await.into());
@@ -69,7 +69,8 @@ async fn lock(
         return Err(CommandError::new(exit::CONFIGURATION, message));
     }
     let scope = Scope::One(name.clone());
-    await_renewals(session, followed, &scope, args.observe.observe, false).await;
+    let limits = (args.observe.observe, args.observe.observe);
+    await_renewals(session, followed, &scope, limits, false).await;
     // The view does not have MongoDB's time.
     let read = LockOperation::Read { confirm: false };
     let read = session.collection.lock(name.clone()).perform(read).await;
@@ -114,13 +115,20 @@ impl LeaseDescription<'_> {
         let mut fields = vec![("Lease", self.seen.entry.name.clone()), ("Store", place)];
         fields.extend(self.holder());
         fields.push(("Token", lease.lease.token.to_string()));
-        if let Some(Roll::Answered(present)) = &self.roll {
-            fields.push(("Present", names(present)));
+        match &self.roll {
+            Some(Roll::Answered(present)) => fields.push(("Present", names(present))),
+            Some(Roll::NotCalled(why)) => fields.push(("Present", format!("not asked: {why}"))),
+            None => {}
         }
         if lease.held_by().is_some() {
             fields.push(("Standby", render::standby(lease)));
         }
         fields.push(("Paused", paused(lease)));
+        if lease.is_retired() {
+            let retired = latest(lease, "retire").unwrap_or_default();
+            let until = "the next acquisition ends the retirement";
+            fields.push(("Retired", format!("yes{retired}; {until}")));
+        }
         fields.push(("Request", self.request()));
         if let Some(reserved) = render::reserved(lease).filter(|_| lease.held_by().is_none()) {
             let (to, wait) = (&reserved.identity, short(reserved.duration));
@@ -136,10 +144,10 @@ impl LeaseDescription<'_> {
 
     fn holder(&self) -> Vec<(&'static str, String)> {
         let Some((holder, shown)) = self.lease.held_by().zip(self.lease.holder.as_ref()) else {
-            let state = if self.lease.lease.paused {
-                "paused"
-            } else {
-                "free"
+            let state = match self.lease.lease.paused {
+                _ if self.lease.is_retired() => "retired",
+                true => "paused",
+                false => "free",
             };
             return vec![("Holder", "none".to_owned()), ("State", state.to_owned())];
         };
@@ -163,9 +171,8 @@ impl LeaseDescription<'_> {
         let words = || evidence.words(self.roll.as_ref(), self.now);
         match evidence.liveness {
             Liveness::Renews => "held".to_owned(),
-            Liveness::Late => format!("held, but {}", words()),
             Liveness::Unseen => format!("unknown: {}", evidence.last_write(self.now)),
-            Liveness::Silent | Liveness::Expired => words(),
+            Liveness::Late | Liveness::Silent | Liveness::Expired => words(),
         }
     }
 
@@ -177,7 +184,9 @@ impl LeaseDescription<'_> {
         let effect = match (ineffective(self.lease), holder.filter(Evidence::is_silent)) {
             (Some(why), _) => format!("no effect: {why}"),
             (None, Some(_)) => {
-                "the holder is silent, and applies it only if it comes back".to_owned()
+                let holder = self.lease.holder.as_ref();
+                let holder = holder.map_or("it", |holder| holder.identity.as_str());
+                format!("no effect unless {holder} comes back; ends with the next leader")
             }
             (None, None) => "the holder applies it".to_owned(),
         };
@@ -204,13 +213,19 @@ fn ending(reason: Option<&String>) -> String {
 }
 
 fn paused(lease: &LeaseRecord) -> String {
-    if !lease.lease.paused {
-        return "no".to_owned();
+    match lease.lease.paused {
+        true => format!("yes{}", latest(lease, "pause").unwrap_or_default()),
+        false => "no".to_owned(),
     }
+}
+
+/// Returns author, time and reason of the latest action of a kind, as the end of a line.
+fn latest(lease: &LeaseRecord, kind: &str) -> Option<String> {
     let mut latest = lease.actions.iter().rev();
-    let Some(pause) = latest.find(|action| action.action == "pause") else {
-        return "yes".to_owned();
-    };
-    let (by, at) = (pause.by.as_deref().unwrap_or("?"), date(pause.at));
-    format!("yes, by {by} at {at}{}", ending(pause.reason.as_ref()))
+    let action = latest.find(|action| action.action == kind)?;
+    let (by, at) = (action.by.as_deref().unwrap_or("?"), date(action.at));
+    Some(format!(
+        ", by {by} at {at}{}",
+        ending(action.reason.as_ref())
+    ))
 }

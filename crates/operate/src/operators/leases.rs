@@ -6,6 +6,7 @@ mod screen;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use tracing::warn;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
-use super::roll_call::{ANSWER_MAX, Roll, RollCalls, Rolls};
+use super::roll_call::{Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, cut, lines, size, text};
 use leasehold_cli::{answer, unwritable};
@@ -26,6 +27,8 @@ use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
+/// A list watches silent holders for at most this time, because they rarely come back.
+const SILENT_WATCHED: Duration = Duration::from_secs(4);
 /// Minimum time between two frames, so that frequent changes do not flood the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between two frames, so that the column RENEWED advances.
@@ -107,7 +110,8 @@ pub(super) async fn run(
     let (scope, _, doing) = listing.parts();
     let mut followed = session.follow(scope.clone(), doing).await?;
     let ask = listing != Listing::Locks;
-    let rolls = await_renewals(session, &mut followed, &scope, observe, ask).await;
+    let limits = (observe, SILENT_WATCHED);
+    let rolls = await_renewals(session, &mut followed, &scope, limits, ask).await;
     let listed = list(session, listing, &followed.observed, &rolls);
     answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
@@ -135,39 +139,41 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits until each holder has renewed, or for `observe`. Reads the documents before a holder is
-/// reported as expired, because the stream may be stale. With `ask`, asks the candidates of silent
-/// holders meanwhile, and returns their answers.
+/// Waits until each holder has renewed, or for `observe`. Watches silent holders for `patience` only.
+/// Reads the documents before a holder is reported as expired, because the stream may be stale. With
+/// `ask`, asks the candidates of leases without a live holder meanwhile, and returns their answers.
+/// Retired leases are not awaited.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
     scope: &Scope,
-    observe: Duration,
+    (observe, patience): (Duration, Duration),
     ask: bool,
 ) -> Rolls {
     let begun = clock::boot_now();
-    if followed.observed.is_complete() {
-        return Rolls::new();
-    }
     if observe.is_zero() {
-        let silent = followed.observed.silent_leases(begun).filter(|_| ask);
+        let unled = followed.observed.unled_leases(begun).filter(|_| ask);
         let not_asked = || Roll::NotCalled("--observe 0s".to_owned());
-        return silent.map(|name| (name.to_owned(), not_asked())).collect();
+        return unled.map(|name| (name.to_owned(), not_asked())).collect();
     }
-    let observed_for = short(observe);
-    let waiting = PassingLine::new(&format!(
-        "waiting for renewals for up to {observed_for} (--observe 0s: do not wait)"
-    ));
     let mut calls = RollCalls::new(session);
     if ask {
         calls.call(&followed.observed);
     }
-    let until = match calls.are_under_way() {
-        true => begun + observe.max(ANSWER_MAX),
-        false => begun + observe,
+    let waits = !followed.observed.is_complete(true) || calls.are_under_way();
+    let limit = short(observe);
+    let text = format!("waiting for renewals for up to {limit} (--observe 0s: do not wait)");
+    let waiting = waits.then(|| PassingLine::new(&text));
+    let patient_until = begun + patience.min(observe);
+    while !followed.observed.is_complete(true) && followed.advance(patient_until).await {}
+    while !followed.observed.is_complete(false) && followed.advance(begun + observe).await {}
+    let mut all = pin!(calls.all());
+    let rolls = loop {
+        tokio::select! {
+            rolls = &mut all => break rolls,
+            _ = followed.advance(clock::boot_now() + FRAME_MAX) => {}
+        }
     };
-    while !followed.observed.is_complete() && followed.advance(until).await {}
-    let rolls = calls.all().await;
     let now = clock::boot_now();
     let observed = &mut followed.observed;
     if observed.documents().any(|seen| seen.has_expired(now)) {
@@ -253,7 +259,8 @@ async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
                 let before = std::mem::replace(&mut gone, silent_holders(&observed));
                 let changed = before.symmetric_difference(&gone).map(|(name, ..)| name);
                 // Deletions are printed already.
-                let changed = changed.filter(|name| observed.get(name).is_some());
+                let changed = changed
+                    .filter(|name| observed.get(name).is_some_and(|seen| listing.shows(seen)));
                 let changed: BTreeSet<_> = changed.cloned().collect();
                 changed.into_iter().collect()
             }
@@ -365,7 +372,8 @@ fn draw(
     let at = humantime::format_rfc3339_seconds(clock::wall_now());
     let place = session.place();
     // A narrow terminal cuts the end of the line.
-    let title = format!("{documents} {noun}, {troubled} need attention  {at}  {place}");
+    let needs = if troubled == 1 { "needs" } else { "need" };
+    let title = format!("{documents} {noun}, {troubled} {needs} attention  {at}  {place}");
     let (footer, style) = match trouble {
         Some(trouble) => (format!("MongoDB reports no changes: {trouble}"), Style::Bad),
         None if total > visible => {

@@ -45,6 +45,13 @@ pub(super) enum HolderState {
 }
 
 impl HolderState {
+    const fn shown(self) -> &'static str {
+        match self {
+            Self::Works(liveness) => liveness.shown(),
+            other => other.as_str(),
+        }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -143,7 +150,7 @@ impl<'a> ObservedLock<'a> {
         let holders = self.holders().iter().map(|(entry, evidence)| {
             let state = self.state(entry, evidence.as_ref());
             let notes = self.notes(entry, state, evidence.as_ref());
-            row(entry, state.as_str(), evidence.as_ref(), notes).styled(style(state))
+            row(entry, state.shown(), evidence.as_ref(), notes).styled(style(state))
         });
         let waiters = self.waiters().iter().enumerate();
         let waiters = waiters.map(|(index, (entry, evidence))| {
@@ -272,7 +279,9 @@ impl<'a> ObservedLock<'a> {
     fn notes(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
         let first = match state {
             HolderState::Granted => Some("not confirmed".to_owned()),
-            HolderState::Works(Liveness::Silent) => evidence.map(Evidence::expiry),
+            HolderState::Works(Liveness::Late | Liveness::Silent) => {
+                evidence.map(|it| it.expiry(self.now))
+            }
             HolderState::Works(Liveness::Expired) => {
                 Some("the next contender removes it".to_owned())
             }
@@ -304,7 +313,14 @@ impl<'a> ObservedLock<'a> {
                     self.name
                 )),
                 Some(gone) => and_kept(gone.words(None, self.now)),
-                None => and_kept("works".to_owned()),
+                None => and_kept(match evidence {
+                    Some(it) if !it.silence.renewal_seen || liveness == Liveness::Unseen => {
+                        let watched = short(it.silence.lasts(self.now));
+                        format!("no renewal seen for {watched}")
+                    }
+                    Some(it) if liveness == Liveness::Late => it.last_write(self.now),
+                    _ => "works".to_owned(),
+                }),
             },
         }
     }

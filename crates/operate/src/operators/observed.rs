@@ -187,15 +187,15 @@ impl Observed {
         self.documents.values()
     }
 
-    /// Returns the names of the leases whose holders seem to be gone.
-    pub(super) fn silent_leases(&self, now: BootTime) -> impl Iterator<Item = &str> {
-        let is_silent = move |seen: &&ObservedDocument| {
-            seen.evidence(now)
-                .is_some_and(|evidence| evidence.is_silent())
+    /// Returns the names of the leases whose holders seem to be gone, and of free leases that are
+    /// neither paused nor retired.
+    pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &str> {
+        let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
+            Some(evidence) => evidence.is_silent(),
+            None => lease(&seen.entry).is_some_and(|lease| !lease.lease.paused),
         };
-        self.documents()
-            .filter(is_silent)
-            .map(|seen| seen.entry.name.as_str())
+        let shown = self.documents().filter(|seen| !seen.is_retired());
+        shown.filter(is_unled).map(|seen| seen.entry.name.as_str())
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {
@@ -213,16 +213,15 @@ impl Observed {
         Some((seen, lease(&seen.entry)?))
     }
 
-    /// Returns true once a renewal of each holder has been seen.
-    pub(super) fn is_complete(&self) -> bool {
-        let is_held = |seen: &ObservedDocument| {
-            lease(&seen.entry).is_some_and(|lease| lease.held_by().is_some())
-        };
+    /// Returns true once a renewal of each holder has been seen. Leaves out retired leases, and without
+    /// `silent` also silent holders.
+    pub(super) fn is_complete(&self, silent: bool) -> bool {
         let now = clock::boot_now();
-        self.documents().all(|seen| {
-            let mut entries = seen.entry_evidence(now);
-            (seen.silence.renewal_seen || !is_held(seen))
-                && entries.all(|(_, evidence)| evidence.silence.renewal_seen)
+        let mut shown = self.documents().filter(|seen| !seen.is_retired());
+        shown.all(|seen| {
+            let entries = seen.entry_evidence(now).map(|(_, evidence)| evidence);
+            let mut all = entries.chain(seen.evidence(now));
+            all.all(|it| it.silence.renewal_seen || !silent && it.is_silent())
         })
     }
 }

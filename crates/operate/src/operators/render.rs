@@ -36,16 +36,30 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-fn state(lease: &LeaseRecord, evidence: Option<Evidence>) -> &'static str {
+fn state(
+    seen: &ObservedDocument,
+    lease: &LeaseRecord,
+    evidence: Option<Evidence>,
+    now: BootTime,
+) -> &'static str {
     match evidence.map(|evidence| evidence.liveness) {
         Some(liveness) => liveness.as_str(),
+        None if seen.silence.is_blind(now) => Liveness::Unseen.as_str(),
         None if lease.lease.paused => "paused",
         None => "free",
     }
 }
 
 impl Liveness {
-    /// Returns the state of the lease.
+    /// Returns the state as text shows it.
+    pub(crate) const fn shown(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            other => other.as_str(),
+        }
+    }
+
+    /// Returns the state as JSON contains it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Renews | Self::Late => "held",
@@ -97,10 +111,17 @@ impl Evidence {
     }
 
     /// Describes when another candidate may take over.
-    pub(crate) fn expiry(&self) -> String {
+    pub(crate) fn expiry(&self, now: BootTime) -> String {
         match self.liveness {
             Liveness::Expired => "another candidate may take over".to_owned(),
-            _ => format!("expires for others within {}", short(self.expires_in)),
+            _ if self.silence.renewal_seen => {
+                format!("expires for others within {}", short(self.expires_in))
+            }
+            // Each command begins to watch anew, so the remaining time would not shrink.
+            _ => {
+                let duration = self.expires_in + self.silence.lasts(now);
+                format!("others take over after watching for {}", short(duration))
+            }
         }
     }
 
@@ -120,10 +141,10 @@ impl Evidence {
     /// Describes a holder that seems to be gone, with the answers of the candidates if known.
     pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
         let state = match self.liveness {
-            Liveness::Renews | Liveness::Late => "late",
-            gone => gone.as_str(),
+            Liveness::Renews => Liveness::Late.shown(),
+            other => other.shown(),
         };
-        let parts = [state.to_owned(), self.last_write(now), self.expiry()];
+        let parts = [state.to_owned(), self.last_write(now), self.expiry(now)];
         let parts = parts.into_iter().chain(roll.map(Roll::words));
         parts.collect::<Vec<_>>().join("; ")
     }
@@ -161,9 +182,10 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     let token = lease.holder_token().unwrap_or(lease.lease.token);
     let duration = lease.lease_duration();
     let evidence = seen.evidence(now);
-    let state = match lease.is_retired() {
-        true => "retired",
-        false => state(lease, evidence),
+    let state = match evidence.map(|evidence| evidence.liveness) {
+        _ if lease.is_retired() => "retired",
+        Some(liveness) => liveness.shown(),
+        None => state(seen, lease, evidence, now),
     };
     let cells = [
         seen.entry.name.clone(),
@@ -211,13 +233,16 @@ fn notes(
     now: BootTime,
 ) -> Vec<String> {
     let mut notes = Vec::new();
+    if evidence.is_none() && !lease.lease.paused {
+        let answered = roll.filter(|roll| matches!(roll, Roll::Answered(_)));
+        notes.extend(answered.map(Roll::words));
+    }
     if let Some(evidence) = evidence {
         match evidence.liveness {
             Liveness::Renews => {}
-            Liveness::Late => notes.push(format!("late; {}", evidence.expiry())),
             Liveness::Unseen => notes.push(evidence.last_write(now)),
-            Liveness::Silent | Liveness::Expired => {
-                notes.push(evidence.expiry());
+            Liveness::Late | Liveness::Silent | Liveness::Expired => {
+                notes.push(evidence.expiry(now));
                 notes.extend(roll.map(Roll::words));
             }
         }
@@ -227,7 +252,12 @@ fn notes(
         }
     }
     if lease.lease.paused {
-        notes.push("paused".to_owned());
+        let mut latest = lease.actions.iter().rev();
+        let pause = latest.find(|action| action.action == "pause");
+        let by = pause.and_then(|pause| pause.by.as_deref()).unwrap_or("?");
+        let reason = pause.and_then(|pause| pause.reason.as_ref());
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        notes.push(format!("paused by {by}{reason}"));
     }
     if let Some(request) = &lease.request {
         let request = self::request(request);
@@ -323,7 +353,7 @@ pub(super) fn object(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime
     });
     let mut object = json!({
         "lease": name,
-        "state": state(lease, evidence),
+        "state": state(seen, lease, evidence, now),
         "token": lease.lease.token.get(),
         "holder": holder,
         "paused": lease.lease.paused,

@@ -113,7 +113,14 @@ pub(super) async fn watched(
 }
 
 fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
-    let raised = format!("token raised from {} to {at_least}", lease.lease.token);
+    let retired = match lease.is_retired() {
+        true => "; the lease is no longer retired",
+        false => "",
+    };
+    let raised = format!(
+        "token raised from {} to {at_least}{retired}",
+        lease.lease.token
+    );
     match &lease.holder {
         Some(holder) => format!(
             "{raised}; {} still holds it in the document, with the last renewal at {}, and expires like any other holder",

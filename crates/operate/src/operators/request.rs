@@ -122,9 +122,11 @@ impl<'a> PendingRequest<'a> {
                 if let Some(outcome) = self.no_candidate().await? {
                     return Ok(outcome);
                 }
-                self.warn(silent.as_ref(), "is recorded nevertheless");
                 match self.write(&mut lease).await? {
-                    Written::At(sent, id) => (sent, id),
+                    Written::At(sent, id) => {
+                        self.warn(silent.as_ref(), "is recorded nevertheless");
+                        (sent, id)
+                    }
                     Written::Rejected(outcome) => return Ok(outcome),
                 }
             }
@@ -138,6 +140,9 @@ impl<'a> PendingRequest<'a> {
             if let Some((holder, evidence)) = &silent {
                 message += &format!("; {holder} is {}", evidence.words(None, clock::boot_now()));
             }
+            if matches!(kind, ActionKind::StepDown | ActionKind::Transfer { .. }) {
+                message += &format!("; to withdraw it: leasehold cancel {name}");
+            }
             let outcome = CommandOutcome::new(result, message);
             return Ok(outcome.with_evidence(silent.as_ref().map(|(_, evidence)| evidence), None));
         }
@@ -145,6 +150,7 @@ impl<'a> PendingRequest<'a> {
             (self.note)(&format!("lease {name}: already requested; waiting"));
         }
         let mut progress = Progress::new(kind, &lease, sent, id);
+        progress.holder_is_silent = silent.is_some();
         match progress.observe(Some(&lease), sent) {
             Some(outcome) => Ok(outcome),
             None => Ok(self.waited(&mut followed, progress, silent.is_some()).await),
@@ -153,9 +159,6 @@ impl<'a> PendingRequest<'a> {
 
     /// Returns the holder that a request is for, with the evidence, if the holder seems to be gone.
     fn silent(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
-        if self.args.action.kind == ActionKind::Cancel {
-            return None;
-        }
         let (seen, lease) = followed.observed.lease()?;
         let evidence = seen
             .evidence(clock::boot_now())
@@ -166,8 +169,10 @@ impl<'a> PendingRequest<'a> {
     /// Warns that the holder is silent. Clocks may be wrong, so the request is recorded in any case:
     /// a live holder applies it, and the next leader removes it.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
-        // A resumption does not need the holder.
-        let silent = silent.filter(|_| self.args.action.kind != ActionKind::Resume);
+        use ActionKind::{Cancel, Resume};
+
+        // A resumption and a cancellation do not need the holder.
+        let silent = silent.filter(|_| ![Resume, Cancel].contains(&self.args.action.kind));
         if let Some((holder, evidence)) = silent {
             (self.note)(&format!(
                 "lease {}: {holder} is {}; the request {recorded}, and {holder} applies it if it comes back",
@@ -248,6 +253,7 @@ impl<'a> PendingRequest<'a> {
             self.stage.send_replace(Stage::Recorded);
             Ok(Written::At(sent, Some(action.id)))
         };
+        let deadline = clock::boot_now() + session.timeout;
         // An attempt whose outcome is unknown may be applied even after later attempts.
         let mut unknown = None;
         loop {
@@ -269,7 +275,7 @@ impl<'a> PendingRequest<'a> {
             if unknown.is_none() {
                 self.stage.send_replace(Stage::Deciding);
             }
-            if clock::boot_now() >= session.deadline {
+            if clock::boot_now() >= deadline {
                 let changed = || Failure::new("the lease changed with each attempt", "");
                 return Err(match unknown {
                     Some(failure) => OperatorError::unknown_lease(name, failure),
@@ -280,7 +286,7 @@ impl<'a> PendingRequest<'a> {
                 });
             }
             if failure.is_some() {
-                let left = session.deadline.since(clock::boot_now());
+                let left = deadline.since(clock::boot_now());
                 tokio::time::sleep(Timings::default().retry_interval().min(left)).await;
             }
             let Ok(entry) = session.collection.read(name.as_str()).await else {

@@ -20,7 +20,7 @@ const DOING: &str = "retire the lease";
 pub(super) const HELP: &str = "\
 The document of the lease stays, with its token, so that receivers never see a token twice: the next leader gets a higher \
 token, and its acquisition ends the retirement. The command refuses while the lease is renewed, is paused or has a \
-request, or while a candidate answers. A holder that has been killed is watched for its lease duration first.
+request, or while a candidate answers. Requests to a retired lease are refused. A holder that has been killed is watched for its lease duration first.
 
 Examples:
   leasehold leases retire trial --reason 'trial is over'

@@ -121,7 +121,7 @@ pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duratio
     }
 }
 
-/// The roll calls of a list: one for each lease whose holder is silent.
+/// The roll calls of a list: one for each lease without a live holder.
 pub(super) struct RollCalls {
     session: Session,
     called: BTreeMap<String, BootTime>,
@@ -139,13 +139,13 @@ impl RollCalls {
         }
     }
 
-    /// Asks the candidates of silent leases, unless they were asked recently.
+    /// Asks the candidates of leases without a live holder, unless they were asked recently.
     pub(super) fn call(&mut self, observed: &Observed) {
         let now = clock::boot_now();
-        let silent: BTreeSet<_> = observed.silent_leases(now).collect();
-        self.called.retain(|name, _| silent.contains(name.as_str()));
-        self.rolls.retain(|name, _| silent.contains(name.as_str()));
-        for name in silent {
+        let unled: BTreeSet<_> = observed.unled_leases(now).collect();
+        self.called.retain(|name, _| unled.contains(name.as_str()));
+        self.rolls.retain(|name, _| unled.contains(name.as_str()));
+        for name in unled {
             let called = self.called.get(name);
             // A document whose name is not valid has no candidates.
             let Ok(lease) = ResourceName::new(name) else {

@@ -18,8 +18,8 @@ impl ObservedLock<'_> {
             (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
                 format!("shared by {held}")
             }
-            (_, 0) => "taken".to_owned(),
-            (held, slots) => format!("{held} of {slots} slots taken"),
+            (_, 0) => "held".to_owned(),
+            (held, slots) => format!("{held} of {slots} slots held"),
         };
         let fields = [
             ("Lock", self.name.to_owned()),
@@ -41,7 +41,7 @@ impl ObservedLock<'_> {
             let state = self.state(entry, evidence.as_ref());
             Row::new([
                 or_dash(entry.token),
-                state.as_str().to_owned(),
+                state.shown().to_owned(),
                 self.mode(entry),
                 entry.owner.identity.to_string(),
                 or_dash(since(entry.owner.acquired_at).map(short)),

@@ -23,8 +23,7 @@ const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Renews,
-    /// No renewal for more than a quarter of the lease duration on this command's clock, or for more
-    /// than half of it by the wall clocks.
+    /// No renewal for more than a quarter of the lease duration.
     Late,
     /// No renewal seen, and the last write is older than the lease duration by the wall clocks of
     /// the holder and of this machine.
@@ -84,8 +83,7 @@ impl Evidence {
             _ if silence.is_blind(now) => Liveness::Unseen,
             (Liveness::Expired, _) => Liveness::Expired,
             (_, Some(age)) if age >= lease_duration => Liveness::Silent,
-            // No valid interval of renewals is longer.
-            (_, Some(age)) if age > lease_duration / 2 => Liveness::Late,
+            (_, Some(age)) if age > lease_duration / 4 => Liveness::Late,
             (liveness, _) => liveness,
         };
         Self {
@@ -137,7 +135,7 @@ impl Silence {
             .map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    fn is_blind(self, now: BootTime) -> bool {
+    pub(crate) fn is_blind(self, now: BootTime) -> bool {
         self.blind_for(now) > BLIND_TOLERATED
     }
 
@@ -181,7 +179,7 @@ mod tests {
             (372_000, Liveness::Silent),
             (24_000, Liveness::Silent),
             (23_999, Liveness::Late),
-            (12_000, Liveness::Renews),
+            (6_000, Liveness::Renews),
             (-60_000, Liveness::Renews),
         ] {
             let evidence = seen(first, ago, at(1));

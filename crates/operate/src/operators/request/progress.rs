@@ -37,6 +37,10 @@ pub(super) fn decide(
     if let Some(seen) = seen.filter(|seen| *seen != token) {
         return refused(format!("its token is now {token}, not {seen}"));
     }
+    if lease.is_retired() {
+        // Each action would end the retirement.
+        return refused("it is retired, so no candidate leads".to_owned());
+    }
     match kind {
         ActionKind::StepDown | ActionKind::Transfer { .. } if !is_held && paused => {
             refused("it is paused, so nobody leads".to_owned())
@@ -102,6 +106,8 @@ pub(super) struct Progress {
     released: bool,
     /// True while the lease cannot be read.
     blind: bool,
+    /// True if the holder seemed to be gone at the time of the request.
+    pub(super) holder_is_silent: bool,
 }
 
 impl Progress {
@@ -124,6 +130,7 @@ impl Progress {
             latest: action.map(ActionId::bytes).or_else(|| last?.id),
             released: false,
             blind: false,
+            holder_is_silent: false,
         }
     }
 
@@ -160,9 +167,12 @@ impl Progress {
         let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
             ActionKind::Cancel => {
-                let effect = match ineffective(&self.before) {
-                    None => "the holder may have begun to apply it".to_owned(),
-                    Some(why) => format!("it had no effect: {why}"),
+                let effect = match (ineffective(&self.before), self.former()) {
+                    (Some(why), _) => format!("it had no effect: {why}"),
+                    (None, Some(former)) if self.holder_is_silent => {
+                        format!("{former} is silent, and has not applied it")
+                    }
+                    (None, _) => "the holder may have begun to apply it".to_owned(),
                 };
                 let message = format!("request withdrawn; {effect}");
                 Some(CommandOutcome::new(RequestResult::Done, message))
@@ -206,6 +216,13 @@ impl Progress {
                 };
                 self.superseded(at, how)
             }
+            ActionKind::StepDown if leads.is_some() && self.acquired_again(lease) => {
+                let leads = self::leads(leader(lease).as_ref());
+                self.superseded(
+                    at,
+                    format!("{leads}: it acquired the lease again, and did not step down"),
+                )
+            }
             ActionKind::Resume | ActionKind::StepDown | ActionKind::Transfer { .. }
                 if leads.is_some() =>
             {
@@ -219,6 +236,16 @@ impl Progress {
     /// Returns the identity of the holder at the time of the request.
     fn former(&self) -> Option<&Identity> {
         self.before.holder.as_ref().map(|holder| &holder.identity)
+    }
+
+    /// Returns true if the former holder leads again, and its leadership did not end by a request.
+    fn acquired_again(&self, lease: &LeaseRecord) -> bool {
+        let ended = lease.history.iter().rev();
+        let mut ended = ended.filter(|ended| ended.token == self.before.holder_token());
+        let reason = ended.next().and_then(|ended| ended.reason.as_deref());
+        let holder = lease.holder.as_ref().map(|holder| &holder.identity);
+        holder == self.former()
+            && !["requested", "transferred"].contains(&reason.unwrap_or("requested"))
     }
 
     /// Returns the actions that were recorded after the request, oldest first.

@@ -175,6 +175,31 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             vec![free(own()), b_leads()],
             "Done: b leads with token 8",
         ),
+        // The holder had crashed, and acquires the lease again when it restarts.
+        (
+            StepDown,
+            no_change(),
+            vec![all([
+                own(),
+                doc! {
+                    "holder": holder("a", 2), "token": 8_i64,
+                    "history": [{ "token": 7_i64, "identity": "a", "reason": "deadline" }],
+                },
+            ])],
+            "Superseded: a leads with token 8: it acquired the lease again, and did not step down",
+        ),
+        (
+            StepDown,
+            no_change(),
+            vec![all([
+                own(),
+                doc! {
+                    "holder": holder("a", 2), "token": 8_i64,
+                    "history": [{ "token": 7_i64, "identity": "a", "reason": "requested" }],
+                },
+            ])],
+            "Done: a leads with token 8",
+        ),
         (
             StepDown,
             no_change(),
@@ -345,11 +370,11 @@ fn a_request_under_way_says_no_more_than_was_seen() {
     for (seconds, text) in [
         (
             7,
-            "a is late; last write 8s ago by the holder's clock; expires for others within 17s; no candidate",
+            "a is late; last write 8s ago by the holder's clock; others take over after watching for 24s; no candidate",
         ),
         (
             23,
-            "a is silent; last write 24s ago by the holder's clock; expires for others within 1s; no candidate",
+            "a is silent; last write 24s ago by the holder's clock; others take over after watching for 24s; no candidate",
         ),
         (
             24,

@@ -245,7 +245,9 @@ impl Shared {
             Ok(Err(error)) => {
                 let code = match &error {
                     OperatorError::Missing { .. } => StatusCode::NOT_FOUND,
-                    OperatorError::Lock(_) | OperatorError::Foreign { .. } => StatusCode::CONFLICT,
+                    OperatorError::OtherKind { .. } | OperatorError::Foreign { .. } => {
+                        StatusCode::CONFLICT
+                    }
                     _ => StatusCode::BAD_GATEWAY,
                 };
                 let failed = json!({ "result": "failed", "message": error.to_string() });

@@ -71,7 +71,7 @@ function holderState(entry, at, now) {
   if (silent >= entry.lease_duration_ms) return "expired";
   const written = entry.renewal_seen ? 0 : since(entry.renewed_at, now);
   if (written >= entry.lease_duration_ms) return "silent";
-  return silent > entry.lease_duration_ms / 4 || written > entry.lease_duration_ms / 2 ? "late" : "held";
+  return Math.max(silent, written) > entry.lease_duration_ms / 4 ? "late" : "held";
 }
 
 function renewed(entry, at, now) {
@@ -151,7 +151,7 @@ function evidence(doc, entry, at, now) {
     ? `last renewal seen ${duration(ms)} ago`
     : `last write ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
   if (found === "expired") return [write, doc.kind === "lease" ? "no candidate has taken over" : "the next waiter removes it"];
-  if (found === "silent") return [write, `expires for others within ${duration(entry.lease_duration_ms - ms)}`];
+  if (found === "silent") return [write, `others take over after watching for ${duration(entry.lease_duration_ms)}`];
   if (!entry.renewal_seen && !entry.over) return [`${write}, no renewal seen yet`];
   return [];
 }
