@@ -69,7 +69,7 @@ async fn a_lock_is_described_with_its_waiters_history_and_successes() {
     let observed = leasehold(&stage, &["locks", "--observe", "30s", "-o", "json"]).await;
     let observed = observed.expect(0, &[]).json();
     let seen = &observed[0]["holders"][0]["renewal_seen"];
-    assert_eq!(seen, &true.into(), "{observed}");
+    assert_eq!(*seen, true, "{observed}");
 
     let json = leasehold(&stage, &["describe", "nightly", "-o", "json"]).await;
     let json = json.expect(0, &[]).json();
