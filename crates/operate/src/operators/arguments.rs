@@ -193,7 +193,7 @@ macro_rules! name_argument {
             #[arg(value_name = "NAME", value_parser = name, help = concat!("Name of the ", $noun))]
             name: Option<ResourceName>,
             #[arg(long = $flag, alias = $alias, value_name = "NAME", value_parser = name,
-                          help = concat!("Name of the ", $noun, ", as a flag"))]
+                                  help = concat!("Name of the ", $noun, ", as a flag"))]
             flag: Option<ResourceName>,
         }
 
