@@ -188,10 +188,11 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
     if let Some(flag) = unexpected.strip_prefix("--") {
         error.remove(ContextKind::Suggested);
         let near = subcommand.and_then(|command| near_flag(command, flag));
-        match near {
-            Some(near) => drop(error.insert(ContextKind::SuggestedArg, ContextValue::String(near))),
-            None if ["name", "lease"].contains(&flag) => error = with_tip(error, arguments),
-            None => {}
+        if let Some(near) = near {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
+        }
+        if ["name", "lease"].contains(&flag) {
+            error = with_tip(error, arguments);
         }
     } else if unexpected.starts_with('-') {
         // A flag, or a value that begins with a dash, is not a command.

@@ -245,6 +245,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         _ => return error,
     };
     error.remove(ContextKind::SuggestedSubcommand);
+    error.remove(ContextKind::SuggestedArg);
     let tips = ContextValue::StyledStrs(vec![tip.into()]);
     error.insert(ContextKind::Suggested, tips);
     error

@@ -108,7 +108,7 @@ async fn a_lease_that_is_deleted_meanwhile_is_reported_as_deleted() {
     // The command watches a free lease for the default lease duration before it repairs the lease.
     wait_stderr(&mut repairing, "verifying for 24s").await;
     stage.stored().delete().await;
-    let part = "deleted while this command watched it, so nothing was changed; pass --create";
+    let part = "deleted or replaced meanwhile; nothing written; pass --create";
     ended(repairing).await.expect(1, &[part]);
     assert_eq!(stage.stored().try_get().await, None);
 }

@@ -187,7 +187,8 @@ async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
 #[tokio::test]
 async fn another_program_is_named_with_the_remedy() {
     let stage = shared_stage().await;
-    let server = stage.set().proxy().port(0);
+    let proxy = stage.set().proxy();
+    let server = proxy.port(0);
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     let url = format!("http://127.0.0.1:{server}/status");
     command.args(["replicas", &url]).env_clear();

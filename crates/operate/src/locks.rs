@@ -50,7 +50,7 @@ pub struct LocksArgs {
     /// Watch and print changes
     #[arg(short, long, conflicts_with = "observe")]
     watch: bool,
-    /// Maximum wait for a renewal of each holder [default: 0s]
+    /// Maximum wait for renewals [default: 0s]
     ///
     /// Without a wait, the dates of the last writes show which holders and waiters are silent.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,

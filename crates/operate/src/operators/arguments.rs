@@ -1,23 +1,23 @@
 //! Arguments of the operators' commands.
 
+mod values;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 
+pub(super) use self::values::reason;
+use self::values::{FROM_PAGE, author, page_author, token};
 use super::web::NamePattern;
 use super::{RequestArgs, action, retire};
 use leasehold_cli::keys::{Configuration, LeasesKeys, Selection};
-use leasehold_cli::values::{Output, between, expected, identity, name, timeout, whole};
+use leasehold_cli::values::{Output, between, identity, name, timeout};
 use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionKind, OperatorAction};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
-const REASON_MAX: usize = 500;
-/// Marks an author of the page in the history.
-const FROM_PAGE: &str = " (web)";
 /// Maximum of `--observe`: the longest lease duration.
 pub(crate) const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
@@ -193,7 +193,7 @@ macro_rules! name_argument {
             #[arg(value_name = "NAME", value_parser = name, help = concat!("Name of the ", $noun))]
             name: Option<ResourceName>,
             #[arg(long = $flag, alias = $alias, value_name = "NAME", value_parser = name,
-                                  help = concat!("Name of the ", $noun, ", as a flag"))]
+                                          help = concat!("Name of the ", $noun, ", as a flag"))]
             flag: Option<ResourceName>,
         }
 
@@ -222,7 +222,7 @@ pub(super) struct Query {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Observe {
-    /// Maximum wait for a renewal of each holder
+    /// Maximum wait for renewals
     // The default is the default interval of renewals, plus a second.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "4s", value_parser = between(Duration::ZERO, OBSERVE_MAX))]
@@ -449,61 +449,4 @@ impl WebArgs {
             )
         })
     }
-}
-
-pub(super) fn reason(text: &str) -> Result<String, String> {
-    let is_valid = (1..=REASON_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-    is_valid.then(|| text.to_owned()).ok_or_else(|| {
-        format!(
-            "expected 1 to {REASON_MAX} bytes without control characters, not {}",
-            text.len()
-        )
-    })
-}
-
-fn token(text: &str) -> Result<Token, String> {
-    // The next acquisition needs a higher token.
-    let number = whole(0, Token::MAX.get() - 1)(text)?;
-    Token::new(number).ok_or_else(|| "expected a token".to_owned())
-}
-
-/// Parses `--by` of the page, which appends [`FROM_PAGE`].
-fn page_author(text: &str) -> Result<Identity, String> {
-    let author = identity(text)?;
-    match Identity::new(format!("{author}{FROM_PAGE}")) {
-        Ok(_) => Ok(author),
-        Err(error) => Err(format!("with \"{FROM_PAGE}\" {}", expected(error))),
-    }
-}
-
-/// Returns this user's name in /etc/passwd.
-fn account() -> Option<String> {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
-    let mut accounts = accounts.lines().map(|line| line.split(':'));
-    accounts.find_map(|mut fields| {
-        let name = fields.next()?;
-        (fields.nth(1)? == uid && !name.is_empty()).then(|| name.to_owned())
-    })
-}
-
-/// Returns the given author, or else USER@HOST.
-fn author(given: Option<&Identity>) -> Identity {
-    if let Some(given) = given {
-        return given.clone();
-    }
-    // A longer name and a host name together are too long for an identity.
-    let is_plain =
-        |user: &String| (1..=64).contains(&user.len()) && !user.chars().any(char::is_control);
-    let mut users = ["USER", "LOGNAME"]
-        .iter()
-        .filter_map(|name| std::env::var(name).ok());
-    let user = users.find(is_plain);
-    let user = user.or_else(account);
-    let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
-    let system = rustix::system::uname();
-    let host = system.nodename().to_string_lossy();
-    Identity::new(format!("{user}@{host}"))
-        .or_else(|_| Identity::new("unknown"))
-        .expect("a plain word is a legal identity")
 }

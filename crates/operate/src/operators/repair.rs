@@ -55,7 +55,7 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         CommandOutcome::already(format!(
             "token {token} is not below {at_least}; nothing written"
         ))
-    } else if let Some(refused) = written_by_another(&mut followed, name, &lease).await {
+    } else if let Some(refused) = written_by_another(&mut followed, name, &lease, at_least).await {
         refused
     } else {
         warn!(lease = %name, from = token.get(), to = at_least.get(), "raising the token");
@@ -78,6 +78,7 @@ async fn written_by_another(
     followed: &mut Followed,
     name: &ResourceName,
     lease: &LeaseRecord,
+    at_least: Token,
 ) -> Option<CommandOutcome> {
     // A candidate acquires a free lease within moments.
     let lasts = lease.lease_duration();
@@ -86,7 +87,11 @@ async fn written_by_another(
         "lease {name}: verifying for {} that no candidate writes to it",
         short(lasts)
     ));
-    watched(followed, lease, lasts.max(LEASE_DURATION_MIN)).await
+    let mut refused = watched(followed, lease, lasts.max(LEASE_DURATION_MIN)).await?;
+    if refused.result == RequestResult::Deleted {
+        refused.message += &format!("; pass --create to create it with token {at_least}");
+    }
+    Some(refused)
 }
 
 /// Watches a lease for some time; returns the refusal if it changes other than by a request.

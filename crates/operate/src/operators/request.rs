@@ -109,7 +109,13 @@ impl<'a> PendingRequest<'a> {
         let seen = followed.observed.one().map(|seen| &seen.entry);
         let mut lease = self.session.lease(name, seen).await?;
         let silent = self.silent(&followed);
-        let (sent, id) = match decide(kind, self.args.seen, &lease) {
+        let decided = decide(kind, self.args.seen, &lease);
+        let writes = matches!(decided, RequestDecision::Await | RequestDecision::Write);
+        if let Some((holder, evidence)) = self.needed(silent.as_ref()).filter(|_| writes) {
+            let words = evidence.words(None, clock::boot_now());
+            (self.note)(&format!("lease {name}: {holder} is {words}"));
+        }
+        let (sent, id) = match decided {
             RequestDecision::Answer(outcome) => return Ok(outcome),
             RequestDecision::Observe(holder) => {
                 return Ok(self.held_already(&mut followed, &holder).await);
@@ -166,18 +172,23 @@ impl<'a> PendingRequest<'a> {
         Some((lease.holder.as_ref()?.identity.clone(), evidence))
     }
 
-    /// Warns that the holder is silent. Clocks may be wrong, so the request is recorded in any case:
-    /// a live holder applies it, and the next leader removes it.
-    fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
+    /// Returns the silent holder, unless the request does not need the holder.
+    fn needed<'s>(
+        &self,
+        silent: Option<&'s (Identity, Evidence)>,
+    ) -> Option<&'s (Identity, Evidence)> {
         use ActionKind::{Cancel, Resume};
 
-        // A resumption and a cancellation do not need the holder.
-        let silent = silent.filter(|_| ![Resume, Cancel].contains(&self.args.action.kind));
-        if let Some((holder, evidence)) = silent {
+        silent.filter(|_| ![Resume, Cancel].contains(&self.args.action.kind))
+    }
+
+    /// Notes what happens to the request of a silent holder. Clocks may be wrong, so the request is
+    /// recorded in any case: a live holder applies it, and the next leader removes it.
+    fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
+        if let Some((holder, _)) = self.needed(silent) {
+            let name = &self.args.name;
             (self.note)(&format!(
-                "lease {}: {holder} is {}; the request {recorded}, and {holder} applies it if it comes back",
-                self.args.name,
-                evidence.words(None, clock::boot_now())
+                "lease {name}: the request {recorded}, and {holder} applies it if it comes back"
             ));
         }
     }

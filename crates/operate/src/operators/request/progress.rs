@@ -170,7 +170,7 @@ impl Progress {
                 let effect = match (ineffective(&self.before), self.former()) {
                     (Some(why), _) => format!("it had no effect: {why}"),
                     (None, Some(former)) if self.holder_is_silent => {
-                        format!("{former} is silent, and has not applied it")
+                        format!("{former} does not renew, and has not applied it")
                     }
                     (None, _) => "the holder may have begun to apply it".to_owned(),
                 };

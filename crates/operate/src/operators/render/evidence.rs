@@ -1,0 +1,111 @@
+//! Evidence that a holder is alive, as text and as JSON.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{SKEW_MIN, short};
+use crate::operators::observed::{Evidence, Liveness};
+use crate::operators::roll_call::Roll;
+use leasehold_core::election::BootTime;
+use leasehold_host::log::millis;
+
+impl Liveness {
+    /// Returns the state as text shows it.
+    pub(crate) const fn shown(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            other => other.as_str(),
+        }
+    }
+
+    /// Returns the state as JSON contains it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Renews | Self::Late => "held",
+            Self::Silent => "silent",
+            Self::Expired => "expired",
+            Self::Unseen => "unknown",
+        }
+    }
+}
+
+impl Evidence {
+    /// Returns the age of the last write by the wall clocks; `None` if the clocks contradict what
+    /// this command has seen.
+    fn age(&self, now: BootTime) -> Option<Duration> {
+        let millis = self.last_write_ago.filter(|ago| *ago > -SKEW_MIN)?;
+        let age = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        let watched = self.silence.lasts(now);
+        (age + Duration::from_secs(1) >= watched).then_some(age.max(watched))
+    }
+
+    /// Returns the time since the last renewal as a cell: `~` stands for the holder's clock, and
+    /// `>` for a renewal that this command has not seen.
+    pub(crate) fn renewed(&self, now: BootTime) -> String {
+        let watched = short(self.silence.lasts(now));
+        match self.age(now) {
+            _ if self.liveness == Liveness::Unseen => "-".to_owned(),
+            _ if self.silence.renewal_seen => watched,
+            Some(age) => format!("~{}", short(age)),
+            None => format!("> {watched}"),
+        }
+    }
+
+    /// Describes the last write.
+    pub(crate) fn last_write(&self, now: BootTime) -> String {
+        let watched = short(self.silence.lasts(now));
+        match (self.age(now), self.last_write_ago) {
+            _ if self.liveness == Liveness::Unseen => {
+                let blind = short(self.silence.blind_for(now));
+                format!("no answer from MongoDB for {blind}")
+            }
+            _ if self.silence.renewal_seen => format!("last renewal seen {watched} ago"),
+            (Some(age), _) => format!("last write {} ago by the holder's clock", short(age)),
+            (None, Some(ahead @ ..=-1)) => format!(
+                "no renewal in {watched}; last write dated {} in the future, so the clocks differ",
+                short(Duration::from_millis(ahead.unsigned_abs()))
+            ),
+            (None, _) => format!("no renewal in {watched}"),
+        }
+    }
+
+    /// Describes when another candidate may take over.
+    pub(crate) fn expiry(&self, now: BootTime) -> String {
+        match self.liveness {
+            Liveness::Expired => "another candidate may take over".to_owned(),
+            _ if self.silence.renewal_seen => {
+                format!("expires for others within {}", short(self.expires_in))
+            }
+            // Each command starts to watch again, so a remaining time would not shrink.
+            _ => {
+                let duration = self.expires_in + self.silence.lasts(now);
+                format!("others take over after watching for {}", short(duration))
+            }
+        }
+    }
+
+    /// Returns the evidence as JSON.
+    pub(crate) fn object(&self, roll: Option<&Roll>) -> Value {
+        let mut object = json!({
+            "state": self.liveness.as_str(),
+            "last_write_ago_ms": self.last_write_ago,
+            "expires_for_others_in_ms": millis(self.expires_in),
+        });
+        if let Some(roll) = roll {
+            roll.add_to(&mut object);
+        }
+        object
+    }
+
+    /// Describes a holder that seems to be gone, with the answers of the candidates if known.
+    pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
+        let state = match self.liveness {
+            Liveness::Renews => Liveness::Late.shown(),
+            other => other.shown(),
+        };
+        let parts = [state.to_owned(), self.last_write(now), self.expiry(now)];
+        let parts = parts.into_iter().chain(roll.map(Roll::words));
+        parts.collect::<Vec<_>>().join("; ")
+    }
+}
