@@ -187,10 +187,11 @@ async fn a_replica_with_an_ipv4_and_an_ipv6_address_is_one() {
 #[tokio::test]
 async fn another_program_is_named_with_the_remedy() {
     let stage = shared_stage().await;
-    let proxy = stage.set().proxy();
-    let server = proxy.port(0);
+    let uri = stage.set().uri();
+    let servers = uri.strip_prefix("mongodb://").expect("a connection string");
+    let server = servers.split([',', '/']).next().expect("a server");
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    let url = format!("http://127.0.0.1:{server}/status");
+    let url = format!("http://{server}/status");
     command.args(["replicas", &url]).env_clear();
     run(command).await.expect(
         1,
