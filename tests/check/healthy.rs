@@ -119,7 +119,7 @@ async fn foreign_documents_and_paused_leases_are_reported() {
     let lock = doc! { "_id": LEASE, "schema": 1, "kind": "lock", "token": 1_i64 };
     leases.insert_one(lock).await.unwrap();
     let answer = scene.check(&uri).run().await;
-    answer.says("lease-document", "failed", "is not a lease");
+    answer.says("lease-document", "failed", "is a lock, not a lease");
     assert_eq!(answer.code, 2);
 
     let mut lease = doc! { "_id": "invoices", "schema": 1, "kind": "lease", "token": 7_i64 };

@@ -34,7 +34,7 @@ async fn a_host_that_does_not_resolve_is_named_and_the_local_checks_still_run() 
         "majority-write",
         "clock-rate",
     ] {
-        answer.says(name, "skipped", "no primary was reached");
+        answer.says(name, "skipped", "the primary was not reached");
     }
 }
 

@@ -90,7 +90,7 @@ impl Installation {
     }
 }
 
-const NOT_REACHED: Skip = "no primary was reached";
+const NOT_REACHED: Skip = "the primary was not reached";
 
 /// The description of the primary, or the reason for skipping checks that need a primary.
 type Primary<'a> = Result<&'a Description, Skip>;

@@ -208,7 +208,7 @@ impl Tried<'_> {
                 let created = "does not exist yet; the first candidate creates it";
                 Finding::ok(created.to_owned() + &near.unwrap_or_default())
             }
-            Found::Foreign(why) if why.starts_with("a lock has this name") => {
+            Found::Foreign(why) if why.ends_with(" is a lock") => {
                 let name = &self.installation.config.lease.name;
                 Finding::failed(
                     format!("{name} is a lock, not a lease"),

@@ -161,7 +161,7 @@ impl LockCalls<'_> {
         match self.calls.read("read the lock", deadline, read).await? {
             FoundLock::Lock(lock) => Ok(Some(lock)),
             FoundLock::Missing => Ok(None),
-            FoundLock::Foreign(why) if why.starts_with("a lease has this name") => {
+            FoundLock::Foreign(why) if why.ends_with(" is a lease") => {
                 Err(OperatorError::OtherKind {
                     name: self.name.clone(),
                     kind: "lease",
