@@ -104,8 +104,8 @@ async fn the_summary_counts_and_filters() {
     );
     assert_eq!(
         browser.value("document.title").await,
-        "(4) leasehold",
-        "the title counts silent and unclaimed documents"
+        "(3) leasehold",
+        "the title counts each silent or unclaimed document once"
     );
     browser
         .value("document.querySelector('[data-only=silent]').click()")
@@ -146,6 +146,13 @@ async fn the_summary_counts_and_filters() {
         "no candidate acquires it",
     )
     .await;
+
+    // A holder that is gone has held the lease until its last renewal.
+    let held = browser.value(&cell("mail-outbox", "since")).await;
+    assert!(held.as_str().unwrap().starts_with("35m"), "{held}");
+    let success = "last success 40m";
+    let note = browser.value(&cell("nightly-report", "notes")).await;
+    assert!(note.as_str().unwrap().contains(success), "{note}");
 
     // The timeline shows the former holders and the current holder, also to a screen reader.
     let parts = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelectorAll('.past .part').length";

@@ -256,6 +256,21 @@ async fn the_page_says_since_when_its_data_is_stale() {
     browser
         .until("document.body.classList.contains('old')")
         .await;
+    browser
+        .until("document.title === '(stale) leasehold'")
+        .await;
+    let label = "document.querySelector('[data-only=leases] span').textContent";
+    assert_eq!(browser.value(label).await, "leases were held");
+    // The details of a document say why they have no data.
+    let open = "document.querySelector('#rows .name button').click()";
+    browser.value(open).await;
+    let problem = "document.querySelector('#details-problem')";
+    browser
+        .until(&format!(
+            "!{problem}.hidden && {problem}.textContent === 'No data: this server cannot be reached.'"
+        ))
+        .await;
+    browser.press("Escape", "").await;
     // Without data, the page stops counting the time since the last renewal.
     let silence = browser.value(&cell(lease, "silence")).await;
     let unchanged = format!(

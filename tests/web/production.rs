@@ -198,14 +198,17 @@ fn locks() -> Vec<Document> {
                 ("deploy-811", 50.0, 41.0, "released"),
             ],
         ),
-        lock(
-            "nightly-report",
-            41,
-            [
-                vec![with(entry("batch-3", "exclusive", Some(41), 58.0), kept)],
-                vec![],
-            ],
-            &[("batch-1", 1_500.0, 1_494.0, "released")],
+        with(
+            lock(
+                "nightly-report",
+                41,
+                [
+                    vec![with(entry("batch-3", "exclusive", Some(41), 58.0), kept)],
+                    vec![],
+                ],
+                &[("batch-1", 1_500.0, 1_494.0, "released")],
+            ),
+            doc! { "successes": [{ "key": "default", "at": ago(2_400.0) }] },
         ),
         with(
             lock(

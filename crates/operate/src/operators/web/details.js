@@ -7,7 +7,7 @@ const secret = document.documentElement.dataset.secret;
 const byId = (id) => document.getElementById(id);
 const dialog = byId("details");
 let disarms; // The timer of the armed button, if any.
-const details = { name: "", doc: null, at: 0, loading: false, again: false };
+const details = { name: "", doc: null, at: 0, loading: false, again: false, failed: "" };
 
 // Creates an element that isolates the direction of its text from the text around it.
 function element(tag, text, name) {
@@ -42,13 +42,15 @@ function fill(section, rows) {
 function openDetails(name) {
   details.name = name;
   details.doc = null;
+  details.failed = "";
   byId("outcome").textContent = "";
   byId("reason").value = "";
   byId("to").value = "";
   disarm();
   setText(byId("details-name"), name);
   for (const id of ["facts", "candidates"]) byId(id).replaceChildren();
-  for (const id of ["evidence", "span-details", "actions", "claims", "terminal", "history", "operators"]) byId(id).hidden = true;
+  for (const id of ["evidence", "span-details", "actions", "claims", "terminal", "successes", "history", "operators"]) byId(id).hidden = true;
+  renderProblem();
   dialog.showModal();
   loadDetails();
 }
@@ -62,21 +64,39 @@ async function loadDetails() {
   details.loading = true;
   const name = details.name;
   try {
-    const answer = await fetch(`/document?name=${encodeURIComponent(name)}`);
-    if (answer.status === 404) showDeleted();
-    if (answer.ok) {
-      details.doc = await answer.json();
-      details.at = performance.now();
-      if (name === details.name) renderDetails();
+    const signal = AbortSignal.timeout(CONTACT_MAX_MS);
+    const answer = await fetch(`/document?name=${encodeURIComponent(name)}`, { signal });
+    if (answer.status === 401) location.assign("/login");
+    const doc = answer.ok ? await answer.json() : null;
+    if (name === details.name) {
+      details.failed = doc || answer.status === 404 ? "" : `this server refuses (${answer.status})`;
+      if (answer.status === 404) showDeleted();
+      if (doc) {
+        details.doc = doc;
+        details.at = performance.now();
+        renderDetails();
+      }
     }
-  } catch {
-    // The banner says that the server is not reached.
+  } catch (error) {
+    const why = error.name === "TimeoutError" ? "this server does not answer" : "this server cannot be reached";
+    if (name === details.name) details.failed = why;
   }
+  renderProblem();
   details.loading = false;
   if (details.again || name !== details.name) {
     details.again = false;
     setTimeout(loadDetails, 200);
   }
+}
+
+// Shows why the data in the dialog is missing or stale, because the dialog covers the banner.
+function renderProblem() {
+  const found = trouble();
+  const why = details.failed || (found ? found[0] : "");
+  const line = byId("details-problem");
+  line.hidden = !why;
+  const text = found && found[1] != null ? byId("connection").textContent : `Not updated: ${why}.`;
+  if (why) setText(line, details.doc ? text : `No data: ${why}.`);
 }
 
 function showDeleted() {
@@ -103,6 +123,7 @@ function renderDetails() {
     [dated(past.ended_at, now)],
     [past.reason || "–"],
   ]));
+  fill("successes", (doc.successes || []).map((success) => [[success.key], [dated(success.at, now)]]));
   fill("operators", [...(doc.actions || [])].reverse().map((action) => [
     [dated(action.at, now)],
     [action.to ? `${action.action} to ${action.to}` : action.action],
@@ -157,7 +178,9 @@ function renderCommands(doc) {
 // Shows the current state, and lets the times since the last renewals grow.
 function renderFacts() {
   const doc = details.doc;
-  if (!doc || !dialog.open) return;
+  if (!dialog.open) return;
+  renderProblem();
+  if (!doc) return;
   const now = shownNow();
   const at = details.at;
   const holder = principal(doc, at, now);
@@ -198,7 +221,7 @@ function renderFacts() {
     facts.push(["Slots", doc.slots ? String(doc.slots) : "exclusive and shared"]);
     const claim = (place) => (entry) => [
       [place], [entry.identity], [entry.mode], [entry.token == null ? "–" : String(entry.token), "number"],
-      [duration(since(entry.since, now)), "number"], [entry.over ? evidence(doc, entry, at, now)[0] || "–" : renewed(entry, at, now), "number"],
+      [duration(entry.over ? since(entry.since, now) : heldFor(entry, at, now)), "number"], [entry.over ? evidence(doc, entry, at, now)[0] || "–" : renewed(entry, at, now), "number"],
     ];
     const holds = (entry) => ({ held: "holds", free: "ended" }[holderState(entry, at, now)] || holderState(entry, at, now));
     fill("claims", [...doc.holders.map((entry) => claim(holds(entry))(entry)), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
@@ -242,6 +265,17 @@ function outcome(text, name) {
   setText(byId("outcome"), text);
 }
 
+// Answers with this page's evidence if the holder is gone: the server's answer is of a new and
+// shorter observation.
+function ownEvidence(answer, action) {
+  const { doc, at } = details;
+  const now = shownNow();
+  if (!doc || !doc.holder || answer.result !== "under_way" || !isGone(state(doc, at, now))) return "";
+  const identity = doc.holder.identity;
+  const done = action === "pause" ? `Paused; ${identity} steps down` : `The request is recorded; ${identity} applies it`;
+  return `${done} only if it comes back. ${identity} is ${[state(doc, at, now), ...evidence(doc, doc.holder, at, now)].join("; ")}.`;
+}
+
 async function act(button) {
   const action = button.dataset.action;
   const to = byId("to").value.trim();
@@ -273,7 +307,8 @@ async function act(button) {
     const text = await answer.text();
     let message = text.trim();
     try {
-      message = JSON.parse(text).message;
+      const found = JSON.parse(text);
+      message = ownEvidence(found, action) || found.message;
     } catch {
       // A refusal is plain text.
     }

@@ -227,8 +227,11 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
             .map(|entry| claim(seen, record, entry, now))
             .collect()
     };
+    let successes = lock.successes.iter().rev();
+    let successes = successes.map(|one| json!({ "key": one.key.as_str(), "at": date(one.at) }));
     let object = json!({
         "token": lock.token.get(),
+        "successes": successes.collect::<Value>(),
         "slots": lock.slots,
         "holders": claims(&lock.holders),
         "holders_total": lock.holders.len(),

@@ -22,6 +22,7 @@ let stale = null; // Names not yet received again after a reset.
 let order = []; // Names as shown, and the headings of groups.
 let tops = [0]; // The distance of each row, and of the end, from the first row in pixels.
 let isOrderOld = true;
+let isComplete = false; // True once this page has received the whole collection.
 let sort = { key: "name", descending: false };
 let only = ""; // The pressed button of the summary.
 let store = null; // The server's connection to MongoDB.
@@ -66,7 +67,8 @@ function renderConnection() {
       outage.isConfirmed ||= waits === 0;
     }
     line.classList.toggle("wary", Boolean(polled || unseen));
-    setText(line, (polled ? `Polling, because MongoDB reports no changes: ${store.why}.` : "Live.") + unseen);
+    const live = isComplete ? "Live." : "Receiving the documents.";
+    setText(line, (polled ? `Polling, because MongoDB reports no changes: ${store.why}.` : live) + unseen);
     setText(byId("age"), utc(wall(now)));
   } else {
     const [why, age] = found;
@@ -92,7 +94,7 @@ function sortValue(name, key, now) {
   if (key === "holder") return holderName(doc, now);
   if (key === "state") return -STATES.indexOf(state(doc, at, now));
   if (key === "token") return doc.token ?? -1;
-  if (key === "since") return holder ? -Date.parse(holder.since) : -Infinity;
+  if (key === "since") return holder ? heldFor(holder, at, now) || 0 : -1;
   return holder ? silence(holder, at, now) : -1;
 }
 
@@ -152,21 +154,26 @@ function measure() {
 function renderSummary(now) {
   const counts = { leases: 0, locks: 0, silent: 0, unclaimed: 0, paused: 0, waiting: 0 };
   const totals = { lease: 0, lock: 0, foreign: 0 };
+  const isStale = known.size > 0 && trouble() !== null;
+  let alarming = 0;
   for (const entry of known.values()) {
     const found = state(entry.doc, entry.at, now);
     totals[entry.doc.kind] += 1;
     for (const key in counts) counts[key] += ONLY[key](entry, found, now);
+    alarming += isAlarming(entry.doc, entry.at, now);
   }
   for (const button of byId("summary").children) {
     const key = button.dataset.only;
     const of = { leases: totals.lease, locks: totals.lock }[key];
     setText(button.firstElementChild, of == null ? String(counts[key]) : `${counts[key]}/${of}`);
+    const label = button.lastElementChild;
+    label.dataset.is ??= label.textContent;
+    setText(label, isStale ? label.dataset.was : label.dataset.is);
     button.classList.toggle("some", counts[key] > 0);
     button.setAttribute("aria-pressed", String(only === key));
   }
-  const alarming = counts.silent + counts.unclaimed;
-  const title = `${alarming ? `(${alarming}) ` : ""}leasehold`;
-  if (document.title !== title) document.title = title;
+  const mark = isStale ? "(stale) " : alarming ? `(${alarming}) ` : "";
+  if (document.title !== `${mark}leasehold`) document.title = `${mark}leasehold`;
 }
 
 function makeRow(name) {
@@ -204,7 +211,7 @@ function renderRow(row, name, now) {
   const holder = principal(doc, at, now);
   const said = notes(doc, at, now);
   const texts = [
-    null, shownState(found), holderName(doc, now, isGone(found) ? holder : null) || "–", holder ? duration(since(holder.since, now)) : "–",
+    null, shownState(found), holderName(doc, now, isGone(found) ? holder : null) || "–", holder ? duration(heldFor(holder, at, now)) : "–",
     renewed(holder, at, now), doc.token == null ? "–" : String(doc.token), null, said || lastChange(doc, now),
   ];
   const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
@@ -327,6 +334,7 @@ function apply(event) {
   storeAhead = store.now ? Date.parse(store.now) - Date.parse(event.now) : 0;
   const of = [store.database, store.collection].filter(Boolean).join(".");
   setText(byId("collection"), of + (store.set ? ` (${store.set})` : ""));
+  isComplete = event.complete || isComplete && !event.reset;
   if (event.reset) stale = new Set(known.keys());
   for (const doc of event.documents) {
     const before = known.get(doc.name);

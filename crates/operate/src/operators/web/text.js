@@ -27,6 +27,14 @@ const wall = (now) => Date.now() + clockAhead - (performance.now() - now);
 // Time since a date of a document; the server's clock and the writer's may differ.
 const since = (date, now) => (date ? Math.max(0, wall(now) - Date.parse(date)) : NaN);
 
+// Time for which a holder is known to have held: until now, or until its last renewal if it is gone.
+function heldFor(entry, at, now) {
+  const held = since(entry.since, now);
+  if (!isGone(holderState(entry, at, now))) return held;
+  const written = entry.renewal_seen ? silence(entry, at, now) : since(entry.renewed_at, now);
+  return Number.isNaN(written) ? NaN : Math.max(0, held - written);
+}
+
 const utc = (ms) => `${new Date(ms).toISOString().slice(11, 19)} UTC`;
 
 // Formats a date with its age. Omits the day of today.
@@ -130,6 +138,8 @@ function isUnclaimed(doc, at, now) {
   return found === "expired" || found === "free" && !doc.paused && !(ended < UNCLAIMED_MS);
 }
 
+const isAlarming = (doc, at, now) => isGone(state(doc, at, now)) || isUnclaimed(doc, at, now);
+
 function needsAttention(doc, at, now) {
   const found = state(doc, at, now);
   if (doc.paused || doc.request || isUnclaimed(doc, at, now)) return true;
@@ -171,6 +181,8 @@ function notes(doc, at, now) {
   if (doc.kind === "lock") {
     if (doc.slots) parts.push(`${holdersTotal(doc, now)} of ${doc.slots} slots`);
     else if (holder) parts.push(holdersOf(doc, now)[0].mode);
+    const [success] = doc.successes || [];
+    if (success && holder && isKept(holder, now)) parts.push(succeeded(success, now));
     if (doc.queue_total) {
       const more = doc.queue_total - doc.queue.length;
       const names = doc.queue.map((waiter) => waiter.identity).join(", ");
@@ -192,15 +204,24 @@ function lastHolder(doc, now) {
   return doc.holders.reduce((a, b) => (a && !(rest(b, now) > rest(a, now)) ? a : b), null);
 }
 
+// The last success of `lock --once-per`.
+function succeeded(success, now) {
+  const key = success.key === "default" ? "" : ` (${success.key})`;
+  return `last success${key} ${duration(Math.max(0, wall(now) + storeAhead - Date.parse(success.at)))} ago`;
+}
+
 function lastChange(doc, now) {
+  const success = doc.successes?.length ? succeeded(doc.successes[0], now) : "";
   const ended = lastHolder(doc, now);
   if (ended) {
     const ago = -rest(ended, now);
-    return `last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`;
+    const held = `last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`;
+    return success ? `${success}; ${held}` : held;
   }
   const last = doc.last;
-  if (!last) return "";
-  return `before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`;
+  if (!last) return success;
+  const before = `before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`;
+  return success ? `${success}; ${before}` : before;
 }
 
 // Reasons of intended ends. The timeline marks all others.
