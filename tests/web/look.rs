@@ -48,6 +48,16 @@ async fn a_phone_scrolls_in_one_direction_only() {
     let inside = "[...document.querySelectorAll('#rows tr:not(.group)')].flatMap((row) => [...row.children].map((cell) => \
         [cell.getBoundingClientRect().bottom, row.getBoundingClientRect().bottom])).filter(([a, b]) => a > b)";
     assert_eq!(browser.value(inside).await, json!([]));
+    // The whole card opens the details, and large targets fit a finger.
+    let small = "[...document.querySelectorAll('#summary button, #fold, #search, #legend summary')].filter((one) => one.offsetHeight < 44).length";
+    assert_eq!(browser.value(small).await, 0);
+    browser
+        .value("document.querySelector('#rows tr:not(.group) .notes').click()")
+        .await;
+    browser
+        .until("document.querySelector('#details').open === true")
+        .await;
+    browser.press("Escape", "").await;
     for name in [LONG_NAME, SILENT, "db-migrations", "video-transcode"] {
         browser
             .value(&format!(
@@ -146,6 +156,11 @@ async fn the_summary_counts_and_filters() {
         "no candidate acquires it",
     )
     .await;
+
+    let class = browser.value(&row_class("recommendations")).await;
+    assert!(class.as_str().unwrap().contains(" unclaimed "), "{class}");
+    let note = browser.value(&cell("ledger-export", "notes")).await;
+    assert_eq!(note, "paused by olga@ops1 1h12m ago: freeze until Monday");
 
     // A holder that is gone has held the lease until its last renewal.
     let held = browser.value(&cell("mail-outbox", "since")).await;

@@ -51,7 +51,8 @@ function openDetails(name) {
   for (const id of ["facts", "candidates"]) byId(id).replaceChildren();
   for (const id of ["evidence", "span-details", "actions", "claims", "terminal", "successes", "history", "operators"]) byId(id).hidden = true;
   renderProblem();
-  dialog.showModal();
+  history.replaceState(null, "", `#${encodeURIComponent(name)}`); // A link to this document.
+  if (!dialog.open) dialog.showModal();
   loadDetails();
 }
 
@@ -159,12 +160,13 @@ function renderCommands(doc) {
   const [at, now] = [details.at, shownNow()];
   let commands = [];
   const isDead = isGone(state(doc, at, now));
+  if (doc.kind !== "foreign") commands = [can("describe")];
   if (doc.kind === "lease") {
-    commands = [can("describe")];
     if (!secret && doc.holder && !isDead) commands.push(can("step-down"));
     if (!secret) commands.push(can(doc.paused ? "resume" : "pause"));
   }
-  if (doc.kind === "lock" && isDead) commands = [can("locks break")];
+  if (isUnclaimed(doc, at, now) && !doc.paused && !doc.request) commands.push(can("leases retire"));
+  if (doc.kind === "lock" && isDead) commands.push(can("locks break"));
   byId("terminal").hidden = commands.length === 0;
   const place = "On a machine that reaches this collection:";
   setText(byId("terminal").querySelector("p"), secret ? place : `This page is read-only. ${place}`);
@@ -185,7 +187,8 @@ function renderFacts() {
   const at = details.at;
   const holder = principal(doc, at, now);
   const found = state(doc, at, now);
-  dialog.className = `${found}${isUnconfirmed(doc, at, now) ? " unseen" : ""}`;
+  const unclaimed = found === "free" && isUnclaimed(doc, at, now) ? " unclaimed" : "";
+  dialog.className = `${found}${isUnconfirmed(doc, at, now) ? " unseen" : ""}${unclaimed}`;
   setText(byId("details-kind"), doc.kind === "foreign" ? "Other document" : doc.kind === "lock" ? "Lock" : "Lease");
   const why = holder ? evidence(doc, holder, at, now) : [];
   if (!holder && isUnclaimed(doc, at, now)) why.push("no candidate acquires it: start one, or look at the log of a candidate");
@@ -207,7 +210,7 @@ function renderFacts() {
   if (doc.kind === "lease") {
     const priority = doc.standby_priority ? ` (priority ${doc.standby_priority})` : "";
     if (holder) facts.push(["Standby", doc.standby ? doc.standby + priority : "none"]);
-    facts.push(["Paused", doc.paused ? "yes" : "no"]);
+    facts.push(["Paused", doc.paused ? paused(doc, now) : "no"]);
     const waiting = doc.request;
     facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);
     if (doc.candidates) {
@@ -220,7 +223,7 @@ function renderFacts() {
     if (found === "kept") facts.push(["Kept", why[0].replace("kept ", "")]);
     facts.push(["Slots", doc.slots ? String(doc.slots) : "exclusive and shared"]);
     const claim = (place) => (entry) => [
-      [place], [entry.identity], [entry.mode], [entry.token == null ? "–" : String(entry.token), "number"],
+      [place], [entry.identity], [entry.slot == null ? entry.mode : `slot ${entry.slot} of ${doc.slots}`], [entry.token == null ? "–" : String(entry.token), "number"],
       [duration(entry.over ? since(entry.since, now) : heldFor(entry, at, now)), "number"], [entry.over ? evidence(doc, entry, at, now)[0] || "–" : renewed(entry, at, now), "number"],
     ];
     const holds = (entry) => ({ held: "holds", free: "ended" }[holderState(entry, at, now)] || holderState(entry, at, now));
@@ -257,6 +260,7 @@ function disarm() {
   for (const button of byId("actions").querySelectorAll(".armed")) {
     button.classList.remove("armed");
     button.textContent = button.dataset.label;
+    if (byId("outcome").className === "armed") outcome("", "");
   }
 }
 
@@ -289,6 +293,7 @@ async function act(button) {
     button.dataset.label = button.textContent;
     button.classList.add("armed");
     button.textContent = `${button.dataset.label}: confirm`;
+    outcome(`To confirm: press “${button.dataset.label}” again within ${ARMED_MS / 1000} s.`, "armed");
     disarms = setTimeout(disarm, ARMED_MS);
     return;
   }
@@ -320,6 +325,7 @@ async function act(button) {
   loadDetails();
 }
 
+dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname));
 byId("actions").addEventListener("submit", (event) => event.preventDefault());
 byId("actions").addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");

@@ -92,7 +92,7 @@ function sortValue(name, key, now) {
   if (key === "name") return name;
   const holder = principal(doc, at, now);
   if (key === "holder") return holderName(doc, now);
-  if (key === "state") return -STATES.indexOf(state(doc, at, now));
+  if (key === "state") return -STATES.indexOf(isUnclaimed(doc, at, now) ? "expired" : state(doc, at, now));
   if (key === "token") return doc.token ?? -1;
   if (key === "since") return holder ? heldFor(holder, at, now) || 0 : -1;
   return holder ? silence(holder, at, now) : -1;
@@ -182,7 +182,7 @@ function makeRow(name) {
   if (name[0] === "\0") {
     const cell = element("td", name.slice(1));
     cell.colSpan = 8;
-    cell.setAttribute("role", "cell");
+    cell.setAttribute("role", "rowheader");
     row.className = "group";
     row.append(cell);
     return row;
@@ -201,6 +201,9 @@ function makeRow(name) {
   bar.setAttribute("role", "img");
   cells[6].replaceChildren(bar);
   row.dataset.name = name;
+  row.addEventListener("click", (event) => {
+    if (!event.target.closest("button") && getSelection().isCollapsed) openDetails(name);
+  });
   row.append(...cells);
   return row;
 }
@@ -215,7 +218,8 @@ function renderRow(row, name, now) {
     renewed(holder, at, now), doc.token == null ? "–" : String(doc.token), null, said || lastChange(doc, now),
   ];
   const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
-  const className = `${found}${unseen} kind-${doc.kind}${said ? "" : " calm"}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
+  const unclaimed = found === "free" && isUnclaimed(doc, at, now) ? " unclaimed" : "";
+  const className = `${found}${unseen}${unclaimed} kind-${doc.kind}${said ? "" : " calm"}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
   if (row.className !== className) row.className = className;
   setText(row.firstChild.firstChild, `${doc.kind} `);
   texts.forEach((text, index) => {
@@ -223,6 +227,7 @@ function renderRow(row, name, now) {
     const cell = row.children[index];
     if (cell.firstChild.textContent === text) return;
     cell.firstChild.textContent = text;
+    cell.classList.toggle("none", text === "–");
     cell.title = text;
   });
   const past = (doc.past || []).map(([from, to, identity, token, reason]) => ({ from, to, identity, token, reason }));
@@ -322,6 +327,13 @@ function searched(doc) {
   return [doc.name, doc.kind, ...names, notes(doc, now, now)].join("\n").toLowerCase();
 }
 
+// Opens the details of the document that the address names.
+function openLinked() {
+  for (const name of known.keys()) {
+    if (!dialog.open && location.hash === `#${encodeURIComponent(name)}`) openDetails(name);
+  }
+}
+
 function apply(event) {
   received = performance.now();
   if (event.stopped) {
@@ -334,6 +346,7 @@ function apply(event) {
   storeAhead = store.now ? Date.parse(store.now) - Date.parse(event.now) : 0;
   const of = [store.database, store.collection].filter(Boolean).join(".");
   setText(byId("collection"), of + (store.set ? ` (${store.set})` : ""));
+  const wasComplete = isComplete;
   isComplete = event.complete || isComplete && !event.reset;
   if (event.reset) stale = new Set(known.keys());
   for (const doc of event.documents) {
@@ -361,6 +374,7 @@ function apply(event) {
     for (const name of stale) known.delete(name);
     stale = null;
   }
+  if (isComplete && !wasComplete) openLinked();
   isOrderOld ||= event.documents.length > 0 || event.removed.length > 0 || event.complete && event.reset;
 }
 
@@ -428,6 +442,10 @@ for (const header of document.querySelectorAll("th[data-sort]")) {
   header.firstChild.addEventListener("click", () => sortBy(key, sort.key === key && !sort.descending));
 }
 byId("sort").addEventListener("input", () => sortBy(byId("sort").value, byId("sort").value === "silence"));
+byId("fold").addEventListener("click", () => {
+  const isOpen = byId("filters").classList.toggle("open");
+  byId("fold").setAttribute("aria-expanded", String(isOpen));
+});
 byId("summary").addEventListener("click", (event) => {
   const button = event.target.closest("[data-only]");
   if (!button) return;
@@ -446,6 +464,7 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   byId("search").focus();
 });
+addEventListener("hashchange", openLinked);
 addEventListener("scroll", render, { passive: true });
 addEventListener("resize", () => {
   measure();

@@ -174,6 +174,13 @@ function request(doc) {
   return kind + by + (request.why_not ? `, no effect: ${request.why_not}` : "");
 }
 
+// Who paused a lease, and why.
+function paused(doc, now) {
+  const { by, at, reason } = doc.pause || {};
+  const ago = at && Date.parse(at) ? ` ${duration(since(at, now))} ago` : "";
+  return `${by ? `paused by ${by}${ago}` : "paused"}${reason ? `: ${reason}` : ""}`;
+}
+
 function notes(doc, at, now) {
   if (doc.kind === "foreign") return `not a lease: ${doc.foreign}`;
   const holder = principal(doc, at, now);
@@ -189,7 +196,7 @@ function notes(doc, at, now) {
       parts.push(`${doc.queue_total} waiting: ${names}${more ? ` and ${more} more` : ""}`);
     }
   } else {
-    if (doc.paused) parts.push("paused");
+    if (doc.paused) parts.push(paused(doc, now));
     if (doc.request) parts.push(request(doc));
     if (doc.reserved_for && !doc.holder) parts.push(`reserved for ${doc.reserved_for.identity}`);
     if (doc.holder && doc.holder.token !== doc.token) parts.push(`token raised to ${doc.token}`);
