@@ -275,7 +275,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_documents",
-                "Documents of the collection, at most 10000, by kind; foreign are those that are neither leases nor locks.",
+                "Documents of the collection, at most 10000, by kind, without retired leases and documents whose _id is not a string; foreign documents are neither leases nor locks.",
             ),
             ["kind"],
             documents.kinds.iter().map(number),
