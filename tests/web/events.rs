@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::Child;
 
-use crate::server::{LONG, Server, run, shared_stage, stage_of};
+use crate::server::{Events, LONG, Server, run, shared_stage, stage_of};
 
 /// Starts a job that holds the lock `job` for ten minutes.
 pub(crate) fn job(stage: &Stage, uri: &str, identity: &str, flags: &[&str]) -> Child {
@@ -123,6 +123,19 @@ async fn renewals_of_a_lock_are_compact_too() {
     first.wait().await.unwrap();
 }
 
+/// Receives the whole collection. Returns the number of events.
+async fn all_pieces(events: &mut Events) -> usize {
+    for pieces in 1.. {
+        let event = events.next().await.unwrap();
+        assert_eq!(event["reset"], pieces == 1);
+        assert!(event["documents"].as_array().unwrap().len() <= 64);
+        if event["complete"] == true {
+            return pieces;
+        }
+    }
+    unreachable!("a collection has an end")
+}
+
 #[tokio::test]
 async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
     let stage = shared_stage().await;
@@ -141,17 +154,20 @@ async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
     let server = Server::start(&stage, &[]).await;
     server.wait_ready().await;
     let mut events = server.events().await;
-    let mut pieces = 0;
-    loop {
+    assert_eq!(all_pieces(&mut events).await, 16);
+    assert_eq!(events.documents.len(), 1_000);
+    // A browser that connects after renewals gets all documents too.
+    let renewal = doc! { "$set": { "revision": mongodb::bson::Uuid::new() } };
+    collection.update_many(doc! {}, renewal).await.unwrap();
+    let mut renewed = 0;
+    while renewed < 1_000 {
         let event = events.next().await.unwrap();
-        assert_eq!(event["reset"], pieces == 0);
-        assert!(event["documents"].as_array().unwrap().len() <= 64);
-        pieces += 1;
-        if event["complete"] == true {
-            break;
-        }
+        assert_eq!(event["documents"], json!([]));
+        renewed += event["renewed"].as_array().unwrap().len();
     }
-    assert_eq!((events.documents.len(), pieces), (1_000, 16));
+    let mut second = server.events().await;
+    assert_eq!(all_pieces(&mut second).await, 16);
+    assert_eq!(second.documents.len(), 1_000);
     collection
         .delete_one(doc! { "_id": "lease-7" })
         .await
