@@ -150,12 +150,12 @@ const REPEATED: &str = "  # All values of charts/leasehold-sidecar; BLESS=1 writ
 /// The only value whose default differs between the library chart and the application chart.
 const DIFFERENT: (&str, &str) = (
     "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
-  # Service may route to the lost pod as well as to the new leader for 40 s or more. Requires permission to list pods.
+  # Service may route to both the lost pod and the new leader for 40 s or more. Requires permission to list pods.
   demoteOthers: false
 ",
     "  # -- If true, a new leader removes the label `leader` from other pods, such as a pod on a lost node. If false, a
-  # Service may route to the lost pod as well as to the new leader for 40 s or more. Requires permission to list pods.
-  # The default of the chart leasehold-sidecar alone is false.
+  # Service may route to both the lost pod and the new leader for 40 s or more. Requires permission to list pods. In
+  # the chart leasehold-sidecar, the default is false.
   demoteOthers: true
 ",
 );

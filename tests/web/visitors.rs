@@ -300,7 +300,7 @@ async fn an_address_for_others_or_a_bad_token_file_is_refused_at_the_start() {
     };
     let (code, said) = web(&["--listen", "0.0.0.0:0"]).await;
     assert!(
-        code == 64 && said.contains("needs --token-file"),
+        code == 64 && said.contains("give --token-file FILE"),
         "{code} {said}"
     );
     for (text, mode, why) in [("", 0o600, "it is empty"), ("x", 0o604, "chmod o=")] {
