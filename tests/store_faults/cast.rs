@@ -193,7 +193,7 @@ impl Cast {
 
     pub(crate) async fn cannot_renew(&self) {
         for job in [&self.holder, &self.waiter] {
-            let failing = ["failed (attempt", "operation=renew"];
+            let failing = ["MongoDB renew failed (attempt"];
             job.wait_logged(&failing, 1).await;
         }
     }

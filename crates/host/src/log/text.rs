@@ -48,11 +48,22 @@ where
         };
         let mut parts = Parts::default();
         event.record(&mut parts);
-        let Parts { message, why, rest } = parts;
+        let rest = parts.rest();
+        let Parts { message, why, .. } = parts;
         let (time, level, rest) = (paint(DIM, time), paint(code, name), paint(DIM, &rest));
         writeln!(line, "{time} {level} {message}{why}{rest}")
     }
 }
+
+/// Fields that text omits if the message contains their value. JSON has them for programs.
+const REPEATED: [&str; 6] = [
+    "operation",
+    "outcome",
+    "failures",
+    "waited",
+    "token",
+    "reason",
+];
 
 const DIM: u8 = 2;
 const RED: u8 = 31;
@@ -66,20 +77,34 @@ struct Parts {
     message: String,
     /// The field `why`, as the end of the message's sentence.
     why: String,
-    rest: String,
+    fields: Vec<(String, String)>,
 }
 
 impl Parts {
     fn add(&mut self, name: &str, value: &str) {
         let value = escaped(value);
-        let _ = match name {
-            "message" => write!(self.message, "{value}"),
-            "why" => write!(self.why, ": {value}"),
-            _ if value.is_empty() || value.contains([' ', '"', '=']) => {
-                write!(self.rest, " {name}={value:?}")
-            }
-            _ => write!(self.rest, " {name}={value}"),
-        };
+        match name {
+            "message" => self.message.push_str(&value),
+            "why" => self.why = format!(": {value}"),
+            _ => self.fields.push((name.to_owned(), value)),
+        }
+    }
+
+    fn rest(&self) -> String {
+        let mut rest = String::new();
+        for (name, value) in &self.fields {
+            let _ = match value.is_empty() || value.contains([' ', '"', '=']) {
+                _ if self.is_repeated(name, value) => Ok(()),
+                true => write!(rest, " {name}={value:?}"),
+                false => write!(rest, " {name}={value}"),
+            };
+        }
+        rest
+    }
+
+    fn is_repeated(&self, name: &str, value: &str) -> bool {
+        let mut words = self.message.split([' ', '(', ')', ',', ':']);
+        REPEATED.contains(&name) && words.any(|word| word == value)
     }
 }
 
@@ -167,6 +192,20 @@ mod tests {
         });
         assert_eq!(rest, "ERROR lost path=\"a b\" token=7\n");
         assert_eq!(time.len(), "08:01:30.000Z".len(), "{time}");
+    }
+
+    #[test]
+    fn text_does_not_repeat_a_value_of_the_message() {
+        let (_, rest) = line(false, false, || {
+            tracing::warn!(
+                lease = %"read", operation = "read", outcome = "unknown", failures = 1_u64, token = 12,
+                "MongoDB read failed (attempt 1), retrying in 12s"
+            );
+        });
+        assert_eq!(
+            rest,
+            "WARN  MongoDB read failed (attempt 1), retrying in 12s lease=read outcome=unknown token=12\n"
+        );
     }
 
     #[test]

@@ -58,6 +58,18 @@ impl ErrorThrottle {
         code: Option<i32>,
         now: BootTime,
     ) -> Option<(Duration, u64)> {
+        self.failed_after(Duration::ZERO, kind, code, now)
+    }
+
+    /// Counts a failure that took `elapsed`. The operation has been failing since its first failed
+    /// attempt began.
+    pub fn failed_after(
+        &mut self,
+        elapsed: Duration,
+        kind: &'static str,
+        code: Option<i32>,
+        now: BootTime,
+    ) -> Option<(Duration, u64)> {
         let kind = (kind, code);
         let since = *self.since.get_or_insert_with(|| {
             self.failures = 0;
@@ -67,7 +79,7 @@ impl ErrorThrottle {
                 self.interval = self.first_interval;
                 self.kinds.clear();
             }
-            now
+            now - elapsed
         });
         self.failures += 1;
         let new_kind = self.kinds.len() < KINDS_MAX && !self.kinds.contains(&kind);
