@@ -13,6 +13,8 @@ fn a_command_that_succeeded_is_skipped() {
     assert_eq!(place.run_under("done", ONCE, &script).code, 0);
     let skipped = place.run_under("done", ONCE, &script);
     skipped.says(77, "skipped: it succeeded ");
+    let quiet = place.run_under("done", &[ONCE, &["--quiet"]].concat(), &script);
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (77, ""), "{quiet:?}");
     let custom = [ONCE, &["--skipped-exit-code=0"]].concat();
     assert_eq!(place.run_under("done", &custom, &script).code, 0);
     assert_eq!(place.noted(), ["ran"]);

@@ -136,9 +136,9 @@ pub struct LockArgs {
     /// As a last line of JSON, for a parent that cannot wait for the process; without CMD.
     #[arg(long, conflicts_with = "command")]
     pub(crate) report_exit_code: bool,
-    /// Do not report that others hold the lock
+    /// Do not report a wait, a conflict or a skip
     ///
-    /// Neither while waiting nor at the end; only the exit code reports it.
+    /// Print no line if others hold the lock, or if --once-per skips CMD; only the exit code reports it.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Command to run; without it, hold until standard input closes

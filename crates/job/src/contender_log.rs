@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
+use super::messages::JobMessages;
 use super::observation_cache::ObservationCache;
 use leasehold_cli::UNSUPPORTED;
 use leasehold_clock as clock;
@@ -29,6 +30,7 @@ pub(super) struct ContenderLog {
     pub(super) lock: ResourceName,
     pub(super) identity: Identity,
     pub(super) retry_interval: Duration,
+    pub(super) messages: JobMessages,
     pub(super) cache: ObservationCache,
     pub(super) reported: Arc<WaitReports>,
     pub(super) reads: ErrorThrottle,
@@ -39,7 +41,10 @@ impl LockSurfaces for ContenderLog {
     fn acquired(&mut self, (token, slot): (Token, Option<u32>), _: BootTime, waited: Duration) {
         let (lock, identity, token) = (&self.lock, &self.identity, token.get());
         let waited_ms = millis(waited);
-        if self.reported.announced.load(Ordering::Relaxed) {
+        let announced = self.reported.announced.load(Ordering::Relaxed);
+        if announced && self.messages.at_terminal() {
+            self.messages.acquired(token, slot, waited);
+        } else if announced {
             info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", shown(waited));
         } else {
             // At level info, this would be noise in the mail of a successful cron job.
@@ -114,7 +119,7 @@ impl LockSurfaces for ContenderLog {
         };
         match &answered.failure {
             Some(failure) => {
-                let due = errors.failed(failure.kind, failure.code, now);
+                let due = errors.failed_after(answered.elapsed, failure.kind, failure.code, now);
                 if let Some((failing_for, failures)) = due {
                     // A contender without an entry gives up after a refusal.
                     let begins = ["try", "join", "create", "read"].contains(&operation);

@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{error, info};
 
 use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
+use leasehold_host::duration::shown;
 use leasehold_host::log::Stderr;
 
 /// Maximum length of a line on a terminal.
@@ -16,16 +18,17 @@ const INDENT: &str = "\n  ";
 
 /// Messages about one lock on standard error: as text, or through the log if the log is JSON. Lines
 /// that would block are dropped, because a stopped reader must not stop a wait or a held lock.
+#[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
-    json: bool,
+    pub(super) json: bool,
     pub(super) quiet: bool,
     stderr: Arc<Stderr>,
 }
 
 impl JobMessages {
     /// `json` is true if the log writes JSON. If `quiet` is true, no message reports that others
-    /// hold the lock.
+    /// hold the lock or have done the work.
     pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
@@ -43,18 +46,13 @@ impl JobMessages {
         }
     }
 
-    /// Reports that others hold the lock. Expected if several hosts start a job that only one runs.
-    pub(super) fn held_by_others(&self, what: &str) {
-        if !self.quiet {
-            self.done_before(what);
-        }
-    }
-
-    pub(super) fn done_before(&self, what: &str) {
-        if self.json {
-            info!(lock = %self.lock, "{what}");
-        } else {
-            self.print(what);
+    /// Reports that others hold the lock or have done the work. Expected if several hosts start a
+    /// job that only one runs.
+    pub(super) fn left_to_others(&self, what: &str) {
+        match (self.quiet, self.json) {
+            (true, _) => {}
+            (false, true) => info!(lock = %self.lock, "{what}"),
+            (false, false) => self.print(what),
         }
     }
 
@@ -64,12 +62,17 @@ impl JobMessages {
         self.say(&format!("cannot execute {}: {why}", program.display()));
     }
 
+    /// Reports to a person at a terminal that the lock was acquired after a wait.
+    pub(super) fn acquired(&self, token: i64, slot: Option<u32>, waited: Duration) {
+        let (place, waited) = (place(token, slot), shown(waited));
+        self.print(&format!("acquired after {waited} ({place})"));
+    }
+
     /// Reports to a person at a terminal that the lock is held.
     pub(super) fn held(&self, token: i64, slot: Option<u32>, patience: &str) {
-        let slot = slot.map(|slot| format!(", slot {slot}"));
-        let slot = slot.unwrap_or_default();
+        let place = place(token, slot);
         self.print(&format!(
-            "held (token {token}{slot}){patience}\npress Ctrl-D or Ctrl-C to release it"
+            "held ({place}){patience}\npress Ctrl-D or Ctrl-C to release it"
         ));
     }
 
@@ -86,6 +89,11 @@ impl JobMessages {
     pub(super) fn at_terminal(&self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
+}
+
+fn place(token: i64, slot: Option<u32>) -> String {
+    let slot = slot.map(|slot| format!(", slot {slot}"));
+    format!("token {token}{}", slot.unwrap_or_default())
 }
 
 /// Breaks a message between words, and indents all lines but the first.

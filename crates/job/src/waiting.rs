@@ -18,7 +18,7 @@ use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::ErrorThrottle;
 use leasehold_host::signals::{Exit, Stops};
-use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
+use leasehold_mongodb::locker::{LockDecision, Locker, StoreHealth, waits_for_others};
 use leasehold_status::render::date;
 
 /// Time limit for leaving the queue. Other waiters evict an entry that remains.
@@ -96,6 +96,7 @@ impl<'a> LockAttempt<'a> {
             lock: self.job.args.name.clone(),
             identity: self.job.config.identity.name.clone(),
             retry_interval: self.job.timings.retry_interval(),
+            messages: self.job.messages.clone(),
             cache,
             reported: Arc::clone(&self.reported),
             reads: ErrorThrottle::default(),
@@ -126,11 +127,11 @@ impl<'a> LockAttempt<'a> {
             tokio::select! {
                 biased;
                 stop = stops.next() => {
-                    locker.withdraw(LEAVE_MAX).await;
+                    self.leave(locker, &now, &health.borrow().clone()).await;
                     return Ok(Waited::Over(stop.into()));
                 }
                 () = input.closed() => {
-                    locker.withdraw(LEAVE_MAX).await;
+                    self.leave(locker, &now, &health.borrow().clone()).await;
                     return Ok(Waited::Over(self.job.abandoned().into()));
                 }
                 decided = locker.decided() => return Ok(match decided? {
@@ -163,6 +164,19 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
+    /// Leaves the queue after a stop request, without logging that failed calls are retried.
+    async fn leave(&self, locker: &mut Locker, last: &LockStatus, health: &StoreHealth) {
+        self.reported.given_up.store(true, Ordering::Relaxed);
+        // If MongoDB has never answered, there is no entry to remove.
+        let unreachable = health.failed() && !last.store_reached;
+        locker
+            .withdraw(match unreachable {
+                true => UNANSWERED_LEAVE_MAX,
+                false => LEAVE_MAX,
+            })
+            .await;
+    }
+
     /// The wait is over, but the lock may have been granted just now.
     async fn give_up(&self, locker: &mut Locker, last: &LockStatus, began: BootTime) -> Waited {
         // Only another holder or a full queue is a conflict.
@@ -179,7 +193,7 @@ impl<'a> LockAttempt<'a> {
         locker.withdraw(LEAVE_MAX).await;
         let wait = shown(self.limits.limit().unwrap_or_default());
         let messages = self.job.messages;
-        messages.held_by_others(&format!("not acquired within {wait}: {whom}"));
+        messages.left_to_others(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired
     }
 
@@ -211,7 +225,7 @@ impl<'a> LockAttempt<'a> {
                     1 => "; 1 waits".to_owned(),
                     more => format!("; {more} wait"),
                 };
-                messages.held_by_others(&format!("not acquired: {holders}{waiters}"));
+                messages.left_to_others(&format!("not acquired: {holders}{waiters}"));
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
@@ -225,7 +239,7 @@ impl<'a> LockAttempt<'a> {
             End::Skipped { ago } => {
                 // Rounds down to seconds, because milliseconds would only be noise.
                 let ago = shown(Duration::from_secs(ago.as_secs()));
-                messages.done_before(&format!("skipped: it succeeded {ago} ago"));
+                messages.left_to_others(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Over(args.skipped_exit_code.into())
             }
             // Nothing has run under this lock.
@@ -248,7 +262,10 @@ impl<'a> LockAttempt<'a> {
             messages.print(&format!("waiting: {whom}"));
         } else if reported.is_empty() {
             let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
-            info!(%lock, %identity, whom, "waiting for the lock");
+            match messages.json {
+                true => info!(%lock, %identity, whom, "waiting for the lock"),
+                false => info!(%lock, %identity, "waiting for the lock: {whom}"),
+            }
         }
         *reported = whom;
     }
