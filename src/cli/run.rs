@@ -15,7 +15,7 @@ mod workload;
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ use crate::publish::file::{FileOptions, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
-use crate::signals::{Exit, Signal, Signals, StopRequest, StopRequests};
+use crate::signals::{Exit, Signal, Signals, StopRequest, StopRequests, StopSignal};
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
@@ -85,6 +85,7 @@ struct Daemon {
     workload: Workload,
     orphans: Orphans,
     on_exit: OnExit,
+    at_terminal: bool,
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
@@ -149,7 +150,8 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         move |lines| metrics.log_lines_lost(lines)
     });
     let timings = elector.timings();
-    let mut reporter = Reporter::new(lease.clone(), timings.clone());
+    let at_terminal = !json && io::stderr().is_terminal();
+    let mut reporter = Reporter::new(lease.clone(), timings.clone(), at_terminal);
     let address = http.as_ref().map(Bound::address);
     reporter.started(&config, &path, &memory, address);
     let (store_errors, store_error) = StoreErrors::channel(timings.clone());
@@ -219,6 +221,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         workload,
         orphans,
         on_exit: config.workload.on_exit,
+        at_terminal,
         status,
         inputs,
         reloader: Reloader {
@@ -265,7 +268,8 @@ impl Daemon {
         tokio::pin!(serving);
         let mut stops = StopRequests::default();
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
-        let mut follower = StatusFollower::new(self.who.lease.clone(), Arc::clone(&self.files));
+        let lease = self.who.lease.clone();
+        let mut follower = StatusFollower::new(lease, Arc::clone(&self.files), self.at_terminal);
         let mut reported_ready = false;
         let mut exit = Exit::Code(exit::DONE);
         loop {
@@ -284,7 +288,7 @@ impl Daemon {
                             if stop.is_of_terminal() && on_terminal() {
                                 exit = Exit::Signal(stop);
                             }
-                            self.begin_stop().await;
+                            self.begin_stop(stop).await;
                         }
                         StopRequest::Repeated => {}
                         StopRequest::Second => {
@@ -348,10 +352,10 @@ impl Daemon {
         Ok(exit)
     }
 
-    async fn begin_stop(&mut self) {
+    async fn begin_stop(&mut self, stop: StopSignal) {
         self.idle_timers.forbid();
         self.systemd.stopping();
-        info!(lease = %self.who.lease, "stopping gracefully; send the signal again after 1s to exit immediately");
+        reporter::stopping(&self.status.borrow(), &self.reloader, stop);
         self.send(Input::Shutdown).await;
     }
 

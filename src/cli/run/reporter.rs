@@ -6,23 +6,27 @@ use std::path::Path;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
+use super::reload::Reloader;
 use crate::calls::AnsweredCall;
 use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::Config;
 use crate::duration::shown;
-use crate::election::{Notice, Reason, ResourceName, Status, Timings, Transition, Watch};
+use crate::election::{Notice, Reason, ResourceName, Role, Status, Timings, Transition, Watch};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Identification, StatusDocument};
+use crate::signals::StopSignal;
 use crate::store::mongo::WatchMode;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreEvent, StoreInfo};
 
 pub(super) struct Reporter {
     lease: ResourceName,
+    /// True if the log goes to a terminal as text.
+    at_terminal: bool,
     timings: watch::Receiver<Timings>,
     reads: ErrorThrottle,
     writes: ErrorThrottle,
@@ -49,9 +53,14 @@ struct StreamLog {
 }
 
 impl Reporter {
-    pub(super) fn new(lease: ResourceName, timings: watch::Receiver<Timings>) -> Self {
+    pub(super) fn new(
+        lease: ResourceName,
+        timings: watch::Receiver<Timings>,
+        at_terminal: bool,
+    ) -> Self {
         Self {
             lease,
+            at_terminal,
             timings,
             reads: ErrorThrottle::default(),
             writes: ErrorThrottle::default(),
@@ -169,7 +178,12 @@ impl Reporter {
 
     pub(super) fn transition(&self, transition: &Transition, failed_write: Option<&Failure>) {
         let lease = &self.lease;
-        let (from, to) = (transition.from.as_str(), transition.to.as_str());
+        let roles = [transition.from, transition.to].map(Role::as_str);
+        let [from, to] = roles.map(|role| (!self.at_terminal).then_some(role));
+        let news = match self.at_terminal {
+            true => role_news(transition),
+            false => "role changed".to_owned(),
+        };
         let token = transition.token.map(|token| token.get());
         let reason = transition.reason.map(Reason::as_str);
         let lasted_ms = millis(transition.lasted);
@@ -182,9 +196,9 @@ impl Reporter {
                 | Reason::Duplicate,
             ) => {
                 let why = failed_write.map(tracing::field::display);
-                warn!(%lease, from, to, token, reason, why, lasted_ms, "role changed");
+                warn!(%lease, from, to, token, reason, why, lasted_ms, "{news}");
             }
-            _ => info!(%lease, from, to, token, reason, lasted_ms, "role changed"),
+            _ => info!(%lease, from, to, token, reason, lasted_ms, "{news}"),
         }
     }
 
@@ -278,7 +292,7 @@ impl Reporter {
         match &answered.failure {
             Some(failure) => {
                 self.stream.store_answers = false;
-                let due = errors.failed(failure.kind, failure.code, now);
+                let due = errors.failed_after(answered.elapsed, failure.kind, failure.code, now);
                 if let Some((failing_for, failures)) = due {
                     // The registration of a standby is not repeated at this interval.
                     let interval = self.timings.borrow().retry_interval();
@@ -374,6 +388,50 @@ impl Reporter {
             info!(lease = %self.lease, after_ms, failures, "change stream reopened");
         }
     }
+}
+
+/// Describes a change of the role in words, for a terminal.
+fn role_news(transition: &Transition) -> String {
+    let token = transition.token.map(|token| format!(" with token {token}"));
+    let token = token.unwrap_or_default();
+    let reason = transition.reason.map(Reason::as_str);
+    match (transition.from, transition.to) {
+        (_, Role::Leader) => {
+            let reason = reason.map(|reason| format!(" ({reason})"));
+            format!("leads{token}{}", reason.unwrap_or_default())
+        }
+        (Role::Leader, _) => format!("stops leading: {}", reason.unwrap_or("unknown")),
+        (Role::Stopping, _) => "stopped leading".to_owned(),
+        (_, Role::Follower) => "stands by".to_owned(),
+        (_, Role::Paused) => "stands by: the lease is paused".to_owned(),
+        (_, Role::Stopping) => "stops".to_owned(),
+        (_, Role::Unknown) => "leader unknown: no answer from MongoDB".to_owned(),
+    }
+}
+
+/// Logs the first stop request, and for how long the workload of a leader may delay the exit.
+pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
+    let config = &reloader.current;
+    let lease = &config.lease.name;
+    let (workload, grace, key) = match reloader.drains {
+        true => ("command", config.workload.stop_grace, "workload.stop_grace"),
+        false => (
+            "workload",
+            config.lease.handoff_delay,
+            "lease.handoff_delay",
+        ),
+    };
+    let at_once = grace.is_zero() || !reloader.drains && config.workload.ends_first;
+    if status.authority.is_none() || at_once {
+        info!(%lease, "stopping");
+        return;
+    }
+    let grace = shown(grace);
+    let again = match stop {
+        StopSignal::INTERRUPT => "Ctrl-C again",
+        _ => "a second signal",
+    };
+    info!(%lease, "stopping: the {workload} has {grace} ({key}); {again} after 1s exits at once");
 }
 
 /// Logs that another process locks the claim file of the status directory, maybe only briefly.

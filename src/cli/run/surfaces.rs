@@ -130,15 +130,22 @@ pub(super) struct StatusFollower {
     files: Arc<StatusFileHandle>,
     highest_leader_token: Token,
     last: Option<Status>,
+    /// True if the log goes to a terminal as text.
+    at_terminal: bool,
 }
 
 impl StatusFollower {
-    pub(super) fn new(lease: ResourceName, files: Arc<StatusFileHandle>) -> Self {
+    pub(super) fn new(
+        lease: ResourceName,
+        files: Arc<StatusFileHandle>,
+        at_terminal: bool,
+    ) -> Self {
         Self {
             lease,
             files,
             highest_leader_token: Token::ZERO,
             last: None,
+            at_terminal,
         }
     }
 
@@ -149,7 +156,10 @@ impl StatusFollower {
             self.highest_leader_token = holder.token;
             if status.authority.is_none() {
                 let (holder, token) = (&holder.identity, holder.token.get());
-                info!(lease = %self.lease, %holder, token, "new leader");
+                match self.at_terminal {
+                    true => info!(lease = %self.lease, "follows {holder} (token {token})"),
+                    false => info!(lease = %self.lease, %holder, token, "new leader"),
+                }
             }
         }
         // The holder's renewals change a follower's status, but its files are rewritten only once per
