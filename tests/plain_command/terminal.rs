@@ -304,7 +304,7 @@ fn the_log_names_ctrl_c_as_the_cause_of_the_end() {
     terminal.script.wait().unwrap();
     let screen = scene.read("screen");
     assert!(
-        screen.contains("interrupted by a key of the terminal"),
+        screen.contains("workload ended by SIGINT (Ctrl-C)"),
         "{screen}"
     );
     assert!(!screen.contains("exited by itself"), "{screen}");

@@ -32,6 +32,7 @@ use self::program::LeftoverProcess;
 use leasehold_clock as clock;
 use leasehold_core::election::{Input, Order, OrderKind, Terms, Token};
 use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
+use leasehold_guard::dispositions::signal_name;
 use leasehold_guard::{CommandEnd, DesiredState};
 use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
@@ -349,8 +350,13 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 let command = word.display().to_string();
                 error!(%lease, token, command, why, errno, "failed to execute the workload");
             }
-            _ if ended.interrupted => {
-                info!(%lease, token, code, "workload interrupted by a key of the terminal");
+            CommandEnd::Signalled(signal) if ended.interrupted => {
+                let signal = signal_name(signal);
+                let key = match signal.as_str() {
+                    "SIGINT" => "Ctrl-C",
+                    _ => "Ctrl-\\",
+                };
+                info!(%lease, token, code, "workload ended by {signal} ({key})");
             }
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");

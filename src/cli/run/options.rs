@@ -39,7 +39,7 @@ Examples:
   leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose
 
 Signals: TERM, INT and QUIT step down, release the lease and exit 0 (after Ctrl-C on a terminal, leasehold ends by \
-SIGINT, as a shell expects); a second one 1s or more after the first exits at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.";
+SIGINT, as a shell expects; with CMD, Ctrl-C reaches only CMD, and leasehold ends if SIGINT kills CMD or workload.on_exit is exit); a second one 1s or more after the first exits at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.";
 
 /// Arguments of `leasehold run`.
 #[derive(Debug, Args)]
