@@ -20,7 +20,7 @@ run: ## run three daemons that contend for one lease on a private replica set; K
 	@KEEP=$(KEEP) target/debug/demo
 
 mongodb: ## start a private replica set for the tutorial and leave it running; prints its connection string for a shell
-	@$(CARGO) build --quiet --package leasehold-testbed --bin demo --no-default-features >&2
+	@$(CARGO) build --package leasehold-testbed --bin demo --no-default-features >&2
 	@target/debug/demo mongodb
 
 stop: ## stop the processes that `make run KEEP=1` or `make mongodb` left running

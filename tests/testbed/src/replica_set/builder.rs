@@ -26,6 +26,7 @@ pub struct ReplicaSetBuilder {
     member_count: usize,
     standalone: bool,
     election_timeout: Duration,
+    catch_up: Option<Duration>,
     tls: bool,
     client_certificates: bool,
     auth: bool,
@@ -54,6 +55,7 @@ impl ReplicaSetBuilder {
             member_count: 3,
             standalone: false,
             election_timeout: ELECTION_TIMEOUT_FAST,
+            catch_up: None,
             tls: false,
             client_certificates: false,
             auth: false,
@@ -105,6 +107,12 @@ impl ReplicaSetBuilder {
     /// quarter of this time, but at most 2 s.
     pub fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
+        self
+    }
+
+    /// Limits how long a new primary catches up with the other members.
+    pub fn catch_up(mut self, limit: Duration) -> Self {
+        self.catch_up = Some(limit);
         self
     }
 
@@ -276,10 +284,13 @@ impl ReplicaSetBuilder {
         let heartbeat = HEARTBEAT_DEFAULT.min(self.election_timeout / 4);
         let millis =
             |duration: Duration| i64::try_from(duration.as_millis()).expect("a short time");
-        let settings = doc! {
+        let mut settings = doc! {
             "electionTimeoutMillis": millis(self.election_timeout),
             "heartbeatIntervalMillis": millis(heartbeat),
         };
+        if let Some(limit) = self.catch_up {
+            settings.insert("catchUpTimeoutMillis", millis(limit));
+        }
         let members: Vec<_> = members.collect();
         let name = &self.name;
         doc! { "replSetInitiate": { "_id": name, "members": members, "settings": settings } }

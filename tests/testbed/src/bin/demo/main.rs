@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_secs(4);
 const FRAME: Duration = Duration::from_millis(2);
 /// Interval between redraws of the screen.
 const PICTURE: Duration = Duration::from_millis(100);
+/// Limit of a new primary's catch-up. `leasehold check` warns of a replica set without a limit.
+const CATCH_UP: Duration = Duration::from_millis(200);
 /// Maximum wait for a leader, far above the lease duration.
 const LEADER_MAX: Duration = Duration::from_secs(30);
 
@@ -93,7 +95,8 @@ async fn stop_requested() {
 async fn mongodb() -> Result<(), Failure> {
     refuse_a_second_one()?;
     eprintln!("starting three mongod on loopback");
-    let set = ReplicaSet::builder().detached().try_start().await?;
+    let set = ReplicaSet::builder().detached().catch_up(CATCH_UP);
+    let set = set.try_start().await?;
     note(&set, &[])?;
     println!("export LEASEHOLD_MONGODB__URI='{}'", set.uri());
     eprintln!("the replica set is up; `make stop` ends it and removes its data");
