@@ -18,7 +18,7 @@ use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::ErrorThrottle;
 use leasehold_host::signals::{Exit, Stops};
-use leasehold_mongodb::locker::{LockDecision, Locker, StoreHealth, waits_for_others};
+use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_status::render::date;
 
 /// Time limit for leaving the queue. Other waiters evict an entry that remains.
@@ -127,11 +127,13 @@ impl<'a> LockAttempt<'a> {
             tokio::select! {
                 biased;
                 stop = stops.next() => {
-                    self.leave(locker, &now, &health.borrow().clone()).await;
+                    let failed = health.borrow().failed();
+                    self.leave(locker, &now, failed).await;
                     return Ok(Waited::Over(stop.into()));
                 }
                 () = input.closed() => {
-                    self.leave(locker, &now, &health.borrow().clone()).await;
+                    let failed = health.borrow().failed();
+                    self.leave(locker, &now, failed).await;
                     return Ok(Waited::Over(self.job.abandoned().into()));
                 }
                 decided = locker.decided() => return Ok(match decided? {
@@ -165,10 +167,10 @@ impl<'a> LockAttempt<'a> {
     }
 
     /// Leaves the queue after a stop request, without logging that failed calls are retried.
-    async fn leave(&self, locker: &mut Locker, last: &LockStatus, health: &StoreHealth) {
+    async fn leave(&self, locker: &mut Locker, last: &LockStatus, failed: bool) {
         self.reported.given_up.store(true, Ordering::Relaxed);
         // If MongoDB has never answered, there is no entry to remove.
-        let unreachable = health.failed() && !last.store_reached;
+        let unreachable = failed && !last.store_reached;
         locker
             .withdraw(match unreachable {
                 true => UNANSWERED_LEAVE_MAX,
