@@ -296,7 +296,7 @@ impl Written {
             if gives_slots {
                 take_slot(lock, numbered, entry);
             }
-            entry.owner.acquired_at = by.at;
+            entry.owner.acquired_at = by.store_now;
             match me.filter(|me| me.claim == entry.claim) {
                 // The sender's own write also confirms its grant.
                 Some(me) => {

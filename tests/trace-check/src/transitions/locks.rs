@@ -59,6 +59,9 @@ pub(super) fn effect(
         entry.min_hold = in_millis(entry.min_hold);
     }
     lock.store_now = WallMillis::default();
+    if let State::Lock(before) = &before.state {
+        date_grants(lock, before, actual);
+    }
     let lock = lock.clone();
     let expected = State::Lock(Box::new(lock.clone()));
     if expected != after.state {
@@ -88,6 +91,24 @@ fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     };
     let entry = entries(after).find(|entry| Some(entry.claim) == claim);
     entry.map_or(WallMillis::default(), |entry| entry.owner.renewed_at)
+}
+
+/// Takes over the dates of the grants between `before` and `actual`. They are informational: the date
+/// is the time of the server, or of the join if an older version granted the lock.
+pub(super) fn date_grants(
+    expected: &mut LockDocument,
+    before: &LockDocument,
+    actual: &LockDocument,
+) {
+    for entry in &mut expected.holders {
+        let claim = entry.claim;
+        if before.holders.iter().any(|held| held.claim == claim) {
+            continue;
+        }
+        if let Some(granted) = actual.holders.iter().find(|held| held.claim == claim) {
+            entry.owner.acquired_at = granted.owner.acquired_at;
+        }
+    }
 }
 
 /// Returns the time, on MongoDB's clock, at which the write recorded that the work succeeded.

@@ -10,6 +10,7 @@ use leasehold_core::lock::{
 use leasehold_reference::{election as lease_reference, lock as reference};
 
 use super::explained::entries;
+use super::locks::date_grants;
 use crate::state::{State, Stored, appended, changed};
 
 /// The fields that pruning removes.
@@ -126,6 +127,9 @@ fn is_broken(
     };
     let mut expected = FoundLock::Lock(old.clone());
     let performed = reference::apply(&mut expected, by, &removal);
+    if let FoundLock::Lock(expected) = &mut expected {
+        date_grants(expected, old, new);
+    }
     matches!(performed.outcome, LockOutcome::Applied(_)) && expected == FoundLock::Lock(new.clone())
 }
 
