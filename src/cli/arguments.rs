@@ -84,15 +84,23 @@ fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
 
 const EXAMPLES: &str = "\
 Examples:
-  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri
+  export LEASEHOLD_MONGODB__URI='mongodb://…'
+                             the connection string; two underscores; or --mongodb-uri-file FILE
+  leasehold run --lease orders
                              contend for a lease and publish who leads
-  leasehold run --lease orders --config /etc/leasehold.toml -- ./scheduler
+  leasehold run --lease orders -- ./scheduler
                              run a command exactly while this replica leads
   leasehold lock nightly-report --wait 30s -- ./report
                              run a job that no other host runs at the same time
   leasehold status orders && ./only-the-leader-does-this
                              ask this host's daemon: exit 0 if it leads
-  leasehold check --lease orders --mongodb-uri-file /etc/leasehold/uri
+  leasehold leases --watch
+                             live table of the leases: who leads
+  leasehold describe nightly-report
+                             a lease or a lock; for a job: when it last succeeded
+  leasehold transfer orders --to orders-2
+                             hand over to another candidate
+  leasehold check --lease orders
                              examine servers, rights, certificates and this host before the first start
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from

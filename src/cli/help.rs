@@ -37,6 +37,10 @@ const GROUPS: [(&str, &[&str]); 2] = [
     ),
 ];
 const SETUP: &str = "Setup";
+/// First line of the examples of each command that connects to MongoDB.
+const CONNECTION: &str =
+    "  export LEASEHOLD_MONGODB__URI='mongodb://…'  # or --mongodb-uri-file FILE";
+const EXAMPLES: &str = "Examples:\n";
 /// The commands that need the name of a lease.
 const OF_A_LEASE: [&str; 7] = [
     "describe",
@@ -67,9 +71,12 @@ pub(super) fn arranged(command: Command, width: usize) -> Command {
     );
     let name = command.get_name().to_owned();
     let command = with_examples(command, &name, width).help_template(template);
-    let pointer =
-        format!("Options of a command: {name} COMMAND -h\nExamples and exit codes: {name} --help");
-    command.after_help(pointer)
+    let pointer = format!(
+        "Connection to MongoDB:\n{CONNECTION}\n\n\
+         Options of a command: {name} COMMAND -h\nExamples and exit codes: {name} --help"
+    );
+    let styles = command.get_styles().clone();
+    command.after_help(laid_out(&pointer, width, &styles))
 }
 
 /// Shows the text after the options whole in `--help`, and the first examples in `-h`.
@@ -77,6 +84,15 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
     let styles = command.get_styles().clone();
     let text = command.get_after_help().map(ToString::to_string);
     let text = text.unwrap_or_default();
+    let connects = command.get_name() != "config"
+        && command
+            .get_arguments()
+            .any(|it| it.get_id() == "mongodb.uri");
+    let connection = if connects {
+        format!("{CONNECTION}\n")
+    } else {
+        String::new()
+    };
     let whole = match (text.contains("Examples:"), text.contains("Exit codes:")) {
         (true, true) => "All options, examples and exit codes",
         (true, false) => "All options and examples",
@@ -86,8 +102,9 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
     let pointer = format!("{whole}: {path} --help");
     let short = match examples(&text) {
         found if found.is_empty() => pointer,
-        found => format!("Examples:\n{}\n\n{pointer}", found.join("\n")),
+        found => format!("{EXAMPLES}{connection}{}\n\n{pointer}", found.join("\n")),
     };
+    let text = text.replacen(EXAMPLES, &format!("{EXAMPLES}{connection}"), 1);
     let command = command
         .after_help(laid_out(&short, width, &styles))
         .mut_subcommands(|subcommand| {

@@ -127,9 +127,9 @@ fn colors_depend_on_the_terminal_and_no_color() {
             !line.contains('\u{1b}') && line.contains("WARN  MongoDB"),
             "{line:?}"
         );
-        let help = first_line(true, &["lock", "-h"], &environment);
+        let help = first_line(true, &["leases", "--help"], &environment);
         assert!(!help.contains('\u{1b}'), "{help:?}");
     }
-    let help = first_line(true, &["lock", "-h"], &[("TERM", "xterm")]);
+    let help = first_line(true, &["leases", "--help"], &[("TERM", "xterm")]);
     assert!(help.contains("\u{1b}["), "{help:?}");
 }

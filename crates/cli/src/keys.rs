@@ -21,6 +21,8 @@ const FIRST_KEYS: [(&str, &str); 7] = [
     ("http.listen", "HTTP and metrics"),
     ("workload.stop_grace", "Grace before SIGKILL"),
 ];
+/// Heading of `--config` and of the keys that `-h` shows.
+const FIRST_HEADING: &str = "Configuration options";
 /// The keys that `-h` of the other commands shows, if they have them.
 const ESSENTIAL_KEYS: [&str; 2] = ["lease.name", "mongodb.uri_file"];
 
@@ -110,7 +112,7 @@ impl<S: Selection> Args for Configuration<S> {
             .long("config")
             .value_name("FILE")
             .help("Configuration file, TOML or YAML")
-            .help_heading("Configuration options")
+            .help_heading(FIRST_HEADING)
             .long_help("Configuration file: TOML, or YAML if named .yaml or .yml; repeatable")
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
@@ -185,12 +187,16 @@ fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
         "" => String::new(),
         default => format!(" [default: {default}]"),
     };
+    let syntax = match key.kind {
+        ValueType::Command => "; words separated by commas, or a JSON list",
+        _ => "",
+    };
     let flag = Arg::new(key.path())
         .long(key.flag())
         .value_name(key.kind.placeholder())
         .help(format!("{}{default}", short.unwrap_or(help)))
-        .long_help(format!("{help}{default}"))
-        .help_heading(heading(key.section))
+        .long_help(format!("{help}{syntax}{default} [env: {}]", key.variable()))
+        .help_heading(short.map_or_else(|| heading(key.section), |_| FIRST_HEADING.to_owned()))
         .allow_negative_numbers(true)
         .hide_short_help(short.is_none())
         .action(ArgAction::Set);

@@ -99,7 +99,7 @@ impl ValueType {
             Self::OneOf(_) => "WORD",
             Self::Flag => "BOOL",
             Self::Count(..) => "COUNT",
-            Self::Command => "WORD,WORD",
+            Self::Command => "COMMAND",
             Self::HealthUrl => "URL",
         }
     }

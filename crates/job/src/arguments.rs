@@ -111,7 +111,7 @@ pub struct LockArgs {
     no_wait: bool,
     /// Additional attempts, with --wait or -n
     ///
-    /// With --wait or --no-wait, a retry_interval apart.
+    /// One retry_interval apart.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole::<u32>(0, u32::MAX), default_value_t = 0, hide_default_value = true,
           requires = "limit")]
@@ -133,7 +133,7 @@ pub struct LockArgs {
     pub(crate) verbose: bool,
     /// Print the exit code as JSON; without CMD
     ///
-    /// As a last line of JSON, for a parent that cannot wait for the process; without CMD.
+    /// As a last line of JSON, for a parent that cannot wait for the process.
     #[arg(long, conflicts_with = "command")]
     pub(crate) report_exit_code: bool,
     /// Do not report a wait, a conflict or a skip

@@ -24,7 +24,7 @@ const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 const HELP: &str = "\
 Examples:
-  leasehold locks --mongodb-uri-file /etc/leasehold/uri
+  leasehold locks
                              who holds what, and who waits
   leasehold locks --watch
                              live table on a terminal; otherwise one JSON line per change except renewals

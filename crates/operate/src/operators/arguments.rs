@@ -26,13 +26,17 @@ Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than request
 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that \
 interrupted the command. The last line then says how to withdraw the request.";
 
+const TIMEOUT_OF_REQUEST: &str = "Time limit of each wait [default: 10s]
+
+Maximum time to wait for MongoDB, and then for the effect of the request.";
+
 const LEASES_HELP: &str = "\
 RENEWED is the time since the last renewal that this command has seen, on its own clock. \"~6m12s\" is the age of the last \
 write by the wall clocks of the holder and of this machine, because no renewal was seen; \"> 4s\" means that the dates say \
 nothing. STATE silent: the last write is older than the lease duration. It is evidence, not a decision.
 
 Examples:
-  leasehold leases --mongodb-uri-file /etc/leasehold/uri
+  leasehold leases
   leasehold leases --watch
                              live table on a terminal; otherwise one JSON line per change except renewals
   leasehold leases -o json | jq -r '.[] | select(.state == \"free\").lease'
@@ -44,7 +48,9 @@ Examples:
   leasehold describe orders
   leasehold describe orders --candidates --output json
   leasehold describe nightly-report
-                             a lock: why it is held, who waits, when the job last succeeded
+                             a lock: why it is held, who waits, when the job last succeeded (--once-per)
+  leasehold describe nightly-report -o json | jq '.successes[-1].at'
+                             when the job last succeeded, for a script
 
 The candidates of a lease with a silent holder are always asked, if the role permits it.";
 
@@ -132,7 +138,7 @@ pub(crate) struct ConnectionArgs<S: Selection> {
     pub(crate) configuration: Configuration<S>,
     /// Time limit of each wait [default: 10s]
     ///
-    /// Maximum time to wait for MongoDB, and then for the effect of a request.
+    /// Maximum time to wait for MongoDB.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -296,6 +302,7 @@ pub struct WriteArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("timeout", |timeout| timeout.long_help(TIMEOUT_OF_REQUEST)))]
 pub struct AwaitedArgs {
     #[command(flatten)]
     write: WriteArgs,
