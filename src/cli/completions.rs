@@ -1,11 +1,11 @@
 //! `leasehold completions`: completion scripts for shells.
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, Command};
+use clap::{Arg, Args, Command, ValueHint};
 use clap_complete::Shell;
 
 use super::{CommandError, answer, command};
-use crate::config::{KEYS, ValueType};
+use crate::config::{KEYS, Key, ValueType};
 
 /// Arguments of `leasehold completions`.
 #[derive(Debug, Args)]
@@ -20,6 +20,8 @@ pub struct CompletionsArgs {
 /// First line of clap's bash script, after which [`BASH_COMMAND`] is inserted.
 const BASH_BEGIN: &str = "_leasehold() {\n";
 /// Completes the words after `--` as a command with its own arguments.
+///
+/// Completes leases of this host for `status`, and file names only where a path is expected.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -31,6 +33,17 @@ const BASH_COMMAND: &str = r#"    local word
             return 0
         fi
     done
+    if [[ "${COMP_WORDS[1]}" == status && "${COMP_WORDS[COMP_CWORD]}" != -* ]]; then
+        case "${COMP_WORDS[COMP_CWORD - 1]}" in
+            status | --lease)
+                COMPREPLY=($(for root in /run "$XDG_RUNTIME_DIR"; do
+                    (cd "$root/leasehold" 2> /dev/null && compgen -d -- "${COMP_WORDS[COMP_CWORD]}")
+                done))
+                [[ ${#COMPREPLY[@]} -eq 0 ]] || return 0
+                ;;
+        esac
+    fi
+    [[ "${COMP_WORDS[1]}" == install ]] || compopt +o bashdefault +o default 2> /dev/null
 "#;
 
 /// Prints the completion script of a shell.
@@ -50,18 +63,27 @@ pub fn script(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Adds the accepted values of each key. The program itself parses any text, so that it can report
-/// all invalid values together.
+/// Adds the accepted values of each key, and hides file names where no path is expected. The program
+/// itself parses any text, so that it can report all invalid values together.
 fn with_words(command: Command) -> Command {
-    let with_words = |argument: Arg| {
-        let mut keys = KEYS.iter();
-        let key = keys.find(|key| argument.get_id() == key.path().as_str());
-        match key.map(|key| key.kind) {
-            Some(ValueType::OneOf(words)) => {
-                argument.value_parser(PossibleValuesParser::new(words))
-            }
-            _ => argument,
+    let name = command.get_name().to_owned();
+    command
+        .mut_args(|argument| with_values(&name, argument))
+        .mut_subcommands(with_words)
+}
+
+fn with_values(command: &str, argument: Arg) -> Arg {
+    let id = argument.get_id().as_str();
+    let kind = KEYS.iter().find(|key| id == key.path());
+    match kind.map(|key| key.kind) {
+        Some(ValueType::OneOf(words)) => argument.value_parser(PossibleValuesParser::new(words)),
+        _ if command == "config" && id == "key" => {
+            let paths = KEYS.iter().map(Key::path);
+            argument.value_parser(PossibleValuesParser::new(paths))
         }
-    };
-    command.mut_subcommands(|subcommand| subcommand.mut_args(with_words))
+        // The words after `--` are a command with its own arguments.
+        _ if id == "command" || argument.get_value_hint() != ValueHint::Unknown => argument,
+        _ if argument.get_action().takes_values() => argument.value_hint(ValueHint::Other),
+        _ => argument,
+    }
 }

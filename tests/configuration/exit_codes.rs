@@ -252,21 +252,35 @@ fn every_shell_has_completions() {
         assert!(answer.stdout.contains("lease-renew-deadline"), "{shell}");
     }
     let script = leasehold(&["completions", "bash"], &[]).stdout;
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(place.path().join("leasehold/zz-orders")).expect("created");
     let completed = |line: &str| {
         let words: Vec<_> = line.split(' ').collect();
         let script = format!(
-            "{script}\nCOMP_WORDS=({line}''); COMP_CWORD={}; _leasehold leasehold '' {:?}; \
+            "{script}\nCOMP_WORDS=({line}''); COMP_CWORD={}; _leasehold leasehold {:?} {:?}; \
              printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             words.len() - 1,
+            words.last().expect("a word"),
             words.iter().rev().nth(1).expect("a word"),
         );
+        // The script is longer than an argument may be.
+        let file = place.path().join("completed");
+        std::fs::write(&file, script).expect("written");
         let output = std::process::Command::new("bash")
-            .args(["-c", &script])
+            .arg(file)
+            .env("XDG_RUNTIME_DIR", place.path())
             .output();
         String::from_utf8(output.expect("bash").stdout).expect("text")
     };
     let levels = completed("leasehold run --log-level ");
     assert_eq!(levels, "error\nwarn\ninfo\ndebug\ntrace\n");
+    // The names of leases and candidates are not files.
+    for line in ["leasehold run --lease ", "leasehold transfer a --to "] {
+        assert_eq!(completed(line).trim(), "", "{line}");
+    }
+    assert_eq!(completed("leasehold status zz"), "zz-orders\n");
+    let keys = completed("leasehold config lease.renew_");
+    assert_eq!(keys, "lease.renew_deadline\nlease.renew_interval\n");
     let after = completed("leasehold run -- ");
     assert!(
         !after.contains("--lease") && after.contains("cat"),
