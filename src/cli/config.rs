@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::{CommandError, answer};
-use crate::config::{Key, MASK, Origin, Setting, ValueType, find, suggest_key};
+use crate::config::{Key, MASK, Origin, Setting, ValueType, find, is_section, suggest_key};
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::say;
 
@@ -16,6 +16,7 @@ Secrets are masked.
 Examples:
   leasehold config
   leasehold config lease.renew_deadline
+  leasehold config lease
   leasehold config --config /etc/leasehold.toml --output json";
 
 /// Arguments of `leasehold config`.
@@ -24,9 +25,9 @@ Examples:
 pub struct ConfigArgs {
     #[command(flatten)]
     configuration: Configuration<AllKeys>,
-    /// Print this key only, such as lease.name
-    #[arg(value_parser = key_of)]
-    key: Option<&'static Key>,
+    /// Print only this key, such as lease.name, or this section
+    #[arg(value_parser = selected)]
+    key: Option<Selected>,
     /// Output format: toml or json
     #[arg(
         short,
@@ -45,8 +46,30 @@ enum ConfigFormat {
     Json,
 }
 
-fn key_of(text: &str) -> Result<&'static Key, String> {
-    find(text).ok_or_else(|| {
+/// The settings to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Selected {
+    Key(&'static Key),
+    Section(String),
+}
+
+impl Selected {
+    fn contains(&self, key: &Key) -> bool {
+        match self {
+            Self::Key(selected) => *selected == key,
+            Self::Section(section) => {
+                let rest = key.section.strip_prefix(section.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            }
+        }
+    }
+}
+
+fn selected(text: &str) -> Result<Selected, String> {
+    if is_section(text) {
+        return Ok(Selected::Section(text.to_owned()));
+    }
+    find(text).map(Selected::Key).ok_or_else(|| {
         let (section, name) = text.rsplit_once('.').unwrap_or(("", text));
         match suggest_key(section, name) {
             Some(near) => format!("there is no such key; did you mean {}?", near.path()),
@@ -62,10 +85,13 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     for ignored in sources.ignored_variables() {
         say(&ignored.to_string());
     }
-    settings.retain(|setting| args.key.is_none_or(|key| setting.key == key));
-    let text = match (args.output, args.key, &settings[..]) {
+    let selected = args.key.as_ref();
+    settings.retain(|setting| selected.is_none_or(|selected| selected.contains(setting.key)));
+    let text = match (args.output, selected, &settings[..]) {
         (ConfigFormat::Json, ..) => as_json(&settings),
-        (ConfigFormat::Toml, Some(_), [only]) => format!("{}\n", on_one_line(only.shown())),
+        (ConfigFormat::Toml, Some(Selected::Key(_)), [only]) => {
+            format!("{}\n", on_one_line(only.shown()))
+        }
         (ConfigFormat::Toml, ..) => as_toml(&settings),
     };
     answer(text.as_bytes())
@@ -134,6 +160,14 @@ fn on_one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_section_selects_its_keys() {
+        let selected = selected("workload").expect("a section");
+        let contains = |path| selected.contains(find(path).expect("a key"));
+        assert!(contains("workload.stop_grace") && contains("workload.health.url"));
+        assert!(!contains("lease.name"));
+    }
 
     #[test]
     fn strings_are_quoted_for_toml() {
