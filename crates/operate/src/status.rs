@@ -177,13 +177,37 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
             Err(CommandError::new(exit::CANNOT_TELL, what).to_fix(remedy))
         }
         several => {
-            let remedy = format!(
-                "pass the name of a lease, or --directory {}",
-                named(several, " | ")
-            );
-            Err(CommandError::new(exit::USAGE, "several daemons run here").to_fix(remedy))
+            let looked = several.iter().map(|path| (path, look(path, None)));
+            let (gone, live): (Vec<_>, Vec<_>) = looked.partition(|(_, found)| found.is_gone());
+            match live.as_slice() {
+                [] => Err(all_gone(&gone)),
+                [(only, _)] => Ok((*only).clone()),
+                _ => {
+                    let live: Vec<_> = live.into_iter().map(|(path, _)| path.clone()).collect();
+                    let remedy = format!(
+                        "pass the name of a lease, or --directory {}",
+                        named(&live, " | ")
+                    );
+                    Err(CommandError::new(exit::USAGE, "several daemons run here").to_fix(remedy))
+                }
+            }
         }
     }
+}
+
+/// Returns the error if no daemon runs, with the lease of the last daemon.
+fn all_gone(gone: &[(&PathBuf, Judgement)]) -> CommandError {
+    let documents = gone.iter().filter_map(|(_, gone)| gone.document.as_ref());
+    let last = documents.max_by(|one, other| one.updated_at.cmp(&other.updated_at));
+    let last = last.map_or_else(String::new, |last| {
+        let ended = match age(&last.updated_at, clock::wall_now()) {
+            Some(age) => format!("{age} ago"),
+            None => last.updated_at.clone(),
+        };
+        format!("; the last one, of lease {}, ended {ended}", last.lease)
+    });
+    let remedy = "start leasehold run, or pass the name of a lease for its last status";
+    CommandError::new(exit::CANNOT_TELL, format!("no daemon runs here{last}")).to_fix(remedy)
 }
 
 fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infallible> {

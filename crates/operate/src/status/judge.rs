@@ -67,6 +67,11 @@ impl Judgement {
         self.why.is_none()
     }
 
+    /// Returns true if the writer of the file has stopped, was killed or is frozen.
+    pub(super) fn is_gone(&self) -> bool {
+        self.verdict == FileVerdict::NotLeader && !self.is_fresh()
+    }
+
     /// Returns the reason why the contents of the file do not hold, and since when.
     pub fn explanation(&self) -> Option<String> {
         let why = self.why.as_ref()?;

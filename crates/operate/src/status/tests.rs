@@ -209,6 +209,37 @@ fn a_lease_names_its_directory_and_the_only_one_needs_no_name() {
 }
 
 #[test]
+fn stopped_daemons_do_not_count() {
+    let place = tempfile::tempdir().unwrap();
+    let roots = [place.path().to_owned()];
+    let write = |lease: &str, stopped, updated_at: &str| {
+        let directory = place.path().join(lease);
+        fs::create_dir_all(&directory).unwrap();
+        let document = StatusDocument {
+            lease: lease.to_owned(),
+            boot_id: None,
+            time_namespace: None,
+            stopped,
+            updated_at: updated_at.to_owned(),
+            ..document("follower", None)
+        };
+        fs::write(directory.join(JSON_FILE), document.to_json()).unwrap();
+        directory
+    };
+    write("a", true, "1970-01-01T00:01:38.000Z");
+    write("b", true, "1970-01-01T00:01:39.000Z");
+    let none = only_directory(&roots).unwrap_err();
+    assert_eq!(none.exit, exit::CANNOT_TELL);
+    let text = none.to_string();
+    assert!(
+        text.contains("no daemon runs here; the last one, of lease b, ended"),
+        "{text}"
+    );
+    let live = write("c", false, "1970-01-01T00:01:37.000Z");
+    assert_eq!(only_directory(&roots), Ok(live));
+}
+
+#[test]
 fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
     let leader = document("leader", Some(1_000));
     let overdue = StatusDocument {
