@@ -23,16 +23,25 @@ async fn an_unknown_name_is_reported_with_a_similar_name() {
     )
     .await
     .expect(0, &[]);
-    for verb in ["describe", "step-down", "pause", "resume", "cancel"] {
+    for verb in ["step-down", "pause", "resume", "cancel"] {
         let answer = leasehold(&stage, &[verb, "--lease", "orders-sheduler"]).await;
         answer.expect(
             78,
             &["lease orders-sheduler does not exist; did you mean orders-scheduler?"],
         );
     }
-    leasehold(&stage, &["describe", "zzz"])
+    leasehold(&stage, &["pause", "zzz"])
         .await
         .expect(78, &["to list the leases: leasehold leases"]);
+    leasehold(&stage, &["describe", "orders-sheduler"])
+        .await
+        .expect(
+            78,
+            &["no lease or lock is named orders-sheduler; did you mean orders-scheduler?"],
+        );
+    leasehold(&stage, &["describe", "zzz"])
+        .await
+        .expect(78, &["to list them: leasehold leases, leasehold locks"]);
     let repaired = leasehold(&stage, &["repair", "zzz", "--token-at-least", "1"]).await;
     repaired.expect(78, &["pass --create to create it with token 1"]);
 }

@@ -88,6 +88,12 @@ pub(crate) enum OperatorError {
         /// Names a similar lease, or the command that lists the leases.
         hint: String,
     },
+    #[error("no lease or lock is named {name}{hint}")]
+    MissingDocument {
+        name: ResourceName,
+        /// Names a similar lease or lock, or the commands that list them.
+        hint: String,
+    },
     #[error("{name} is a {kind}, not a {expected}: leasehold describe {name} shows it")]
     OtherKind {
         name: ResourceName,
@@ -117,6 +123,7 @@ impl From<OperatorError> for CommandError {
     fn from(error: OperatorError) -> Self {
         let exit = match &error {
             OperatorError::Missing { .. }
+            | OperatorError::MissingDocument { .. }
             | OperatorError::OtherKind { .. }
             | OperatorError::Foreign { .. } => exit::CONFIGURATION,
             OperatorError::Store { .. } | OperatorError::Unknown { .. } => exit::STORE_UNREACHABLE,
@@ -329,14 +336,27 @@ impl Session {
 
     /// Returns the error for a name that does not exist, with a similar name.
     async fn missing(&self, name: &ResourceName) -> OperatorError {
+        let name = name.clone();
+        let hint = self
+            .hint(&name, "to list the leases: leasehold leases")
+            .await;
+        OperatorError::Missing { name, hint }
+    }
+
+    /// Returns the error for a name that neither a lease nor a lock has.
+    async fn missing_document(&self, name: &ResourceName) -> OperatorError {
+        let name = name.clone();
+        let hint = self
+            .hint(&name, "to list them: leasehold leases, leasehold locks")
+            .await;
+        OperatorError::MissingDocument { name, hint }
+    }
+
+    /// Returns a similar name, or else the place and a remedy.
+    async fn hint(&self, name: &ResourceName, remedy: &str) -> String {
         let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
-        let hint = did_you_mean(name, &listed).unwrap_or_else(|| {
-            format!(" in {}; to list the leases: leasehold leases", self.place())
-        });
-        OperatorError::Missing {
-            name: name.clone(),
-            hint,
-        }
+        let near = did_you_mean(name, &listed);
+        near.unwrap_or_else(|| format!(" in {}; {remedy}", self.place()))
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     if entry.and_then(lock_of).is_some() {
         return lock(session, &mut followed, &args).await;
     }
+    if entry.is_none() {
+        return Err(session.missing_document(name).await.into());
+    }
     session.lease(name, entry).await?;
     let called = match args.candidates {
         true => Some(roll(session, name, ANSWER_MAX).await),
@@ -40,7 +43,7 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     let roll = called.or_else(|| rolls.remove(name.as_str()));
     let Some((seen, lease)) = followed.observed.lease() else {
         // After the first read, the lease was deleted or replaced by another document.
-        return Err(session.missing(name).await.into());
+        return Err(session.missing_document(name).await.into());
     };
     let description = LeaseDescription {
         store: session.collection.info().unwrap_or_default(),
@@ -82,7 +85,7 @@ async fn lock(
     let seen = followed.observed.one();
     let Some(view) = seen.and_then(|seen| ObservedLock::new(seen, store_now, now)) else {
         // After the first read, the lock was deleted or replaced by another document.
-        return Err(session.missing(name).await.into());
+        return Err(session.missing_document(name).await.into());
     };
     let store = session.collection.info().unwrap_or_default();
     match session.json {

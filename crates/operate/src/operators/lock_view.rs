@@ -163,7 +163,12 @@ impl<'a> ObservedLock<'a> {
         let rows: Vec<_> = holders.chain(waiters).collect();
         match rows.is_empty() {
             true => {
-                let (token, last) = (newest.to_string(), self.last_end().unwrap_or_default());
+                let last: Vec<_> = self
+                    .last_success()
+                    .into_iter()
+                    .chain(self.last_end())
+                    .collect();
+                let (token, last) = (newest.to_string(), last.join("; "));
                 let free = [self.name, &token, "free", "-", "-", "-", "-", &last];
                 vec![Row::new(free)]
             }
@@ -177,6 +182,13 @@ impl<'a> ObservedLock<'a> {
         let ago = self.by_store(last.ended_at)?;
         let reason = last.reason.as_deref().unwrap_or("ended");
         Some(format!("{reason} {} ago", short(ago)))
+    }
+
+    /// Returns the age of the last success of `lock --once-per`.
+    fn last_success(&self) -> Option<String> {
+        let dates = self.record.lock.successes.iter().map(|success| success.at);
+        let ago = self.by_store(dates.max()?)?;
+        Some(format!("last success {} ago", short(ago)))
     }
 
     fn object(&self) -> Value {
