@@ -168,7 +168,7 @@ async fn demonstrate() -> Result<(), Failure> {
     view.finish();
     drop(daemons);
     drop(set);
-    view.say("all processes ended, all data removed");
+    view.say("all processes ended, all data removed; next: docs/tutorial.md");
     Ok(())
 }
 
@@ -201,7 +201,7 @@ async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usiz
 async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<(), Failure> {
     let name = daemons[leader].identity();
     view.say(&format!(
-        "{name} is asked to go (SIGTERM): a graceful hand-off"
+        "{name} is asked to go (SIGTERM): a graceful handoff"
     ));
     let begin = Instant::now();
     daemons[leader].term();
@@ -266,7 +266,7 @@ fn introduction() -> String {
     format!(
         "three daemons, one lease, a private MongoDB replica set\n\
          short timings, to be worth watching: lease {}, deadline {},\n\
-         renewal every {}, retry every {}, hand-off delay 0",
+         renewal every {}, retry every {}, handoff delay 0",
         readable(lease_duration),
         readable(renew_deadline),
         readable(renew_interval),
