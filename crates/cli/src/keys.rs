@@ -10,15 +10,12 @@ use leasehold_config::{KEYS, Key, Sources, ValueType};
 
 /// Keys for the first setup, with a text that fits on one line. `-h` shows only these flags.
 const FIRST_KEYS: [(&str, &str); 7] = [
-    ("lease.name", "Lease to contend for"),
-    ("lease.lease_duration", "Time until others take over"),
-    ("identity.name", "Name of this candidate"),
-    (
-        "mongodb.uri_file",
-        "File with the MongoDB connection string",
-    ),
+    ("lease.name", "Name of the lease"),
+    ("lease.lease_duration", "Takeover timeout"),
+    ("identity.name", "Candidate name"),
+    ("mongodb.uri_file", "File with the connection string"),
     ("status.directory", "Directory of the status files"),
-    ("http.listen", "HTTP and metrics"),
+    ("http.listen", "HTTP"),
     ("workload.stop_grace", "Grace before SIGKILL"),
 ];
 /// Heading of `--config` and of the keys that `-h` shows.
