@@ -30,7 +30,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(reason: &'static str, why: impl Into<String>) -> Pruning {
+    fn because(reason: &'static str, why: impl Into<String>) -> Pruning {
         Pruning::Kept(Self {
             reason,
             why: why.into(),
@@ -39,7 +39,7 @@ impl Kept {
     }
 
     fn not_a_lock(why: &str) -> Pruning {
-        Self::new("not_a_lock", format!("not a lock: {why}"))
+        Self::because("not_a_lock", format!("not a lock: {why}"))
     }
 
     fn used(ago: Duration) -> Pruning {
@@ -139,16 +139,16 @@ async fn one(
 fn occupied(lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {
-        return Some(Kept::new("held", format!("held by {}", named(holder))));
+        return Some(Kept::because("held", format!("held by {}", named(holder))));
     }
     if let Some(waiter) = lock.queue.first() {
         let why = format!("{} waits for it", named(waiter));
-        return Some(Kept::new("waited_for", why));
+        return Some(Kept::because("waited_for", why));
     }
     let last = lock.holders.iter().max_by_key(|entry| entry.min_hold)?;
     let (by, rest) = (named(last), short(last.min_hold));
     let why = format!("the work of {by} has ended; its minimum hold lasts another {rest}");
-    (!last.min_hold.is_zero()).then(|| Kept::new("kept", why))
+    (!last.min_hold.is_zero()).then(|| Kept::because("kept", why))
 }
 
 /// Prunes a lock without entries that count, if it has been unused for this long.
@@ -192,7 +192,7 @@ async fn prune(
         })
     });
     Ok(match written.await? {
-        WriteResult::Rejected => Kept::new("changed", "changed after it was listed"),
+        WriteResult::Rejected => Kept::because("changed", "changed after it was listed"),
         WriteResult::Applied | WriteResult::Shown => Pruning::Pruned,
     })
 }
