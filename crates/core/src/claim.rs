@@ -64,8 +64,8 @@ pub enum Outcome<F = Found> {
     Rejected,
     /// Provably never sent.
     Failed,
-    /// Every other result, including timeouts. The write may have been applied, or may be applied
-    /// later, so this outcome never grants or extends authority (I7).
+    /// Every other result, including timeouts and write concern errors. The write may have been
+    /// applied, or may be applied later, so this outcome never grants or extends authority (I7).
     Unknown,
 }
 

@@ -90,8 +90,7 @@ impl Election {
             self.apply(input, turn);
         }
         self.advance(turn);
-        turn.effects
-            .extend(self.contender.record.refresh(&self.contender.view));
+        turn.effects.extend(self.contender.refresh_record());
         let transition = self
             .publication
             .refresh(&self.contender, &self.state, self.now);
@@ -117,7 +116,7 @@ impl Election {
 
     /// Returns true if this candidate has exited without an acknowledged release.
     pub const fn is_left_to_expire(&self) -> bool {
-        self.contender.shutdown.left_to_expire
+        self.contender.shutdown().left_to_expire
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {
@@ -152,7 +151,7 @@ impl Election {
             }
             Input::WorkloadStuck { token } => self.workload_stuck(token, turn),
             Input::Health { healthy } => {
-                self.contender.waits.unhealthy = !healthy;
+                self.contender.set_health(healthy);
                 if !healthy {
                     self.stop(Reason::Unhealthy, None, turn);
                 }
@@ -163,7 +162,7 @@ impl Election {
             }
             Input::Shutdown => self.shut_down(turn),
             Input::Reconfigure(tunables) => {
-                self.contender.me.tunables = tunables;
+                self.contender.reconfigure(tunables);
                 if let (true, Some(tenure)) = (planted!(TimingsReloaded), self.state.tenure_mut()) {
                     tenure.timings = tunables.timings;
                 }
@@ -199,7 +198,7 @@ impl Election {
         let Some(tenure) = self.state.tenure() else {
             return self.contender.changed(lease, turn);
         };
-        let identity = &self.contender.me.identity;
+        let identity = &self.contender.me().identity;
         let expected = tenure.sent(lease.revision) && self.state.demand(&lease, identity).is_none();
         self.contender
             .changed_while_leading(lease, expected, turn.now);
@@ -241,7 +240,7 @@ impl Election {
         if (self.state.tenure()).is_some_and(|tenure| tenure.valid_until() <= turn.now) {
             self.lose(CauseOfLoss::Deadline, turn);
         }
-        self.contender.waits.expire(turn.now);
+        self.contender.expire(turn.now);
     }
 
     fn advance(&mut self, turn: &mut Turn<'_>) {
@@ -250,14 +249,14 @@ impl Election {
             CandidateState::Leading(_) | CandidateState::Stopping(_) => self.lead(turn),
             CandidateState::Contending => self.contend(turn),
         };
-        let silent = self.contender.reads.answers_until;
+        let silent = self.contender.reads().answers_until;
         let silent = silent.filter(|at| *at > turn.now && self.state.contends());
         self.wakeup = earliest([next, silent]);
     }
 
     fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let contender = &mut self.contender;
-        if contender.shutdown.requested {
+        if contender.shutdown().requested {
             return match contender.last_step(turn) {
                 LastStep::Wait(until) => until,
                 LastStep::Exit => {
@@ -291,9 +290,9 @@ impl Election {
         };
         let mut release_due = None;
         if let CandidateState::Stopping(stopping) = &mut self.state {
-            let shutting_down = self.contender.shutdown.requested;
+            let shutting_down = self.contender.shutdown().requested;
             // Nothing is released while the workload may still be running (I6).
-            if !self.contender.workload.runs() {
+            if !self.contender.workload().runs() {
                 release_due = Some(stopping.release_due(shutting_down, turn.now));
             }
             if !shutting_down {
@@ -342,7 +341,7 @@ impl Election {
     }
 
     fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        let retry_at = self.contender.me.retry_at(turn);
+        let retry_at = self.contender.me().retry_at(turn);
         let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
@@ -361,7 +360,7 @@ impl Election {
             let notice = self.publication.report_request(lease, tenure.token);
             turn.effects.extend(notice.map(Effect::Notice));
         }
-        let identity = &self.contender.me.identity;
+        let identity = &self.contender.me().identity;
         if let Some((reason, reserved_for)) = self.state.demand(lease, identity) {
             self.stop(reason, reserved_for, turn);
         }
@@ -374,7 +373,7 @@ impl Election {
                 self.publication.request_reported = None;
                 self.publication.reason = Some(reason);
                 // An acquisition does not match a paused lease, but an adopted lease may be paused.
-                if let Some(lease) = self.contender.view.lease().cloned() {
+                if let Some(lease) = self.contender.view().lease().cloned() {
                     self.carry_out_request(&lease, turn);
                 }
             }
@@ -394,7 +393,7 @@ impl Election {
             self.publication.reason = Some(reason);
             turn.effects.push(Effect::Demote);
             turn.effects
-                .extend(self.contender.workload.order(OrderKind::Stop));
+                .extend(self.contender.workload().order(OrderKind::Stop));
         }
     }
 
@@ -412,7 +411,7 @@ impl Election {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");
         self.contender.check_invariants(&self.state);
-        let token_highest = self.contender.view.marks.token_highest;
+        let token_highest = self.contender.view().marks.token_highest;
         self.publication.check_invariants(self.now, token_highest);
     }
 }

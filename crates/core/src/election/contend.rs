@@ -21,7 +21,7 @@ use super::publication::DirectoryRecord;
 use super::view::LeaseView;
 use super::waits::Waits;
 use super::{
-    BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Role, Session, Token,
+    BootTime, CandidateState, Effect, Found, Lease, Notice, Outcome, Role, Session, Token, Tunables,
 };
 use crate::claim::{Rollback, Turn, earliest};
 use decide::Decision;
@@ -36,21 +36,23 @@ use supervise::WorkloadState;
 pub(super) use write::Acquired;
 use write::WriteInFlight;
 
+/// A candidate's knowledge of the store, and its workload. Only the files below `contend/` access
+/// its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
-    pub(super) me: Participant,
-    pub(super) view: LeaseView,
-    pub(super) reads: LeaseReads,
-    pub(super) claims: OpenClaims,
-    pub(super) waits: Waits,
+    me: Participant,
+    view: LeaseView,
+    reads: LeaseReads,
+    claims: OpenClaims,
+    waits: Waits,
     registration: Registration,
     preference: Preference,
-    pub(super) record: DirectoryRecord,
+    record: DirectoryRecord,
     write: Option<WriteInFlight>,
     /// A claim whose renewal was rejected, kept until a read shows why.
     checking: Option<RejectedClaim>,
-    pub(super) workload: WorkloadState,
-    pub(super) shutdown: Shutdown,
+    workload: WorkloadState,
+    shutdown: Shutdown,
 }
 
 impl Contender {
@@ -75,6 +77,42 @@ impl Contender {
             workload: WorkloadState::new(candidate.supervises),
             shutdown: Shutdown::default(),
         }
+    }
+
+    pub(super) fn me(&self) -> &Participant {
+        &self.me
+    }
+
+    pub(super) fn view(&self) -> &LeaseView {
+        &self.view
+    }
+
+    pub(super) fn reads(&self) -> &LeaseReads {
+        &self.reads
+    }
+
+    pub(super) fn workload(&self) -> &WorkloadState {
+        &self.workload
+    }
+
+    pub(super) const fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
+    pub(super) fn reconfigure(&mut self, tunables: Tunables) {
+        self.me.tunables = tunables;
+    }
+
+    pub(super) fn set_health(&mut self, healthy: bool) {
+        self.waits.unhealthy = !healthy;
+    }
+
+    pub(super) fn expire(&mut self, now: BootTime) {
+        self.waits.expire(now);
+    }
+
+    pub(super) fn refresh_record(&mut self) -> Option<Effect> {
+        self.record.refresh(&self.view)
     }
 
     /// Returns the role of a candidate without a claim.
@@ -229,5 +267,21 @@ impl Contender {
         let leading = state.tenure().map(|tenure| tenure.claim);
         self.claims.check_invariants(leading);
         self.workload.check_invariants(state);
+    }
+}
+
+/// The parts that tests read, or modify to build states that no input leads to.
+#[cfg(all(test, not(proof)))]
+impl Contender {
+    pub(super) fn view_mut(&mut self) -> &mut LeaseView {
+        &mut self.view
+    }
+
+    pub(super) fn claims(&mut self) -> &mut OpenClaims {
+        &mut self.claims
+    }
+
+    pub(super) fn waits(&mut self) -> &mut Waits {
+        &mut self.waits
     }
 }

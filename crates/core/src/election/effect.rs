@@ -90,9 +90,11 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the free lease. Matches only the revision `expected`, a lower token, and no pause.
+    /// Acquire the free lease. Matches only the revision `expected`, a token lower than the new one,
+    /// and a lease that has no holder and is not paused.
     Acquire(Acquisition),
-    /// Take over from `holder`. Matches only the revision `expected`, a lower token, and no pause.
+    /// Take over from `holder`. Matches only the revision `expected`, a token lower than the new
+    /// one, the claim `holder`, and a lease that is not paused.
     TakeOver {
         /// Fields of the new claim.
         acquisition: Acquisition,
@@ -123,7 +125,8 @@ pub enum Operation {
         /// The candidate that the free lease is reserved for, if any.
         reserved_for: Option<Reservation>,
     },
-    /// Register this candidate as the standby of `holder`. Revision and token do not change.
+    /// Register this candidate as the standby. The filter matches `holder` and the standby to
+    /// replace. Revision and token do not change.
     Register {
         /// The claim of the current holder.
         holder: Claim,

@@ -20,7 +20,8 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader renews at once.
+    /// The driver discovered a new primary. A leader renews at once, even with an unanswered
+    /// renewal.
     PrimaryChanged,
     /// The status files' answer to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
@@ -42,7 +43,8 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// All processes of the supervised workload have exited, so its claim may be released (I6).
+    /// All processes of the supervised workload have exited, or none was started, so its claim may
+    /// be released (I6), and another claim may lead.
     WorkloadGone {
         /// Token of the claim that the workload ran under.
         token: Token,
@@ -53,7 +55,8 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload, healthy by default. An unhealthy candidate does not contend.
+    /// Health of the workload, healthy by default. A candidate with an unhealthy workload neither
+    /// leads nor contends.
     Health {
         /// False if another replica should lead.
         healthy: bool,

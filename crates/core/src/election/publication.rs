@@ -28,8 +28,8 @@ impl Publication {
     pub(super) fn new(contender: &Contender, now: BootTime) -> Self {
         Self {
             status: Status {
-                token_highest: contender.view.marks.token_highest,
-                ..Status::initial(contender.me.session, now)
+                token_highest: contender.view().marks.token_highest,
+                ..Status::initial(contender.me().session, now)
             },
             reason: None,
             request_reported: None,
@@ -94,15 +94,15 @@ impl Publication {
         self.status.authority = authority;
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
-        self.status.unnoticed = contender.workload.draining(now);
+        self.status.unnoticed = contender.workload().draining(now);
         self.status.holder = holder_view(authority, contender, now);
-        self.status.session = contender.me.session;
+        self.status.session = contender.me().session;
         self.status.reason = self.reason;
-        self.status.token_highest = contender.view.marks.token_highest;
+        self.status.token_highest = contender.view().marks.token_highest;
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = contender.reads.answers_until.is_some();
+        self.status.store_reached = contender.reads().answers_until.is_some();
         transition
     }
 
@@ -161,7 +161,7 @@ fn holder_view(
     contender: &Contender,
     now: BootTime,
 ) -> Option<HolderView> {
-    let (me, view) = (&contender.me, &contender.view);
+    let (me, view) = (contender.me(), contender.view());
     if let Some(authority) = authority {
         return Some(HolderView {
             identity: me.identity.clone(),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum wait for the files and the pod's label. With the release, it takes at most 1.5 s.
+/// Maximum wait for the files and the pod's label. This wait and the release fit into the 1.5 s that
+/// a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,4 +1,5 @@
-//! Observations of other entries. An entry expires if its revision and state stay unchanged.
+//! Observations of other entries. An entry expires if its revision and state stay unchanged. The
+//! wait starts with the reply that first showed them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

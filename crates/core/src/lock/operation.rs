@@ -130,7 +130,8 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims whatever their revisions, which voids mutual exclusion.
+    /// Remove these claims whatever their revisions, and grant free room to waiters. This voids
+    /// mutual exclusion.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,

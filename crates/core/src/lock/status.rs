@@ -30,7 +30,8 @@ named! {
 pub enum End {
     /// The lock was held and released.
     Released,
-    /// The lock was held, but its release was not confirmed, and the success may be lost.
+    /// The lock was held, but its release was not confirmed, because no answer came until the entry
+    /// expired, or an unanswered release may have been applied. The success may be lost.
     Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
@@ -79,7 +80,8 @@ pub struct Ahead {
     /// True if its work has ended and it stays for its minimum hold.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
-    /// Time of its join by its owner's wall clock; informational.
+    /// Of a holder, time of the grant by the clock of the store; of a waiter, time of the join by
+    /// its own wall clock. Informational.
     pub since: WallMillis,
 }
 

@@ -320,11 +320,11 @@ impl super::Election {
     }
 
     pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
-        self.contender.view.revision()
+        self.contender.view().revision()
     }
 
     pub(crate) fn token_seen(&self) -> Option<super::Token> {
-        self.contender.view.marks.document_token
+        self.contender.view().marks.document_token
     }
 
     /// Continues the wait of the previous process by copying the time at which that process first

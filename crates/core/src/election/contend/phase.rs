@@ -1,5 +1,6 @@
 //! The phase of the holder's renewals. A follower without a timely change stream reads just after
-//! each expected renewal. A wrong estimate only delays a takeover.
+//! each expected renewal. A wrong estimate only delays a takeover, because the wait for an
+//! expiry is measured from the reply that first showed a revision.
 
 use std::time::Duration;
 

@@ -24,7 +24,8 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
-    /// The vacancy to fill, and when to register; no instant after a rejection.
+    /// The vacancy to fill, and when to register. After a rejection, there is no instant until the
+    /// view shows another standby or another holder.
     vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,

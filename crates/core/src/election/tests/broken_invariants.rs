@@ -66,7 +66,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
             .valid_until = at(0);
     });
     assert_complains(&a, "a leader's token", |e| {
-        e.contender.view.marks.token_highest = token(0)
+        e.contender.view_mut().marks.token_highest = token(0)
     });
     let role = "assertion `left == right` failed: a role without";
     assert_complains(&a, role, |e| e.publication.status.authority = None);
@@ -77,10 +77,10 @@ fn i11_the_lists_of_claims_are_bounded() {
     let (a, _) = leader("a", at(0));
     let many = |count| vec![ended(Claim::from_bytes([200; 16])); count];
     assert_complains(&a, "too many ended claims", |e| {
-        e.contender.claims.ended = many(OPEN_CLAIMS_MAX + 1)
+        e.contender.claims().ended = many(OPEN_CLAIMS_MAX + 1)
     });
     let mut full = a.election.clone();
-    full.contender.claims.ended = many(OPEN_CLAIMS_MAX);
+    full.contender.claims().ended = many(OPEN_CLAIMS_MAX);
     full.check_invariants();
 }
 
@@ -89,6 +89,6 @@ fn i1_a_claim_that_ended_does_not_lead() {
     let (a, stored) = leader("a", at(0));
     let claim = stored.claim();
     assert_complains(&a, "a claim leads again", |e| {
-        e.contender.claims.add_ended(ended(claim))
+        e.contender.claims().add_ended(ended(claim))
     });
 }

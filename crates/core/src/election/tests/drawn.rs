@@ -63,7 +63,7 @@ fn a_spread_is_between_nothing_and_the_most_both_included() {
 /// Returns a follower with this spread that has sent an acquisition.
 fn acquiring_with(spread: Duration) -> (Node, Stored) {
     let (mut b, stored) = acquiring();
-    b.election.contender.waits.jitter_max = spread;
+    b.election.contender.waits().jitter_max = spread;
     (b, stored)
 }
 
@@ -83,14 +83,16 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
         let (mut b, _) = acquiring_with(before);
         b.answer_with(at(1), Outcome::Rejected);
         assert_eq!(
-            b.election.contender.waits.jitter_max, lost,
+            b.election.contender.waits().jitter_max,
+            lost,
             "lost at {before:?}"
         );
         let (mut b, mut stored) = acquiring_with(before);
         b.serve(at(1), &mut stored);
         assert!(b.leads(at(1)));
         assert_eq!(
-            b.election.contender.waits.jitter_max, won,
+            b.election.contender.waits().jitter_max,
+            won,
             "won at {before:?}"
         );
     }
@@ -100,13 +102,13 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
 fn a_rejected_takeover_is_not_a_race() {
     let (mut b, _) = taking_over();
     b.answer_with(at(24), Outcome::Rejected);
-    assert_eq!(b.election.contender.waits.jitter_max, Duration::ZERO);
+    assert_eq!(b.election.contender.waits().jitter_max, Duration::ZERO);
 }
 
 #[test]
 fn candidates_that_lost_a_race_wait_a_drawn_time_for_the_next() {
     let (mut b, mut stored) = follower_of_vanished();
-    b.election.contender.waits.jitter_max = millis(40);
+    b.election.contender.waits().jitter_max = millis(40);
     stored.vacate();
     b.event(at(1), &stored);
     assert_eq!(b.waiting(), [""; 0]);

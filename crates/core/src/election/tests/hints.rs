@@ -44,9 +44,9 @@ pub(super) fn together(
             }
         }
         let renewed_at = a.election.state.tenure().map(|tenure| tenure.renewed_at);
-        let seen = b.election.contender.view.revision() == Some(stored.lease().revision);
+        let seen = b.election.contender.view().revision() == Some(stored.lease().revision);
         if let (true, Some(renewed_at)) = (seen, renewed_at) {
-            latest = latest.max(b.election.contender.view.seen.since(renewed_at));
+            latest = latest.max(b.election.contender.view().seen.since(renewed_at));
         }
     }
 }

@@ -93,14 +93,14 @@ fn events_of_what_was_read_before_are_not_read_again() {
     let (mut a, mut b, mut stored) = leader_and_late_follower();
     let earlier = stored.clone();
     together(&mut a, &mut b, at(31), &mut stored);
-    let seen = b.election.contender.view.seen;
+    let seen = b.election.contender.view().seen;
     b.event(at(31), &earlier);
     assert!(b.waiting().is_empty(), "a renewal of the known holder");
     a.release(at(31), Input::Shutdown, &mut stored);
     b.event(at(31), &stored);
     b.serve(at(31), &mut stored);
     assert!(b.leads(at(31)));
-    assert!(b.election.contender.view.seen > seen);
+    assert!(b.election.contender.view().seen > seen);
     let mut c = Node::served("c", at(32), &mut stored);
     c.input(at(32), Input::Watch(Watch::LateStreamOpened));
     c.serve(at(32), &mut stored);

@@ -126,30 +126,30 @@ fn a_release_that_is_repeated_is_one_ended_claim_until_it_is_answered() {
         assert_eq!(a.answer_with(a.now(), Outcome::Unknown).as_str(), "release");
         look(&mut a, &mut stored);
     }
-    assert_eq!(a.election.contender.claims.ended.len(), 1);
+    assert_eq!(a.election.contender.claims().ended.len(), 1);
     a.serve(a.now(), &mut stored);
     assert_eq!(stored.lease().holder, None);
-    assert_eq!(a.election.contender.claims.ended.len(), 0);
+    assert_eq!(a.election.contender.claims().ended.len(), 0);
 }
 
 #[test]
 fn the_late_rejection_of_an_acquisition_settles_it() {
     let (mut b, _, _) = unanswered();
-    let call = b.election.contender.claims.pending[0].call;
+    let call = b.election.contender.claims().pending[0].call;
     b.reply(at(2), CallId(999), Outcome::Rejected);
     assert_eq!(
-        b.election.contender.claims.pending.len(),
+        b.election.contender.claims().pending.len(),
         1,
         "another's answer"
     );
     b.reply(at(2), call, Outcome::Rejected);
-    assert_eq!(b.election.contender.claims.pending, []);
+    assert_eq!(b.election.contender.claims().pending, []);
 }
 
 #[test]
 fn i7_the_late_acknowledgement_of_an_acquisition_is_a_hint_to_read() {
     let (mut b, operation, mut stored) = unanswered();
-    let call = b.election.contender.claims.pending[0].call;
+    let call = b.election.contender.claims().pending[0].call;
     let late = stored.apply(&b.identity, &operation);
     b.reply(at(1) + millis(1), call, late);
     assert_eq!((b.leads(at(1)), b.waiting()), (false, vec!["read"]));
@@ -179,7 +179,7 @@ fn i7_an_acknowledgement_that_shows_another_holder_grants_nothing() {
 fn an_adoption_that_is_rejected_is_given_up() {
     let (mut b, mut stored) = adopting();
     b.answer_with(b.now(), Outcome::Rejected);
-    assert_eq!(b.election.contender.claims.pending, []);
+    assert_eq!(b.election.contender.claims().pending, []);
     stored.rewrite();
     b.run(at(20), &mut stored);
     assert_eq!((b.role(), b.count("renew")), (Role::Follower, 1));
@@ -204,7 +204,7 @@ fn i11_the_revisions_of_an_adoption_are_bounded() {
         look(&mut b, &mut stored);
     }
     assert_eq!(
-        b.election.contender.claims.pending[0].chain.len(),
+        b.election.contender.claims().pending[0].chain.len(),
         OPEN_CLAIMS_MAX
     );
 }

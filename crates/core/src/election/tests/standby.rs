@@ -79,7 +79,7 @@ fn a_release_gives_the_standby_its_head_start() {
 #[test]
 fn a_standby_does_not_spread_out_for_races_that_it_lost_before() {
     let (mut a, mut b, _, mut stored) = with_standby();
-    b.election.contender.waits.jitter_max = millis(40);
+    b.election.contender.waits().jitter_max = millis(40);
     a.release(at(3), Input::Shutdown, &mut stored);
     b.event(at(3), &stored);
     assert_eq!(b.waiting(), ["acquire"]);

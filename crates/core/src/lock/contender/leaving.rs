@@ -1,4 +1,5 @@
-//! Leaving the queue or releasing the lock. The leave is repeated until its outcome is known.
+//! Leaving the queue or releasing the lock. The claim is never renewed again, and the leave is
+//! repeated until its outcome is known.
 //! During a minimum hold, the entry is only marked, and other contenders remove it later.
 
 use std::time::Duration;
