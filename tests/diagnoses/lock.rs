@@ -72,7 +72,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .says("lock lease: lease is a lease; choose another lock name"),
         asked("foreign document", "foreign")
             .exits(78)
-            .says("lock foreign: it has no schema; choose another lock name"),
+            .says("lock foreign: the document of this name is not a lock of this version: it has no schema"),
         asked("document of a newer version", "newer")
             .exits(78)
             .says("99"),

@@ -19,6 +19,7 @@ use leasehold_host::exit;
 use leasehold_host::log::ErrorThrottle;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
+use leasehold_mongodb::store::foreign_document;
 use leasehold_status::render::date;
 
 /// Time limit for leaving the queue. Other waiters evict an entry that remains.
@@ -128,12 +129,12 @@ impl<'a> LockAttempt<'a> {
                 biased;
                 stop = stops.next() => {
                     let failed = health.borrow().failed();
-                    self.leave(locker, &now, failed).await;
+                    self.leave(locker, failed).await;
                     return Ok(Waited::Over(stop.into()));
                 }
                 () = input.closed() => {
                     let failed = health.borrow().failed();
-                    self.leave(locker, &now, failed).await;
+                    self.leave(locker, failed).await;
                     return Ok(Waited::Over(self.job.abandoned().into()));
                 }
                 decided = locker.decided() => return Ok(match decided? {
@@ -166,17 +167,14 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Leaves the queue after a stop request, without logging that failed calls are retried.
-    async fn leave(&self, locker: &mut Locker, last: &LockStatus, failed: bool) {
-        self.reported.given_up.store(true, Ordering::Relaxed);
-        // If MongoDB has never answered, there is no entry to remove.
-        let unreachable = failed && !last.store_reached;
-        locker
-            .withdraw(match unreachable {
-                true => UNANSWERED_LEAVE_MAX,
-                false => LEAVE_MAX,
-            })
-            .await;
+    /// Leaves the queue after a stop request. If MongoDB has never answered, does not log that failed
+    /// calls are retried.
+    async fn leave(&self, locker: &mut Locker, failed: bool) {
+        if failed && !locker.status().borrow().store_reached {
+            self.reported.given_up.store(true, Ordering::Relaxed);
+        }
+        // A join that was not answered may have left an entry.
+        locker.withdraw(LEAVE_MAX).await;
     }
 
     /// The wait is over, but the lock may have been granted just now.
@@ -236,7 +234,7 @@ impl<'a> LockAttempt<'a> {
             End::WrongSlots { has } => wrong(&format!(
                 "in use with --slots {has}; all users must pass the same value"
             )),
-            End::Foreign { why } => wrong(&format!("{why}; choose another lock name")),
+            End::Foreign { why } => wrong(&foreign_document(why, "lock")),
             End::TokensExhausted => wrong("token exhausted; choose another lock name"),
             End::Skipped { ago } => {
                 // Rounds down to seconds, because milliseconds would only be noise.

@@ -18,7 +18,7 @@ use crate::calls::AnsweredCall;
 use crate::event_loop::{EventLoop, LoopHandle};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{ClaimHint, LockClient, MongoLockStore};
-use crate::store::{Failure, StoreEvent, StoreInfo};
+use crate::store::{Failure, StoreEvent, StoreInfo, foreign_document};
 use leasehold_clock::duration::shown;
 use leasehold_core::election::{Authority, BootTime, ResourceName, Timings, Token};
 use leasehold_core::lock::{
@@ -154,7 +154,7 @@ pub enum LockError {
         has: u32,
     },
     /// The document of this name is not a lock of this schema.
-    #[error("lock not acquired: {why}; choose another lock name")]
+    #[error("lock not acquired: {}", foreign_document(.why, "lock"))]
     Foreign {
         /// The reason.
         why: String,

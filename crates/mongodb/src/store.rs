@@ -206,3 +206,19 @@ impl StoreInfo {
         }
     }
 }
+
+/// Describes a document that is not a `wanted` (lease or lock) of this version, with the remedy.
+/// Another name is a remedy only for all replicas together, so it is no remedy for a damaged document
+/// or a newer version.
+pub fn foreign_document(why: &str, wanted: &str) -> String {
+    let is_other_kind = [" is a lease", " is a lock"]
+        .iter()
+        .any(|kind| why.ends_with(kind));
+    match is_other_kind {
+        true => format!("{why}; choose another {wanted} name"),
+        false => format!(
+            "the document of this name is not a {wanted} of this version: {why}; upgrade this \
+             program, or restore the document"
+        ),
+    }
+}

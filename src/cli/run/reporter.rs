@@ -1,5 +1,6 @@
 //! Log of the daemon: a line per change of leadership, and lasting failures at growing intervals.
 
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -21,7 +22,9 @@ use crate::publish::render::{ClockPair, Identification, StatusDocument};
 use crate::signals::StopSignal;
 use crate::store::mongo::WatchMode;
 use crate::store::mongo::probe::{lacks_hints, lacks_right};
-use crate::store::{FailoverSettings, Failure, RetryPolicy, StoreEvent, StoreInfo};
+use crate::store::{
+    FailoverSettings, Failure, RetryPolicy, StoreEvent, StoreInfo, foreign_document,
+};
 
 pub(super) struct Reporter {
     lease: ResourceName,
@@ -229,7 +232,7 @@ impl Reporter {
                  continuing with a new session"
             ),
             Notice::Foreign { why } => error!(
-                %lease, why = format!("{why}; choose another lease name"),
+                %lease, why = foreign_document(why, "lease"),
                 "cannot lead, leaving the document untouched, retrying"
             ),
             Notice::InvalidLeaseDuration { identity, millis } => warn!(
@@ -428,7 +431,8 @@ pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
     }
     let grace = shown(grace);
     let again = match stop {
-        StopSignal::INTERRUPT => "Ctrl-C again",
+        // With a command, Ctrl-C reaches only the command.
+        StopSignal::INTERRUPT if !reloader.drains && io::stdin().is_terminal() => "Ctrl-C again",
         _ => "a second signal",
     };
     info!(%lease, "stopping: the {workload} has {grace} ({key}); {again} after 1s exits at once");

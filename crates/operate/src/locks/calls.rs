@@ -115,8 +115,13 @@ impl<'a> Calls<'a> {
         let limit = self.attempt_within(deadline);
         let (outcome, failure) = match tokio::time::timeout(limit, tokio::spawn(write)).await {
             Ok(Ok(answer)) => (answer.outcome, answer.failure),
-            // The driver panicked, or has not answered.
-            Ok(Err(_)) | Err(_) => (LockOutcome::Unknown, self.locks.trouble()),
+            // The driver panicked, or has not answered. The write may be applied later, whatever the
+            // reason why the servers cannot be used now.
+            Ok(Err(_)) | Err(_) => {
+                let why = self.locks.trouble();
+                let why = why.map(|failure| failure.with_retry(RetryPolicy::WaitForServer));
+                (LockOutcome::Unknown, why)
+            }
         };
         (outcome, failure.unwrap_or_else(|| self.unanswered()))
     }
