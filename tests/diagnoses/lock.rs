@@ -72,7 +72,8 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .says("lock lease: lease is a lease; choose another lock name"),
         asked("foreign document", "foreign")
             .exits(78)
-            .says("lock foreign: the document of this name is not a lock of this version: it has no schema"),
+            .says("lock foreign: the document of this name is not a lock of this version: ")
+            .says("it has no schema; upgrade this program, or restore the document"),
         asked("document of a newer version", "newer")
             .exits(78)
             .says("99"),

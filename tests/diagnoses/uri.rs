@@ -76,7 +76,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         file("uri_file missing", &|_| {}).says("there is no such file; create it"),
         file("uri_file unreadable", &unreadable)
             .by(&without_privileges())
-            .says("permission denied; create it with the connection string in it, readable by"),
+            .says("permission denied; let this user read it, or correct mongodb.uri_file"),
         file("uri_file empty", &|path| fs::write(path, "\n").unwrap())
             .says("is empty: write the connection string into it"),
         file("uri_file a directory", &|path| {

@@ -122,9 +122,8 @@ const COMMANDS: [&[&str]; 13] = [
 ];
 
 /// Commands that write immediately if reads succeed.
-const WRITERS: [&[&str]; 7] = [
+const WRITERS: [&[&str]; 6] = [
     &["lock", FREE, "--wait=2s", "--", "true"],
-    &["describe", "orders", "--observe=0s", "--candidates", BRIEF],
     &["step-down", "orders", "--no-wait", BRIEF],
     &[
         "transfer",
