@@ -207,9 +207,8 @@ impl StoreInfo {
     }
 }
 
-/// Describes a document that is not a `wanted` (lease or lock) of this version, with the remedy.
-/// Another name is a remedy only for all replicas together, so it is no remedy for a damaged document
-/// or a newer version.
+/// Describes a document that is not a `wanted` (lease or lock) of this version, with the remedy. If
+/// only one replica changed its name because of a damaged or newer document, two would lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()
