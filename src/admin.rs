@@ -1,5 +1,5 @@
-//! The HTTP endpoints: the leadership state, computed at the time of each request. Every resource
-//! is bounded, because in Kubernetes the server listens on the address of the pod.
+//! HTTP endpoints that report the leadership state, computed for each request. All resources are
+//! bounded, because in Kubernetes other pods can connect to the server.
 
 mod answer;
 mod events;
@@ -40,13 +40,13 @@ pub struct AdminState {
     pub store_error: watch::Receiver<Option<StoreError>>,
     /// The metrics.
     pub metrics: Metrics,
-    /// The condition for readiness; may change with a reload.
+    /// Condition for `/readyz`; a reload may change it.
     pub ready_when: watch::Receiver<ReadyWhen>,
-    /// Inputs of the election, which receives the workload's confirmation of a step-down.
+    /// Passes the workload's confirmation of a step-down to the election.
     pub inputs: mpsc::Sender<Input>,
 }
 
-/// Binds the address, so that a port in use is reported before the election starts.
+/// Binds the address early, so that a port in use is reported before the election starts.
 pub fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
     Bound::new(address, HTTP_LISTEN, STREAMS_MAX)
 }

@@ -2,11 +2,11 @@
 //!
 //! This crate is the daemon and the command: [`cli`], [`config`], [`publish`] and [`admin`]. The
 //! protocol is in [`election`] and [`lock`], MongoDB in [`store`], and the guard of a command in
-//! [`workload`]. `docs/architecture.md` is the map of the code; `docs/protocol.md` has the guarantees
-//! and, first, their limits.
+//! [`workload`]. `docs/architecture.md` describes the code; `docs/protocol.md` describes the
+//! guarantees and their limits.
 //!
-//! Programs that embed an election depend on `leasehold-mongodb`, which is smaller. This crate is
-//! for tools around the daemon, such as a generator of its manual page:
+//! Programs that embed an election should depend on `leasehold-mongodb`, which is smaller. This
+//! crate is for tools around the daemon, such as a manual page generator:
 //!
 //! ```
 //! let mut command = leasehold::cli::command();

@@ -9,7 +9,7 @@ use leasehold::{cli, signals, workload};
 
 fn main() -> ExitCode {
     signals::prepare();
-    // The guard and shim stages between a daemon and its command run before anything is set up.
+    // If this process is a guard or shim between a daemon and its command, it runs only that stage.
     if let Some(code) = workload::observed_stage(std::env::args_os(), cli::guard_trace) {
         return code;
     }

@@ -1,6 +1,6 @@
-//! Publication of the election status. A watch channel carries the
-//! [`Status`](crate::election::Status), whose deadline each surface evaluates when it is queried. A
-//! slow surface skips to the newest status and cannot delay a step-down.
+//! Publishes the election status. All readers share a watch channel with the newest
+//! [`Status`](crate::election::Status), and evaluate its deadline at each query. A slow reader
+//! skips to the newest status and cannot delay a step-down.
 
 pub mod file;
 pub mod systemd;

@@ -1,4 +1,4 @@
-//! Computes the answer to a request, from the deadline at the time of the request.
+//! Answers HTTP requests. Each answer is computed from the current deadline.
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};

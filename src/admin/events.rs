@@ -23,7 +23,7 @@ const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
 /// so that a reader whose stream broke learns of a step-down in time.
 const RETRY_MS: u32 = 1000;
 
-/// The data of an event: the fields of `status.json`, and the time when they were true.
+/// Data of an event: the fields of `status.json` and the time of writing.
 #[derive(Serialize)]
 struct EventData {
     #[serde(flatten)]
@@ -33,12 +33,12 @@ struct EventData {
     /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to relate
     /// the deadline to its own clock.
     written_boottime_ns: u64,
-    /// Number of role changes without an event since the previous event; null if the previous event
-    /// is unknown or from another process.
+    /// Number of role changes that were skipped since the previous event; null if the previous
+    /// event is unknown or from another process.
     missed: Option<u64>,
 }
 
-/// The id of an event: the process, and the number of its role changes.
+/// Identifies an event by its process and the number of role changes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventId {
     session: String,
@@ -99,7 +99,7 @@ impl Feed for StatusEvents {
             let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
             let goes_on = tokio::select! {
                 goes_on = changed(&mut self.state.status, now) => goes_on,
-                // Both senders end together, so the branch above notices the end.
+                // Both senders are dropped together, so the branch above detects the shutdown.
                 Ok(()) = self.state.store_error.changed() => true,
                 () = sleep_until(wake) => true,
                 () = self.place.closing() => false,
@@ -148,7 +148,8 @@ impl StatusEvents {
 }
 
 impl Shown {
-    /// Returns when an event about `current` is due; `None` if it would repeat the last event.
+    /// Returns the time at which an event about `current` is due; `None` if the event would repeat
+    /// the last one.
     fn next_due(
         &self,
         current: &Status,
@@ -165,7 +166,7 @@ impl Shown {
         if renewed == self.status && self.error.as_ref() == error {
             return None;
         }
-        // Readers need an extension before the old deadline.
+        // Readers need the extension before the old deadline passes.
         let left = self.status.authority.map(|a| a.valid_until.since(self.at));
         let pause = left.map_or(EXTENSION_INTERVAL, |left| EXTENSION_INTERVAL.min(left / 2));
         Some(self.at + pause)

@@ -78,7 +78,7 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
     if !wait.is_over(&state.status.borrow(), boot_now()) && !wait.time.is_zero() {
         let refused = || state.metrics.http_stream_refused();
         let Some(mut place) = client.streams.admit(client, refused) else {
-            // Not 503, which means that this candidate does not lead.
+            // Status 503 would mean that this candidate does not lead.
             return full(StatusCode::TOO_MANY_REQUESTS, STREAMS_MAX);
         };
         let mut status = state.status.clone();
@@ -101,9 +101,9 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
     leader(&state.status.borrow())
 }
 
-/// Waits for a new status, or for the next deadline of the current status, because the election may
-/// publish late that a deadline has passed. A deadline that has passed since `seen`, the caller's
-/// last read, counts too. Returns false if the channel has closed.
+/// Waits for a new status or for the next deadline of the current status; the election may be late
+/// to publish an expiry. Returns immediately if a deadline has passed since `seen`, the time of the
+/// caller's last read. Returns false if the channel has closed.
 pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
     let deadline = next_deadline(&status.borrow(), seen);
     let passed = async {
@@ -121,12 +121,12 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime
 /// Waits until an exact instant, even while tokio's timers are coarse (`cli/run/idle_timers.rs`).
 pub(super) async fn sleep_until(instant: BootTime) {
     if clock::sleep_until(instant).await.is_err() {
-        // Out of file descriptors.
+        // No timer could be created: the process is out of file descriptors.
         tokio::time::sleep(instant.since(boot_now())).await;
     }
 }
 
-/// Returns the next instant after `now` at which [`Status::at`] changes by itself.
+/// Returns the next instant after `now` at which [`Status::at`] changes without a new status.
 fn next_deadline(status: &Status, now: BootTime) -> Option<BootTime> {
     let authority = status.authority.map(|authority| authority.valid_until);
     let holder = status.holder.as_ref().map(|holder| holder.until);

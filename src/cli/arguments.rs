@@ -40,7 +40,8 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     let matches = fitting.try_get_matches_from(arguments);
     let mut matches = matches.map_err(|error| explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
-        // Typically an empty variable in a script. Without this check, no command would run.
+        // The usual cause is an empty variable in a script. Without this check, leasehold would run
+        // no command.
         return Err(command().error(
             ErrorKind::MissingRequiredArgument,
             "a command is expected after --",
@@ -69,7 +70,7 @@ fn without_effect(matches: &ArgMatches) -> Result<(), Error> {
     }
 }
 
-/// Returns the subcommand and the message for arguments that are valid, but not together.
+/// Returns the subcommand and the error message if the arguments contradict each other.
 fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
     let (subcommand, message) = match invocation {
         Invocation::Run(args) => ("run", args.contradiction()),
@@ -127,7 +128,7 @@ fn wrong(subcommand: &str, message: &str) -> Error {
     meant.error(ErrorKind::ValueValidation, message)
 }
 
-/// A command line that is wrong, or that requests the help or the version.
+/// An invalid command line, or a request for the help or the version.
 #[derive(Debug)]
 pub struct UsageError {
     error: Error,
@@ -140,7 +141,7 @@ impl UsageError {
         let plain = self.error.render().to_string();
         let masked = mask(&plain, &self.arguments);
         if masked == plain {
-            // clap decides on color. If printing fails, the exit code alone reports the error.
+            // If printing fails, the exit code alone reports the error.
             let _ = self.error.print();
         } else {
             let _ = std::io::stderr().lock().write_all(masked.as_bytes());
@@ -148,7 +149,8 @@ impl UsageError {
         ExitCode::from(self.code())
     }
 
-    /// Returns 64 for errors, since clap's own 2 means "cannot tell" here; 0 for help and version.
+    /// Returns 0 for help and version, and 64 for errors, because clap's exit code 2 means "cannot
+    /// tell" in leasehold.
     pub fn code(&self) -> u8 {
         if self.error.use_stderr() {
             exit::USAGE
@@ -219,7 +221,7 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
 
 /// Returns the remedy for an option of flock(1) or `consul lock` that works differently here.
 fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
-    // `-n 3`, which `consul lock` accepts.
+    // `consul lock` accepts `-n 3`.
     let count = || {
         arguments.windows(2).any(|pair| {
             let value = pair[1].to_str().unwrap_or_default();

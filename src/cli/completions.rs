@@ -19,9 +19,9 @@ pub struct CompletionsArgs {
 
 /// First line of clap's bash script, after which [`BASH_COMMAND`] is inserted.
 const BASH_BEGIN: &str = "_leasehold() {\n";
-/// Completes the words after `--` as a command with its own arguments.
+/// Completes the words after `--` as a separate command and its arguments.
 ///
-/// Completes leases of this host for `status`, and file names only where a path is expected.
+/// Completes lease names of this host for `status`, and file names only where a path is expected.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -63,8 +63,8 @@ pub fn script(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Adds the accepted values of each key, and hides file names where no path is expected. The program
-/// itself parses any text, so that it can report all invalid values together.
+/// Adds the accepted values of each key, and suppresses file names where no path is expected. The
+/// parser itself accepts any text, so that all invalid values are reported together.
 fn with_words(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command
@@ -81,7 +81,6 @@ fn with_values(command: &str, argument: Arg) -> Arg {
             let paths = KEYS.iter().map(Key::path);
             argument.value_parser(PossibleValuesParser::new(paths))
         }
-        // The words after `--` are a command with its own arguments.
         _ if id == "command" || argument.get_value_hint() != ValueHint::Unknown => argument,
         _ if argument.get_action().takes_values() => argument.value_hint(ValueHint::Other),
         _ => argument,

@@ -46,7 +46,6 @@ enum ConfigFormat {
     Json,
 }
 
-/// The settings to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Selected {
     Key(&'static Key),

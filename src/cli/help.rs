@@ -1,4 +1,5 @@
-//! The layout of every help text: short with `-h`, whole with `--help`, and at most 80 columns wide.
+//! Lays out every help text: a summary for `-h`, the full text for `--help`, at most 80 columns
+//! wide.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -10,7 +11,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::config::nearest;
 
-/// Maximum width of a line, so that help reads well on every terminal, in a pipe and in a mail.
+/// Keeps help readable on every terminal, in a pipe and in an email.
 pub(super) const WIDTH_MAX: usize = 80;
 /// Number of examples that `-h` shows.
 const EXAMPLES_MAX: usize = 2;
@@ -41,7 +42,7 @@ const SETUP: &str = "Setup";
 const CONNECTION: &str =
     "  export LEASEHOLD_MONGODB__URI='mongodb://…'  # or --mongodb-uri-file FILE";
 const EXAMPLES: &str = "Examples:\n";
-/// The commands that need the name of a lease.
+/// Commands that require a lease name.
 const OF_A_LEASE: [&str; 7] = [
     "describe",
     "step-down",
@@ -52,7 +53,6 @@ const OF_A_LEASE: [&str; 7] = [
     "retire",
 ];
 
-/// Returns the width for help on standard output.
 pub(super) fn width() -> usize {
     let size = tcgetwinsize(stdout()).ok();
     let columns = size.map(|size| usize::from(size.ws_col));
@@ -61,7 +61,6 @@ pub(super) fn width() -> usize {
         .map_or(WIDTH_MAX, |columns| columns.min(WIDTH_MAX))
 }
 
-/// Arranges the help of a command line and of all its subcommands.
 pub(super) fn arranged(command: Command, width: usize) -> Command {
     let command = command.term_width(width);
     let list = subcommands(&command);
@@ -79,7 +78,7 @@ pub(super) fn arranged(command: Command, width: usize) -> Command {
     command.after_help(laid_out(&pointer, width, &styles))
 }
 
-/// Shows the text after the options whole in `--help`, and the first examples in `-h`.
+/// Shows all text after the options in `--help`, but only the first examples in `-h`.
 fn with_examples(command: Command, path: &str, width: usize) -> Command {
     let styles = command.get_styles().clone();
     let text = command.get_after_help().map(ToString::to_string);
@@ -111,7 +110,7 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
             let path = format!("{path} {}", subcommand.get_name());
             with_examples(subcommand, &path, width)
         });
-    // An empty text keeps clap from showing the pointer to --help in --help.
+    // Even an empty text prevents clap from pointing to --help within --help itself.
     command.after_long_help(laid_out(&text, width, &styles))
 }
 
@@ -135,8 +134,7 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Wraps lines, and indents their continuations. clap alone would begin each continuation in the
-/// first column, because clap wraps the text as one paragraph.
+/// Wraps lines, and indents continuation lines. clap alone would not indent them.
 fn laid_out(text: &str, width: usize, styles: &Styles) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -156,7 +154,7 @@ fn laid_out(text: &str, width: usize, styles: &Styles) -> String {
 fn wrap(text: &str, width: usize, (first, hanging): (usize, usize), lines: &mut Vec<String>) {
     let mut line = " ".repeat(first);
     let mut empty = true;
-    // Runs of spaces inside of a line separate columns, and are kept.
+    // Repeated spaces separate columns and are kept.
     for word in text.split(' ') {
         let length = line.chars().count() + word.chars().count() + usize::from(!empty);
         if length > width && !empty {
@@ -218,7 +216,8 @@ fn subcommands(command: &Command) -> String {
     list
 }
 
-/// Adds the command that the user probably needs to an error about a subcommand or a missing name.
+/// Suggests the command that the user probably needs, in an error about a subcommand or a missing
+/// name.
 pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
     let words: Vec<_> = arguments
         .iter()

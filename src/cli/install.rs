@@ -1,5 +1,5 @@
-//! `leasehold install`: copies this program to where a container of another image can start it. An
-//! image without a shell has no `cp` either.
+//! `leasehold install`: copies this program into a volume, where a container of another image can
+//! start it. The leasehold image has no shell and no `cp`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ use crate::exit;
 
 const NAME: &str = "leasehold";
 /// Temporary name of the copy. The name is constant, so that the next installation removes the file
-/// of a killed installation.
+/// that a killed installation left behind.
 const UNFINISHED: &str = ".leasehold.unfinished";
 const MODE: u32 = 0o755;
 /// Path of the running program, even after its file was replaced or removed.
@@ -53,7 +53,7 @@ pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
     Ok(installed)
 }
 
-/// Excludes other installations, which would write to the same temporary file.
+/// Locks out other installations, which would write to the same temporary file.
 fn lock(directory: &Path) -> Result<File, CommandError> {
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => failed("open the directory", directory)(error)
@@ -92,7 +92,7 @@ fn copy(unfinished: &Path, installed: &Path) -> Result<(), CommandError> {
         .open(unfinished)
         .map_err(failed("create", unfinished))?;
     io::copy(&mut source, &mut target).map_err(failed("write", unfinished))?;
-    // Set on the open file, since the mode of a new file depends on the umask.
+    // The mode is set on the open file, because the mode of a new file depends on the umask.
     target
         .set_permissions(Permissions::from_mode(MODE))
         .map_err(failed("make executable", unfinished))?;

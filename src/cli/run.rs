@@ -1,5 +1,5 @@
-//! `leasehold run`: builds the daemon and runs it to its end. Settings that this machine cannot
-//! satisfy (the status directory, the port) fail before the election begins.
+//! `leasehold run`: builds and runs the daemon. The status directory and the port are checked
+//! before the election begins.
 
 mod files;
 mod idle_timers;
@@ -52,8 +52,8 @@ use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
 
-/// Maximum wait at exit until files and event streams say "not leader". A local disk takes well
-/// under a millisecond; on a hanging disk, readers rely on the deadline in the files.
+/// At exit, maximum wait until files and event streams say "not leader". A local disk takes less
+/// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
 /// Runs the daemon until it is stopped.
@@ -74,7 +74,6 @@ fn on_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
-/// Parts of a running daemon that react to external events.
 struct Daemon {
     elector: Elector,
     signals: Signals,
@@ -93,7 +92,6 @@ struct Daemon {
     idle_timers: Arc<IdleTimers>,
 }
 
-/// Starts the daemon, and runs it to its end.
 async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, CommandError> {
     let RunArgs {
         configuration,
@@ -244,7 +242,8 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     ended
 }
 
-/// Warns of environment variables without effect; logs if a reload cannot change the connection string.
+/// Warns about ineffective environment variables; logs if a reload cannot change the connection
+/// string.
 fn log_sources(config: &Config, sources: &Sources) {
     let lease = &config.lease.name;
     for ignored in sources.ignored_variables() {
@@ -280,7 +279,8 @@ impl Daemon {
                 }
             };
             tokio::select! {
-                // The end of the candidate takes precedence over the ends of its helper tasks.
+                // If the candidate and a helper task end together, the candidate's result takes
+                // precedence.
                 biased;
                 signal = self.signals.next() => match signal {
                     Signal::Stop(stop) => match stops.arrived() {
@@ -303,7 +303,7 @@ impl Daemon {
                     Signal::Report => reporter::report(&self.status.borrow(), &self.who),
                 },
                 ended = self.elector.wait() => match ended {
-                    // The failed calls, or the reason for no release, are logged already.
+                    // The cause was already logged.
                     Ok(()) | Err(ElectorError::Unconfirmed) => break,
                     Err(error) => return Err(system("run the election")(error)),
                 },
@@ -360,20 +360,20 @@ impl Daemon {
     }
 
     async fn send(&self, input: Input) {
-        // If the receiver is gone, the candidate has ended, and `attend` is about to notice.
+        // If the receiver was dropped, the candidate has ended, and `attend` will detect its end.
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits briefly until the candidate has applied the first stop request. Files that are flushed
-    /// earlier would say leader until their deadline.
+    /// Waits briefly until the candidate has applied the first stop request. If the files were
+    /// flushed earlier, they would say leader until their deadline.
     async fn demoted(&mut self) {
         let demoted = self.status.wait_for(|status| status.authority.is_none());
-        // If the candidate is stuck, the deadline in its files ends its leadership.
+        // If the candidate hangs, readers stop trusting its files at the deadline.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, demoted).await;
     }
 
-    /// Waits briefly until the files and the label show the current status, and event streams have
-    /// sent it and ended.
+    /// Waits briefly until files, label and event streams show the current status, and the streams
+    /// have ended.
     async fn flush(&self) {
         let labelled = async {
             if let Some(pod) = &self.pod {
@@ -382,7 +382,7 @@ impl Daemon {
         };
         let streamed = async {
             if let Some(streams) = &self.streams {
-                // A client that does not read keeps the deadline of the last event.
+                // A client that does not read must rely on the deadline of its last event.
                 let _ = tokio::time::timeout(LAST_FLUSH_MAX, streams.close()).await;
             }
         };

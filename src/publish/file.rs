@@ -1,6 +1,6 @@
-//! Keeps `status.json` and `status.env` up to date, on a thread of its own, because a write to a
-//! hanging disk would stall renewals and delay a step-down. The thread takes the newest status in
-//! each iteration, so a slow disk skips states.
+//! Keeps `status.json` and `status.env` up to date on a separate thread, because a hanging disk
+//! would otherwise stall renewals and delay a step-down. The thread always writes the newest
+//! status; on a slow disk, it skips older ones.
 
 mod error_log;
 #[cfg(test)]
@@ -30,22 +30,22 @@ use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
 
-/// Maximum number of queued calls to the thread. A wake-up may be dropped if the queue is full,
+/// Maximum number of queued calls to the thread. If the queue is full, a wake-up may be dropped,
 /// because every queued call makes the thread read the newest status. A step-down queues one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
-/// Delay before the files show another candidate's change of role. In a handoff, followers learn of
-/// the release and of the next leader within milliseconds, while one of them must acquire. One
-/// write after both changes suffices.
+/// Delay before the files show another candidate's change of role. In a handoff, the release and
+/// the next acquisition follow within milliseconds, so one write covers both. The delay also leaves
+/// the disk idle while a follower acquires the lease.
 const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 
-/// The candidate that the files describe, and the interval between rewrites.
+/// Options of the status files' writer.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
     /// The candidate.
     pub who: Identification,
-    /// The current durations. A follower's files are rewritten once per renew_interval; a leader's
-    /// files at its renewals, or else after 1.5 times this interval.
+    /// The current timings. A follower's files are rewritten once per renew_interval. A leader's
+    /// files are rewritten at each renewal, and at the latest after 1.5 times this interval.
     pub timings: watch::Receiver<Timings>,
     /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
@@ -53,8 +53,8 @@ pub struct FileOptions {
     pub deployment: watch::Receiver<Option<DeploymentId>>,
 }
 
-/// The event loop's handle on the thread. When the handle is dropped, the thread writes that this
-/// candidate does not lead, unlocks the directory, and ends.
+/// The event loop's handle to the thread. When the handle is dropped, the thread writes that this
+/// candidate does not lead, unlocks the directory, and exits.
 #[derive(Debug)]
 pub struct StatusFileHandle {
     calls: SyncSender<Call>,
@@ -69,7 +69,6 @@ enum Call {
     Close(oneshot::Sender<bool>),
 }
 
-/// The content of the claim record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ClaimRecord {
     claim: Option<Claim>,
@@ -114,9 +113,9 @@ impl StatusFileHandle {
         let _ = self.calls.try_send(Call::Wake);
     }
 
-    /// Requests an answer once the files show the current status. Never blocks. The answer is false
-    /// if the files show an older status, and true if at least neither file says "leader" although
-    /// "not leader" could not be written. The receiver fails if the queue is full, or if the thread
+    /// Requests a write of the current status. Never blocks. The answer is false if the files still
+    /// show an older status. The answer is true even if "not leader" could not be written, provided
+    /// that neither file says "leader". The receiver fails if the queue is full, or if the thread
     /// exits before it answers.
     pub fn flush(&self) -> oneshot::Receiver<bool> {
         self.ask(Call::Flush)
@@ -129,7 +128,7 @@ impl StatusFileHandle {
     }
 
     /// Schedules a write of the claim record, with the highest token and the longest lease duration
-    /// seen. Only the newest call counts. Never blocks.
+    /// seen. A newer call replaces an older one. Never blocks.
     pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
         self.record.send_replace(Some(ClaimRecord {
             claim,
@@ -144,14 +143,14 @@ impl StatusFileHandle {
         self.progress.clone()
     }
 
-    /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. The
-    /// caller should wait for the answer, for a limited time.
+    /// Ends the thread, which first writes that this candidate has stopped, and unlocks the
+    /// directory. The caller should wait for the answer, with a timeout.
     pub fn close(&self) -> oneshot::Receiver<bool> {
         self.ask(Call::Close)
     }
 }
 
-/// A record for the next process, which is written when it changes.
+/// A record for the next process, rewritten only when its content changes.
 struct RecordFile<T> {
     newest: watch::Receiver<Option<T>>,
     written: Option<T>,
@@ -182,11 +181,11 @@ impl<T: Clone + PartialEq> RecordFile<T> {
     }
 }
 
-/// Value between writes. No write begins in the first nanosecond after boot.
+/// Marks the time between writes. No write can begin in the first nanosecond after boot.
 const IDLE: u64 = 0;
 
-/// The start of the write in progress. A write to a hanging disk does not fail, but takes long.
-/// Clones share the value.
+/// Tracks the write in progress, because a write to a hanging disk never fails but does not return.
+/// Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct WriteProgress {
     begun_ns: Arc<AtomicU64>,
@@ -201,7 +200,7 @@ impl WriteProgress {
         self.begun_ns.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Returns the duration of the write in progress so far; `None` between writes.
+    /// Returns the elapsed time of the write in progress; `None` between writes.
     pub fn busy_for(&self, now: BootTime) -> Option<Duration> {
         match self.begun_ns.load(Ordering::Relaxed) {
             IDLE => None,
@@ -220,15 +219,13 @@ struct StatusWriter {
     progress: WriteProgress,
     /// The status in the files; `None` if unknown, as at startup.
     shown: Option<Status>,
-    /// The store error in the files.
     shown_error: Option<StoreError>,
-    /// True if one of the files may say "leader", for example a predecessor's file, or the second
-    /// file if only the first could be rewritten.
+    /// True if a file may say "leader": a predecessor's file, or the second file if only the first
+    /// could be rewritten.
     says_leader: bool,
     /// The deadline that the files show, or should show since the last attempt to write them.
     leader_until: Option<BootTime>,
     rewrite_at: BootTime,
-    /// True once no further rewrite follows.
     stopped: bool,
     errors: ErrorLog,
 }
@@ -259,7 +256,8 @@ impl StatusWriter {
         }
     }
 
-    /// Serves calls until a close request, whose sender it returns, or until the handle is dropped.
+    /// Serves calls until the handle is dropped, or until a close request, and returns the
+    /// request's answer channel.
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<bool>> {
         loop {
             self.record();
@@ -296,16 +294,17 @@ impl StatusWriter {
         self.options.timings.borrow().renew_interval()
     }
 
-    /// Returns the time until the next rewrite, or until the deadline in the files, which covers
-    /// readers that use the field `leader` without checking the deadline.
+    /// Returns the time until the next rewrite, or until the deadline in the files. The files are
+    /// rewritten at the deadline for readers that use the field `leader` without checking the
+    /// deadline.
     fn wait(&self) -> Duration {
         let now = boot_now();
         let deadline = self.leader_until.unwrap_or(self.rewrite_at);
         deadline.min(self.rewrite_at).since(now)
     }
 
-    /// Writes the files if they are outdated or their rewrite is due. With `at_once`, a change of
-    /// another candidate is not delayed. Answers like [`StatusFileHandle::flush`].
+    /// Writes the files if they are outdated or their rewrite is due. With `at_once`, another
+    /// candidate's change is not delayed. The result is as for [`StatusFileHandle::flush`].
     fn show_if_due(&mut self, at_once: bool) -> bool {
         let now = boot_now();
         let current = self.status.borrow_and_update().at(now);
@@ -322,7 +321,7 @@ impl StatusWriter {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return false;
         }
-        // A leader's renewals rewrite the files anyway, so the extra refresh is due later.
+        // A leader's renewals rewrite the files already, so its extra refresh is due later.
         let leads = current.authority.is_some();
         let refresh = self.refresh();
         self.rewrite_at = now + if leads { refresh * 3 / 2 } else { refresh };
@@ -343,8 +342,8 @@ impl StatusWriter {
             if !self.says_leader {
                 return true;
             }
-            // "Leader" must not remain on a full disk. Removing the files frees space, so one more
-            // attempt may succeed.
+            // A file that says "leader" must not remain when the disk is full. Removing the files
+            // frees space, so one more attempt may succeed.
             let removed = remove_files(self.directory.path());
             self.says_leader = removed.is_err();
             if self.write(current).is_err() {
@@ -371,8 +370,8 @@ impl StatusWriter {
             self.deployment.written = None;
             self.record();
         }
-        // One instant, read after everything that can hang, decides what the files say and what the
-        // writer remembers.
+        // The clock is read once, after all operations that can hang. The files and the writer's
+        // own state use this instant.
         let (error, now) = (self.options.store_error.borrow().clone(), ClockPair::now());
         let current = current.at(now.boot);
         let authority = authority_at(&current, now.boot);
@@ -380,7 +379,7 @@ impl StatusWriter {
         self.says_leader |= authority.is_some();
         let mut document = StatusDocument::new(&current, &self.options.who, now)
             .with_store_error(error.as_ref(), now);
-        // Adds an interval, because the thread may be late on a busy machine.
+        // One interval is added, because the thread may be late on a busy machine.
         let due = self.rewrite_at + self.refresh();
         document.rewrite_due_boottime_ns = (!self.stopped).then(|| due.as_nanos());
         document.stopped = self.stopped;
@@ -412,11 +411,11 @@ impl StatusWriter {
     }
 }
 
-/// World-readable, because the workload that mounts the directory runs as another user.
+/// The files are world-readable, because the workload may run as another user.
 const MODE: u32 = 0o644;
 
-/// Writes both files, the second even if the first fails. There is no sync, which would cost a disk
-/// flush per renewal: after a crash of the machine, the boot id in a file invalidates it.
+/// Writes both files, even if writing the first one fails. A sync would cost a disk flush per
+/// renewal and is not needed: after a machine crash, a file is invalid because its boot id is old.
 fn replace_files(directory: &Path, json: &str, env: &str) -> io::Result<()> {
     let [first, second] = [(JSON_FILE, json), (ENV_FILE, env)].map(|(name, text)| {
         let path = directory.join(name);

@@ -1,6 +1,6 @@
-//! Notifies systemd of readiness, status and liveness, if NOTIFY_SOCKET is set. The socket is our own,
-//! because the socket of the crate sd-notify blocks, and a service manager that does not read would
-//! stall the event loop.
+//! Notifies systemd of readiness, status and liveness, if NOTIFY_SOCKET is set. This module opens
+//! its own socket, because the sd-notify crate's socket blocks: a service manager that does not
+//! read would stall the event loop.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -30,14 +30,15 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Reads the environment. Sends nothing without NOTIFY_SOCKET, or if the socket is unusable.
+    /// Connects to the socket in NOTIFY_SOCKET. If the variable is unset or the socket unusable,
+    /// nothing is sent.
     pub fn from_environment() -> Self {
         let address = std::env::var_os(NOTIFY_SOCKET).filter(|a| !a.is_empty());
         Self::new(address, sd_notify::watchdog_enabled())
     }
 
-    /// Sends to the socket at `address`, a path or `@` and an abstract name. `watchdog` is systemd's
-    /// watchdog timeout.
+    /// Sends to the socket at `address`, which is a path, or `@` followed by an abstract name.
+    /// `watchdog` is systemd's watchdog timeout.
     pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
         let channel = address.and_then(|address| match open(&address) {
             Ok(channel) => Some(channel),
@@ -54,7 +55,7 @@ impl Systemd {
         }
     }
 
-    /// Reports that the service is up, because the store has been reached.
+    /// Reports that the service is ready; called once the store has been reached.
     pub fn ready(&mut self) {
         self.send(&[NotifyState::Ready]);
     }
@@ -92,7 +93,8 @@ impl Systemd {
             return;
         };
         let message: String = states.iter().map(|s| format!("{s}\n")).collect();
-        // Not connected, because the manager may recreate the socket when it restarts.
+        // The socket is not connected, because the manager may recreate its own socket when it
+        // restarts.
         let sent = socket.send_to_addr(message.as_bytes(), manager);
         match sent {
             Ok(_) => self.failing = false,
@@ -115,7 +117,8 @@ fn open(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     Ok((socket, manager))
 }
 
-/// Returns the line for `systemctl status`, without the remaining time, which always changes.
+/// Returns the line for `systemctl status`. The line omits the remaining time, which would change
+/// constantly.
 fn describe(status: &Status, lease: &ResourceName, me: &Identity, now: BootTime) -> String {
     if let Some(authority) = authority_at(status, now) {
         return format!("leader of {lease}, token {}", authority.token);
@@ -182,7 +185,7 @@ mod tests {
         assert_eq!(systemd.ping_interval(), None);
         systemd.ping();
         systemd.stopping();
-        assert_eq!(receive(&manager), "STOPPING=1\n", "no ping was asked for");
+        assert_eq!(receive(&manager), "STOPPING=1\n", "no ping was sent");
     }
 
     #[test]

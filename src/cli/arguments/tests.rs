@@ -46,7 +46,7 @@ fn status_has_a_directory_or_a_lease() {
     ];
     for arguments in legal {
         let Ok(Invocation::Status(status)) = parsed(arguments) else {
-            panic!("{arguments:?} is a legal command line");
+            panic!("{arguments:?} is valid");
         };
         assert_eq!(
             (status.lease(), status.output.json()),
@@ -112,14 +112,14 @@ fn each_command(command: &mut Command, path: &str, examine: &mut dyn FnMut(&mut 
 
 #[test]
 fn the_short_help_of_every_command_fits_on_a_screen() {
-    /// Rows of a terminal, without the row of the prompt.
+    /// Rows of a terminal, except for the prompt's row.
     const ROWS: usize = 40;
     let mut commands = 0;
     each_command(&mut command(), "leasehold", &mut |command, path| {
         let help = command.render_help().to_string();
         for line in help.lines() {
             assert!(line.chars().count() <= WIDTH_MAX, "{path}: {line}");
-            // A text that does not fit next to its flag continues far to the right.
+            // clap continues a description far to the right if it does not fit next to its flag.
             assert!(!line.starts_with(&" ".repeat(11)), "{path}: {line}");
         }
         assert!(help.lines().count() <= ROWS, "{path}: {help}");
@@ -156,7 +156,7 @@ fn the_help_fits_and_keeps_its_examples() {
         for line in blocks.flat_map(str::lines) {
             assert!(line.starts_with("  "), "{path}: {line}");
         }
-        let (same, text) = texts.next().expect("the tree is the same");
+        let (same, text) = texts.next().expect("equal command trees");
         assert_eq!(same, path);
         for example in text
             .lines()

@@ -16,7 +16,7 @@ use crate::store::KnownHome;
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 const IDLE_CHECK: Duration = Duration::from_secs(10);
-/// A write that takes this long counts as slow. A write to a local disk takes far less.
+/// Writes that take longer count as slow. A write to a local disk takes far less.
 const WRITE_MAX: Duration = Duration::from_millis(500);
 /// Time between the first two log lines about a hanging write.
 const REPEAT_MIN: Duration = Duration::from_secs(10);
@@ -66,13 +66,13 @@ pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> K
         None
     });
     KnownHome {
-        // A reader of the path may have another working directory.
+        // The process that reads the path may have another working directory.
         file: std::path::absolute(&file).unwrap_or(file),
         deployment,
     }
 }
 
-/// Logs, at growing intervals, writes of the status files that take longer than `renew_interval`.
+/// Logs status file writes that take longer than `renew_interval`, at growing intervals.
 pub(super) async fn watch(
     lease: ResourceName,
     directory: PathBuf,
@@ -84,8 +84,8 @@ pub(super) async fn watch(
     loop {
         let patience = timings.borrow().renew_interval().max(CHECK_INTERVAL_MIN);
         let idle = IDLE_CHECK.max(2 * patience);
-        // A new status, published at each renewal, wakes the event loop anyway. Only a slow write or
-        // an unchanged status needs a timer.
+        // Each renewal publishes a new status, which wakes the event loop. Only a slow write or an
+        // unchanged status needs a timer.
         match progress.busy_for(clock::boot_now()) {
             Some(busy) if busy >= WRITE_MAX => {
                 let left = patience.saturating_sub(busy);

@@ -1,9 +1,9 @@
-//! Coarse timers while the election is at rest.
+//! Coarse timers while the election is idle.
 //!
-//! Two thirds of a resting daemon's wake-ups come from the driver's connection pools, which check
-//! twice a second if anything is due; no option of the driver avoids this. With timer slack, the
-//! kernel may delay a thread's timers, so that one wake-up serves several. The election uses timerfds
-//! on CLOCK_BOOTTIME, which have no slack. The slack is set only while the thread waits, because a new
+//! Two thirds of an idle daemon's wake-ups come from the driver's connection pools, which poll
+//! twice per second. The driver has no option to disable this polling. With timer slack, the kernel
+//! may delay timers, so that one wake-up handles several of them. The election uses timerfds on
+//! CLOCK_BOOTTIME, which have no slack. The slack is set only while the thread waits, because a new
 //! process or thread would inherit it.
 
 use std::future::Future;
@@ -19,18 +19,18 @@ use crate::clock::boot_now;
 use crate::election::BootTime;
 use crate::exit;
 
-/// Maximum delay of a timer while the election is at rest.
+/// Maximum delay of a timer while the election is idle.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Time without a failure or change after which the election is at rest. By then, the driver has
-/// found a new primary, or a call still waits for it and prevents coarse timers.
+/// The election counts as idle after this time without a failure or change. By then, the driver has
+/// found a new primary, or a call that waits for the primary still prevents coarse timers.
 const SETTLES_IN: Duration = Duration::from_secs(10);
 
-/// A timer that fires more often than this has to be exact.
+/// A timer with a shorter period must be exact.
 pub(super) const EXACT_BELOW: Duration = Duration::from_secs(5);
 
-/// Tracks if the election is at rest: no store call is in flight, the source of changes has not
-/// failed, and nothing has failed or changed for [`SETTLES_IN`].
+/// Tracks whether the election is idle: no store call is in flight, the source of changes works,
+/// and nothing has failed or changed for [`SETTLES_IN`].
 #[derive(Debug, Default)]
 pub(super) struct IdleTimers {
     allowed: AtomicBool,
@@ -41,7 +41,7 @@ pub(super) struct IdleTimers {
 }
 
 impl IdleTimers {
-    /// Allows coarse timers once the election has settled.
+    /// Allows coarse timers once the election is idle.
     pub(super) fn allow(&self) {
         self.disturbed();
         self.allowed.store(true, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl IdleTimers {
         self.calls.store(in_flight > 0, Ordering::Relaxed);
     }
 
-    /// Records whether changes of the lease are reported.
+    /// Records whether the daemon is notified of changes to the lease.
     pub(super) fn follows(&self, follows: bool) {
         self.blind.store(!follows, Ordering::Relaxed);
         if !follows {
@@ -78,13 +78,14 @@ impl IdleTimers {
     }
 }
 
-/// Runs a command on one thread, with coarse timers while the election is at rest.
+/// Runs a future on this thread, with coarse timers while the election is idle.
 pub(super) fn run_to_end<T>(
     idle_timers: &Arc<IdleTimers>,
     command: impl Future<Output = T>,
 ) -> Result<T, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    // If the initial slack cannot be read, it could not be restored.
+    // If the initial slack cannot be read, the slack stays unchanged, because it could not be
+    // restored.
     if let Ok(usual) = current_timer_slack() {
         let waiting = Arc::new(Slack {
             idle_timers: Arc::clone(idle_timers),
@@ -121,7 +122,7 @@ impl Slack {
     }
 }
 
-/// Returns false if the kernel refuses; then timers stay exact and cost more wake-ups.
+/// Returns false if the kernel refuses the slack. Timers then stay exact and cost more wake-ups.
 fn set_slack(nanos: u64) -> bool {
     set_current_timer_slack(NonZeroU64::new(nanos)).is_ok()
 }

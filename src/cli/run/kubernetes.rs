@@ -1,4 +1,4 @@
-//! Decides if this daemon publishes on its pod, and starts the publisher.
+//! Decides whether this daemon publishes on its pod, and starts the publisher.
 
 use tracing::{debug, error, info, warn};
 
@@ -13,8 +13,8 @@ fn unavailable(missing: String) -> CommandError {
     CommandError::new(exit::CONFIGURATION, what).because(missing)
 }
 
-/// Finds the API server and this pod; `None` if labels and Events are off, or if the manifests were
-/// rendered for another namespace or service account.
+/// Locates the API server and this pod. Returns `None` if labels and Events are off, or if the
+/// manifests were rendered for another namespace or service account.
 pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandError> {
     let (lease, settings) = (&config.lease.name, &config.kubernetes);
     let placement = &settings.placement;
@@ -62,14 +62,15 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
             status,
             metrics,
         )?;
-        // A chart rendered the manifests, so an admission policy is expected.
+        // The chart rendered the manifests, so the cluster should have the chart's admission
+        // policy.
         if settings.placement.rendered_for.is_some() {
             let examiner = Examiner::new(Api::new(access), pod, &settings.label_prefix, who);
             tasks.verify_restriction(examiner, lease.to_string());
         }
         tokio::spawn(async move {
             loop {
-                // The candidate can lead without the task. The gauge leasehold_label_in_sync shows
+                // The candidate can lead without the label. The gauge leasehold_label_in_sync shows
                 // that the label is no longer maintained.
                 let (task, error) = tasks.ended().await;
                 error!(%lease, task, %error, "pod publishing task ended unexpectedly; continuing without it");

@@ -17,8 +17,8 @@ use crate::store::KnownHome;
 use crate::trace::Trace;
 use leasehold_cli::keys::{Configuration, DaemonKeys, given, useless_without_command, with_layers};
 
-/// Keys without effect if `leasehold run` has no command. Flags for them are rejected. Files may
-/// set them, because a daemon with a command may share the file.
+/// Keys that have no effect unless `leasehold run` has a command. Their flags are rejected without
+/// a command. Files may set these keys, because a daemon with a command may share the file.
 const OF_A_COMMAND: [&str; 5] = [
     "workload.stop_signal",
     "workload.stop_scope",
@@ -27,8 +27,8 @@ const OF_A_COMMAND: [&str; 5] = [
     "workload.on_exit",
 ];
 
-/// Keys without effect if `leasehold run` has a command, because the daemon waits until the command
-/// has ended. Treated like [`OF_A_COMMAND`].
+/// Keys that have no effect if `leasehold run` has a command, because the daemon waits until the
+/// command has ended. They are treated like [`OF_A_COMMAND`].
 const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
 
 const HELP: &str = "\
@@ -77,7 +77,7 @@ pub(super) fn options(
     let notices = UriNotices::new(config.lease.name.clone());
     let named = uri.clone();
     let uri = Arc::new(move || {
-        // A copy, because the channel must not stay locked while files are read.
+        // The URI is copied, because the channel must not stay locked while files are read.
         let source = uri.borrow().clone();
         let uri = read(&source)?;
         notices.log(&uri);

@@ -1,4 +1,4 @@
-//! The publisher on the pod of this daemon; a build without the feature `kubernetes` has none.
+//! Publishes the status on this daemon's pod, if built with the feature `kubernetes`.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::publish::render::Identification;
 #[cfg(feature = "kubernetes")]
 pub(super) use crate::publish::kubernetes::Kubernetes as PodPublisher;
 
-/// Starts a publisher, inside a tokio runtime.
+/// Starts the publisher; must be called inside a tokio runtime.
 pub(super) type StartPublisher = Box<
     dyn FnOnce(&Identification, &watch::Receiver<Status>, &Metrics) -> io::Result<PodPublisher>,
 >;

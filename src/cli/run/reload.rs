@@ -1,5 +1,5 @@
-//! SIGHUP: applies the settings that can change at runtime, and logs the settings that cannot. An
-//! invalid configuration changes nothing.
+//! Reloads the configuration on SIGHUP: applies settings that can change at runtime, and logs the
+//! others. An invalid configuration changes nothing.
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,7 +12,7 @@ use crate::config::{
 use crate::election::Tunables;
 use crate::log::LogHandle;
 
-/// The configuration that applies, and the keys whose values in the sources have changed.
+/// The new configuration, and the keys whose values have changed.
 type Reloaded = Result<(Config, Vec<&'static Key>), ConfigError>;
 
 pub(super) struct Reloader {
@@ -28,10 +28,11 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Starts to read the configuration outside the event loop, which a hanging disk would block.
+    /// Starts to read the configuration on another thread, because a hanging disk would block the
+    /// event loop.
     pub(super) fn begin(&mut self) {
         if self.reading.is_some() {
-            // The read in progress may have missed the newest change of the files.
+            // The read in progress may have missed the newest change to the files.
             self.again = true;
             return;
         }

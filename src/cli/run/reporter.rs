@@ -1,4 +1,4 @@
-//! Log of the daemon: a line per change of leadership, and lasting failures at growing intervals.
+//! Logs each change of leadership, and repeats lasting failures at growing intervals.
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -36,15 +36,15 @@ pub(super) struct Reporter {
     refuses_writes: bool,
     watch: ErrorThrottle,
     stream: StreamLog,
-    /// Kind of the last logged failure of hints; `None` while they are followed.
+    /// Kind of the last logged failure of hints; `None` while hints work.
     no_hints: Option<&'static str>,
     follows_hints: bool,
-    /// True if hints are configured, so that running without them is logged.
+    /// True if hints are configured. Their absence is then logged.
     wants_hints: bool,
 }
 
-/// State that decides if a failed change stream is logged. While other store calls fail too, only
-/// their failures are logged.
+/// Decides whether a failed change stream is logged. While other store calls fail too, only their
+/// failures are logged.
 #[derive(Default)]
 struct StreamLog {
     store_answers: bool,
@@ -297,7 +297,7 @@ impl Reporter {
                 self.stream.store_answers = false;
                 let due = errors.failed_after(answered.elapsed, failure.kind, failure.code, now);
                 if let Some((failing_for, failures)) = due {
-                    // The registration of a standby is not repeated at this interval.
+                    // A standby's registration is not repeated at this interval.
                     let interval = self.timings.borrow().retry_interval();
                     let retry = match operation {
                         "register" | "withdraw" => String::new(),
@@ -393,7 +393,6 @@ impl Reporter {
     }
 }
 
-/// Describes a change of the role in words, for a terminal.
 fn role_news(transition: &Transition) -> String {
     let token = transition.token.map(|token| format!(" with token {token}"));
     let token = token.unwrap_or_default();
@@ -412,7 +411,7 @@ fn role_news(transition: &Transition) -> String {
     }
 }
 
-/// Logs the first stop request, and for how long the workload of a leader may delay the exit.
+/// Logs the first stop request, and the maximum time that a leader's workload may delay the exit.
 pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
     let config = &reloader.current;
     let lease = &config.lease.name;
@@ -431,14 +430,14 @@ pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
     }
     let grace = shown(grace);
     let again = match stop {
-        // With a command, Ctrl-C reaches only the command.
+        // If leasehold runs a command, Ctrl-C reaches only the command.
         StopSignal::INTERRUPT if !reloader.drains && io::stdin().is_terminal() => "Ctrl-C again",
         _ => "a second signal",
     };
     info!(%lease, "stopping: the {workload} has {grace} ({key}); {again} after 1s exits at once");
 }
 
-/// Logs that another process locks the claim file of the status directory, maybe only briefly.
+/// Logs that another process has locked the claim file of the status directory.
 pub(super) fn directory_locked(lease: &ResourceName, directory: &Path, by: &[Occupant]) {
     let (directory, locked_by) = (directory.display(), named(by));
     if by.iter().all(|process| process.is_leasehold) {

@@ -1,5 +1,5 @@
-//! The newest failure of the store, for as long as it lasts. Reads and writes are tracked separately,
-//! because a read-only role, a full disk or a missing majority makes only writes fail.
+//! Publishes the current failure of the store. Reads and writes are tracked separately, because a
+//! read-only role, a full disk or a missing majority makes only writes fail.
 
 use tokio::sync::watch;
 
@@ -11,7 +11,7 @@ use crate::store::{Failure, RetryPolicy};
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
-    /// A failed write that is not repeated counts as failing for a lease duration.
+    /// A failed write that is not retried counts as failing for one lease duration.
     timings: watch::Receiver<Timings>,
     read: Option<Failing>,
     write: Option<Failing>,
@@ -44,7 +44,7 @@ impl Failing {
         }
     }
 
-    /// Returns true if successful reads do not show that writes work again.
+    /// Returns true if a successful read does not clear this failure.
     fn stands(&self) -> bool {
         let refused = self.repeats || self.failure.retry == RetryPolicy::Reconfigure;
         refused || self.despite_reads || !self.read_since
@@ -91,8 +91,8 @@ impl StoreErrors {
             }
             None => self.write = None,
         }
-        // A candidate that cannot lead might not write again, so no success would clear its failed
-        // write. The failed write is dropped after one lease duration.
+        // A candidate that cannot lead might never write again, and never clear its failed write.
+        // The failed write is therefore dropped after one lease duration.
         let patience = self.timings.borrow().lease_duration();
         let attempted = |write: &Failing| {
             let lasts = write.failure.retry == RetryPolicy::Reconfigure;
@@ -101,7 +101,8 @@ impl StoreErrors {
         self.write = self.write.take().filter(attempted);
         let write = self.write.as_ref().filter(|write| write.stands());
         let newest = self.read.iter().chain(write).max_by_key(|f| f.last);
-        // A leader that loses its lease continues to fail, with reads instead of writes.
+        // When a leader loses its lease in an outage, its writes stop and its reads fail instead.
+        // The outage began with the first failed write.
         let unanswered = self.write.iter().filter(|write| !write.read_since);
         let outage = unanswered.map(|write| write.since).min();
         let error = newest.map(|failing| StoreError {
@@ -184,7 +185,7 @@ mod tests {
         errors.answered(&answered("acquire", Some(refused)), at(1));
         errors.answered(&answered("read", None), at(2));
         assert!(shown.borrow().is_some());
-        // A successful read also resolves one write whose outcome was unknown.
+        // A successful read also clears one write with an unknown outcome.
         let (mut errors, shown) = StoreErrors::channel(timings());
         let unknown = Failure::new("no answer", "").with_retry(RetryPolicy::WaitForServer);
         errors.answered(&answered("acquire", Some(unknown)), at(3));
@@ -208,8 +209,8 @@ mod tests {
         assert_eq!(since(&shown), Some(at(1)));
         errors.answered(&refused("take_over"), at(20));
         errors.answered(&answered("read", None), at(21));
-        // While the document is missing, an acquisition matches nothing, even if the server refuses
-        // writes.
+        // While the document is missing, an acquisition matches nothing, so the server reports no
+        // error even if it refuses writes.
         let rejected = AnsweredCall {
             outcome: "rejected",
             ..answered("acquire", None)
@@ -232,7 +233,7 @@ mod tests {
         errors.answered(&unanswered, at(5));
         errors.answered(&read, at(6));
         assert!(shown.borrow().is_some(), "and does not write");
-        // Another candidate leads, so this one no longer tries.
+        // Another candidate leads, so this candidate makes no more attempts.
         errors.answered(&read, at(30));
         assert!(shown.borrow().is_none());
     }

@@ -22,7 +22,6 @@ use crate::publish::render::renders_equal;
 use crate::store::StoreEvent;
 use crate::supervisor::Orders;
 
-/// Receivers of the candidate's events. Each reads the status from its watch channel.
 pub(super) struct DaemonSurfaces {
     pub(super) files: Arc<StatusFileHandle>,
     pub(super) pod: Option<PodPublisher>,
@@ -50,7 +49,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn workload(&mut self, order: Order) {
-        // Extensions arrive with each renewal, so they do not count as changes.
+        // Each renewal sends an extension, which does not count as a change.
         if !matches!(order.kind, OrderKind::Extend(_)) {
             self.idle_timers.disturbed();
         }
@@ -91,7 +90,7 @@ impl Surfaces for DaemonSurfaces {
         if answered.failure.is_some() {
             self.idle_timers.disturbed();
         }
-        // A late response was already counted as unknown at its timeout.
+        // A call that was answered late was already counted at its timeout, as unknown.
         if !answered.late {
             let operation = answered.operation;
             self.metrics
@@ -124,7 +123,8 @@ impl Surfaces for DaemonSurfaces {
     }
 }
 
-/// Notifies the files and the log of a new status; the other surfaces follow the channel themselves.
+/// Notifies the files and the log of a new status. The other receivers read the watch channel
+/// themselves.
 pub(super) struct StatusFollower {
     lease: ResourceName,
     files: Arc<StatusFileHandle>,
@@ -162,8 +162,8 @@ impl StatusFollower {
                 }
             }
         }
-        // The holder's renewals change a follower's status, but its files are rewritten only once per
-        // renew_interval.
+        // A follower's status changes with each renewal of the holder, but its files are rewritten
+        // only once per renew_interval.
         let before = self.last.replace(status.clone());
         if before.is_none_or(|before| !renders_equal(&before.at(now), &status.at(now))) {
             self.files.wake();

@@ -20,7 +20,7 @@ use crate::supervisor::{
 };
 use crate::workload::claim_share::ClaimShares;
 
-/// Capacity of the channel for exits. Each claim has at most one exit.
+/// Capacity of the channel for exits. The command exits at most once per claim.
 const EXITS_MAX: usize = 4;
 
 pub(super) fn supervises(config: &Config, command: &[OsString]) -> bool {
@@ -31,15 +31,15 @@ pub(super) fn supervises(config: &Config, command: &[OsString]) -> bool {
 /// Maximum time from the timeout of a hook to the exit of its guard.
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns how long a guard can outlive a killed daemon: the timeout of a hook, or the deadline of
-/// a command, which is less than the lease duration.
+/// Returns the maximum time that a guard outlives a killed daemon: the timeout of a hook, or the
+/// lease duration, which a command's deadline never exceeds.
 pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
     config.lease.timings.lease_duration().max(hook)
 }
 
 /// Maximum time that the exiting daemon waits for the standby guard. The guard exits within
-/// milliseconds; if it was stopped (SIGSTOP), it is killed after 100 ms and gone within 5 s.
+/// milliseconds. A stopped guard (SIGSTOP) is killed after 100 ms and gone within 5 s.
 const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
 pub(super) struct Workload {
@@ -64,20 +64,20 @@ impl WorkloadObserver for ExitForwarder {
     }
 
     fn ended(&mut self, code: u8, interrupted: bool) {
-        // If the channel is full, the daemon has earlier exits to handle.
+        // If the channel is full, an earlier exit already ends the daemon.
         let _ = self.exits.try_send(CommandExit { code, interrupted });
     }
 }
 
 pub(super) struct CommandExit {
-    /// The exit code that a shell would report.
+    /// The command's exit code, as a shell would report it.
     pub(super) code: u8,
-    /// True if a key of the terminal ended the command.
+    /// True if a key press in the terminal (Ctrl-C) ended the command.
     pub(super) interrupted: bool,
 }
 
 impl CommandExit {
-    /// Returns how the daemon ends after this exit.
+    /// Returns how the daemon exits after the command's exit.
     pub(super) fn exit(&self) -> signals::Exit {
         let signal = self.code.checked_sub(exit::SIGNALLED).map(i32::from);
         let signal = signal.filter(|_| self.interrupted);
@@ -87,9 +87,7 @@ impl CommandExit {
 }
 
 pub(super) enum WorkloadEvent {
-    /// The command ended by itself.
     Exited(CommandExit),
-    /// A task ended unexpectedly.
     Broken(&'static str),
 }
 
@@ -109,7 +107,7 @@ impl Workload {
         let program = Program {
             lease: config.lease.name.clone(),
             identity: config.identity.name.clone(),
-            // Absolute, because a command may change its working directory.
+            // The path is absolute, because a command may change its working directory.
             status_file: status_file(directory),
         };
         let mut runs = None;
@@ -154,7 +152,7 @@ impl Workload {
         }
     }
 
-    /// Waits briefly for the workload's end. The caller must have dropped the sender of orders.
+    /// Waits briefly for the workload to end. The caller must have dropped the sender of orders.
     pub(super) async fn close(&mut self) {
         let supervised = async {
             while let Some(ended) = self.tasks.join_next().await {

@@ -11,7 +11,7 @@ use crate::publish::metrics::Metrics;
 
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
-/// Log of a lasting failure: when it begins, then at growing intervals, and when it is over.
+/// Logs a lasting failure when it begins, then at growing intervals, and when it ends.
 #[derive(Debug)]
 pub(super) struct ErrorLog {
     what: &'static str,

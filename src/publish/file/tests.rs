@@ -79,7 +79,8 @@ fn options(refresh: Duration) -> FileOptions {
 }
 
 impl Drop for Place {
-    /// Ends the thread before the directory is removed, because the thread would create it again.
+    /// Ends the thread before the directory is removed, because the thread would recreate the
+    /// directory.
     fn drop(&mut self) {
         let _ = self.handle.close().blocking_recv();
     }
@@ -120,8 +121,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Makes every rewrite of a file fail: a directory has the name of its temporary file. Retries
-/// while the writer uses that file.
+/// Makes every rewrite of a file fail, by creating a directory with the name of its temporary file.
+/// Retries while the writer uses the temporary file.
 fn obstruct(path: &Path, name: &str) {
     let temporary = path.join(format!(".{name}.tmp"));
     eventually("obstructed", || fs::create_dir(&temporary).is_ok());
@@ -160,14 +161,14 @@ fn unchanged_files_are_rewritten_only_at_the_refresh() {
     let json = place.path().join(JSON_FILE);
     let inode = || fs::metadata(&json).unwrap().ino();
     let before = inode();
-    // The holder renewed, which is not rendered.
+    // The holder renewed. The files do not show renewals.
     let holder = seen(90).holder;
     place.status.send_replace(Status {
         holder,
         ..first.clone()
     });
     assert_eq!((place.flush(), inode()), (true, before));
-    // The holder released the lease, which is rendered.
+    // The holder released the lease. The files show the release.
     place.status.send_replace(Status {
         holder: None,
         ..first
@@ -240,7 +241,7 @@ fn i4_a_failed_refresh_does_not_postpone_the_end_at_the_deadline() {
     sender.send_replace(status(3, 2 * MINUTE));
     assert!(!writer.show_if_due(false));
     assert!(writer.wait() > MINUTE && writer.wait() <= 2 * MINUTE);
-    // The deadline passes, and one file still cannot be written: it is removed.
+    // The deadline passes while one file still cannot be written, so the file is removed.
     sender.send_replace(status(3, Duration::ZERO));
     assert!(writer.show_if_due(false));
     assert!(!place.path().join(ENV_FILE).exists() && !read(place.path()).leader);
@@ -258,7 +259,7 @@ fn closing_writes_not_leader_and_unlocks_the_directory() {
     let last = read(place.path());
     assert_eq!((last.role.as_str(), last.leader), ("stopping", false));
     assert_eq!((last.valid_until_boottime_ns, last.holder), (None, None));
-    // A child that another test has forked may hold the lock for a moment.
+    // A child process of another test may briefly hold the lock.
     let path = place.path();
     let mut opened = None;
     eventually("the lock is free", || {
@@ -274,7 +275,7 @@ fn closing_writes_not_leader_and_unlocks_the_directory() {
         damaged: false,
         unproven: None,
     };
-    // The last record is written before the end.
+    // The thread writes the last record before it exits.
     assert_eq!(memory, expected);
 }
 
@@ -352,7 +353,7 @@ fn objects_planted_as_the_temporary_file_are_replaced() {
     eventually("planted", || {
         rustix::fs::mknodat(cwd, &temporary, fifo, mode, 0).is_ok()
     });
-    // A writer that opened the FIFO would wait for a reader indefinitely.
+    // If the writer opened the FIFO, it would wait for a reader indefinitely.
     let (answer, answered) = std::sync::mpsc::channel();
     let flushed = place.handle.flush();
     thread::spawn(move || answer.send(flushed.blocking_recv()));
@@ -371,7 +372,7 @@ fn a_removed_directory_is_created_again() {
     eventually("written again", || {
         path.join(JSON_FILE).exists() && read(path).token == Some(3)
     });
-    // No other process gets the new directory.
+    // No other process can lock the new directory.
     assert!(StatusDirectory::open(path, &orders()).is_err());
 }
 
