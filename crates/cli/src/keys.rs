@@ -1,4 +1,4 @@
-//! The flags of the configuration: `--config`, and a flag for each key of the table of keys.
+//! The configuration flags: `--config`, and one flag per configuration key.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint,
 
 use leasehold_config::{KEYS, Key, Sources, ValueType};
 
-/// Keys for the first setup, with a text that fits on one line. `-h` shows only these flags.
+/// Keys for the first setup, each with a one-line help text. `-h` shows only these flags.
 const FIRST_KEYS: [(&str, &str); 7] = [
     ("lease.name", "Name of the lease"),
     ("lease.lease_duration", "Takeover timeout"),
@@ -18,22 +18,21 @@ const FIRST_KEYS: [(&str, &str); 7] = [
     ("http.listen", "HTTP"),
     ("workload.stop_grace", "Grace before SIGKILL"),
 ];
-/// Heading of `--config` and of the keys that `-h` shows.
 const FIRST_HEADING: &str = "Configuration options";
-/// The keys that `-h` of the other commands shows, if they have them.
+/// The keys that `-h` of the other commands shows, if these commands accept them.
 const ESSENTIAL_KEYS: [&str; 2] = ["lease.name", "mongodb.uri_file"];
 
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
-/// Returns the help of a command with the list of configuration layers above it.
+/// Prepends the list of configuration layers to a command's help.
 pub fn with_layers(help: &str) -> String {
     format!("{LAYERS}\n\n{help}")
 }
 
-/// The keys that have an effect on a command. The command rejects the flags of other keys. In files
-/// and in the environment it accepts all keys, because other commands share these sources.
+/// The configuration keys that a command uses. The command rejects the flags of all other keys, but
+/// accepts these keys in files and in the environment, because other commands share these sources.
 pub trait Selection {
     /// The sections whose keys have an effect; `None` for a daemon, which uses all keys.
     const SECTIONS: Option<&'static [&'static str]>;
@@ -79,7 +78,6 @@ selection! {
     LeasesKeys: Some(&["mongodb", "log"])
 }
 
-/// Returns the help of a key's flag, or `None` if the command rejects the flag.
 fn help<S: Selection>(key: &Key) -> Option<&'static str> {
     match S::SECTIONS {
         None => Some(key.help),
@@ -87,7 +85,6 @@ fn help<S: Selection>(key: &Key) -> Option<&'static str> {
     }
 }
 
-/// Returns the text of a key's flag in `-h`, or `None` if only `--help` shows the flag.
 fn short<S: Selection>(key: &Key) -> Option<&'static str> {
     let path = key.path();
     let shown = S::SHOWS_SETUP || ESSENTIAL_KEYS.contains(&path.as_str());
@@ -95,7 +92,7 @@ fn short<S: Selection>(key: &Key) -> Option<&'static str> {
     shown.then_some(*text)
 }
 
-/// The configuration of a command, from flags, files and the environment.
+/// A command's configuration, from flags, files and the environment.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
     /// The layers.
@@ -114,8 +111,8 @@ impl<S: Selection> Args for Configuration<S> {
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
-        // A build without Kubernetes accepts Kubernetes keys in files, which other builds may
-        // share.
+        // A build without Kubernetes still accepts Kubernetes keys in files, because builds may
+        // share files.
         let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
         let keys = KEYS.iter().filter(known);
         command
@@ -132,7 +129,7 @@ impl<S: Selection> FromArgMatches for Configuration<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let files = matches.get_many("config").into_iter().flatten();
         let flags = KEYS.iter().filter_map(|key| {
-            // Fails for a flag that this command does not have.
+            // Fails if this command does not define the flag.
             let given = matches.try_get_one::<String>(&key.path()).ok()??;
             Some((key, given.clone()))
         });
@@ -148,7 +145,7 @@ impl<S: Selection> FromArgMatches for Configuration<S> {
     }
 }
 
-/// Returns the first flag that was given for one of these keys.
+/// Returns the first of these keys that was set by a flag.
 pub fn given(keys: &[&str], sources: &Sources) -> Option<String> {
     let mut flags = sources.flags.iter();
     let (key, _) = flags.find(|(key, _)| keys.contains(&key.path().as_str()))?;
@@ -177,8 +174,7 @@ fn heading(section: &str) -> String {
     words + " options"
 }
 
-/// Defines the flag of a key. The flag's value stays unparsed here, so that the errors of all
-/// values are reported together.
+/// Leaves the value unparsed, so that errors in all values are reported together.
 fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
     let default = match key.default() {
         "" => String::new(),

@@ -1,5 +1,5 @@
-//! Parts of all commands: flags, the event loop, output, and the options of the library from the
-//! configuration. No command is implemented here.
+//! Code that all commands share: flags, the event loop, output, and the library's options from the
+//! configuration.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub fn run_with<T>(
     Ok(ended)
 }
 
-/// Prints a line to standard error, for the operator; the answer goes to standard output.
+/// Prints a line to standard error, for the operator. Standard output carries only the answer.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

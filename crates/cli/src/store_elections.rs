@@ -1,4 +1,4 @@
-//! Compares the duration of MongoDB's elections with `renew_deadline`, for `check` and for a
+//! Compares `renew_deadline` with the duration of a MongoDB election, for `check` and for a
 //! daemon's log.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub struct Needed {
     pub gap: Duration,
     /// The needed `renew_deadline`.
     pub sum: Duration,
-    /// The sum with its terms, for messages.
+    /// The terms of the sum, for messages.
     pub arithmetic: String,
     /// True if the configured `renew_deadline` is long enough.
     pub suffices: bool,

@@ -1,4 +1,4 @@
-//! The options of the library and of a supervised command, from the configuration.
+//! Translates the configuration to the options of the library and of a supervised command.
 
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ impl Output {
         output: Format::Text,
     };
 
-    /// Returns true for JSON, and false for text.
+    /// True for JSON, false for text.
     pub fn json(self) -> bool {
         self.output == Format::Json
     }

@@ -12,7 +12,7 @@ use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, ResourceN
 use leasehold_core::lock::{LockMode, MIN_HOLD_MAX, MinHold, OncePer, SLOTS_MAX, Slots, WorkKey};
 use leasehold_host::exit;
 
-/// Keys without effect if the lock is held until standard input closes.
+/// Keys that have no effect if the lock is held until standard input closes.
 const OF_A_COMMAND: [&str; 3] = [
     "workload.stop_signal",
     "workload.stop_scope",

@@ -20,9 +20,10 @@ use leasehold_mongodb::store::mongo::lock::ClaimHint;
 use leasehold_mongodb::store::{RetryPolicy, StoreEvent};
 
 pub(super) struct WaitReports {
-    /// True if the acquisition is logged at level info (`--verbose`, or a reported wait).
+    /// True if the acquisition is logged at level info, because of `--verbose` or because a wait
+    /// was reported.
     pub(super) announced: AtomicBool,
-    /// True if the command has reported why it gives up, so that later failures are not logged.
+    /// True once the command has reported why it gives up; later failures are not logged.
     pub(super) given_up: AtomicBool,
 }
 
@@ -47,7 +48,7 @@ impl LockSurfaces for ContenderLog {
         } else if announced {
             info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", shown(waited));
         } else {
-            // At level info, this would be noise in the mail of a successful cron job.
+            // At level info, this line would be noise in the mail of a successful cron job.
             debug!(%lock, %identity, token, slot, waited_ms, "lock acquired");
         }
     }

@@ -1,4 +1,4 @@
-//! The work under the lock: the command.
+//! Runs the command under the lock.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -27,10 +27,12 @@ use leasehold_supervisor::command::{
     CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd,
 };
 
-/// Maximum time that the exit waits for the release. If MongoDB does not respond, the entry expires.
+/// Maximum time that the exit waits for the release. If MongoDB does not respond, the entry expires
+/// instead.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// Like [`RELEASE_MAX`], after a loss. Short, because a script notices the loss only by the exit.
+/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss only when this
+/// process exits.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Work<'a> {
@@ -71,7 +73,7 @@ impl Work<'_> {
                 biased;
                 terms = renewed(&mut status, timings), if !command.is_lost() => match terms {
                     Some(terms) => {
-                        // If this fails, inner commands keep the previous deadline.
+                        // On failure, inner commands keep the previous deadline.
                         let _ = deadline.set(terms.valid_until);
                         command.extend(terms);
                     }
@@ -116,7 +118,7 @@ impl Work<'_> {
             false => RELEASE_MAX,
         };
         let mut code = self.exit_code(&finished, stopped);
-        // A command that was asked to stop may have left its work undone.
+        // A command that was stopped early may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
         // The command and its descendants are gone, so others may hold the lock now (I6).
         match finished.ended.end {
@@ -129,7 +131,8 @@ impl Work<'_> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per().is_some() {
-                    // An election may outlast `patience`, and the success would not be recorded.
+                    // An election may outlast `patience`; without this extra time, the success
+                    // would not be recorded.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
                         end = timeout(rest, finish(&mut locker)) => end.ok().flatten(),
@@ -146,7 +149,7 @@ impl Work<'_> {
     }
 
     /// Reports an unconfirmed release. Returns false if another contender or an operator had
-    /// already removed the entry, so that the lock was not held to the end of the work.
+    /// already removed the entry, because the lock then ended before the work did.
     pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
         let (lock, token) = (&args.name, self.token.get());
@@ -219,7 +222,8 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let (ended, messages) = (finished.ended, self.job.messages);
-        // Checked first: on busy cores this process kills a late guard, which then counts as lost.
+        // Checked first: on busy cores this process kills a late guard, and the lock then counts as
+        // lost.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }
@@ -227,8 +231,8 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that exited by itself before the loss has done its work, unless processes that
-        // it left were cut off.
+        // A command that exited by itself before the loss has done its work, unless it left
+        // processes that were killed at the loss.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -248,7 +252,7 @@ impl Work<'_> {
     }
 }
 
-/// If a terminal signal ended the command, this process must end by that signal too.
+/// If a terminal signal ended the command, this process must end by the signal too.
 fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) -> Exit {
     let SupervisedEnd { ended, .. } = finished;
     let CommandEnd::Signalled(number) = ended.end else {
@@ -328,8 +332,8 @@ pub(super) fn run_within(
         standard_input::read_to_end();
         return exit::DONE;
     };
-    // The guard of the outer command ends this process too, and waits for its end. The variables
-    // are set again, because a nested lock may have changed them.
+    // When authority ends, the outer command's guard kills this process too and waits until it has
+    // exited. The variables are set again, because a nested lock may have changed them.
     let mut process = Process::new(program);
     without_ours(&mut process);
     process.args(arguments);
@@ -358,7 +362,7 @@ pub(super) async fn conclude(
     timeout(patience, concluded).await.ok()?
 }
 
-/// A contender that failed has not released the lock.
+/// Returns `None` if the contender failed, because it has not released the lock.
 async fn finish(locker: &mut Locker) -> Option<LockEnd> {
     locker.wait().await.ok().map(|finished| finished.end)
 }

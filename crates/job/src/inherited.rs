@@ -1,9 +1,10 @@
-//! Locks that an outer command holds. The environment lists them. An entry is trusted only if its
-//! holder is a live ancestor, because the ancestor's guard ends this process with the authority. A
-//! scheduler or a remote shell would pass the variable on to processes that no guard ends.
+//! Locks that an outer command holds; an environment variable lists them. An entry is trusted only
+//! if its holder is a live ancestor, because the ancestor's guard then kills this process when
+//! authority ends. A scheduler or a remote shell would pass the variable on to processes that no
+//! guard kills.
 //!
-//! The deadline of the lock is in a memfd, which the guard of the outer command keeps open too.
-//! Descendants read it through the guard's /proc/PID/fd, because the holder hides its own
+//! The lock's deadline is in a memfd, which the guard of the outer command also keeps open.
+//! Descendants read the deadline through the guard's /proc/PID/fd, because the holder hides its own
 //! descriptors even from its own user.
 
 use std::fs;
@@ -27,13 +28,13 @@ pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
 /// More nested locks than this indicate a loop.
 const HELD_MAX: usize = 64;
 
-/// If more processes than this lie between this process and the holder, the holder is not found.
+/// Maximum number of processes between this process and the holder. The search stops there.
 const ANCESTORS_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) lock: String,
-    /// Location of the lock. A name identifies a lock only within its location.
+    /// A lock's name is unique only within this location.
     pub(super) store: String,
     pub(super) mode: String,
     pub(super) slots: u32,
@@ -41,7 +42,7 @@ pub(super) struct Held {
     #[serde(default)]
     pub(super) slot: Option<u32>,
     pid: i32,
-    /// Start of that process in ticks since boot, because process ids are reused.
+    /// Start time of the holder in ticks since boot, because process ids are reused.
     started: u64,
 }
 
@@ -67,13 +68,14 @@ impl Held {
         })
     }
 
-    /// Returns true if the lock is held now; `None` if the holder is not an ancestor of this
-    /// process, or the deadline at its guard is not readable.
+    /// True if the lock is still held; `None` if the holder is not an ancestor of this process, or
+    /// the deadline at its guard is unreadable.
     pub(super) fn is_valid(&self) -> Option<bool> {
         lies_ahead(self.guard()?)
     }
 
-    /// Returns the ancestor whose parent is the holder. It is the guard of the holder's command.
+    /// Returns the guard of the holder's command: the ancestor whose parent is the holder. It is
+    /// the guard of the holder's command.
     fn guard(&self) -> Option<i32> {
         let mut pid = own_id();
         for _ in 0..ANCESTORS_MAX {
@@ -102,12 +104,12 @@ impl Inherited {
         Self(held)
     }
 
-    /// Returns this lock if an ancestor holds it, in any location if `store` is `None`.
+    /// Returns this lock if an ancestor holds it. If `store` is `None`, any location matches.
     pub(super) fn of(&self, lock: &ResourceName, store: Option<&str>) -> Option<&Held> {
         let named = |held: &&Held| {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
         };
-        // A process that may not read the deadline waits like any other contender.
+        // A process without access to the deadline waits like any other contender.
         let trusted = |held: &&Held| held.is_valid().is_some();
         self.0.iter().filter(named).find(trusted)
     }
@@ -140,7 +142,7 @@ pub(super) fn store(config: &MongoConfig) -> String {
 }
 
 const DEADLINE_NAME: &str = "leasehold-deadline";
-/// The kernel's name of the memfd in the link /proc/PID/fd begins with this text.
+/// Prefix of the /proc/PID/fd link to the memfd.
 const DEADLINE_TARGET: &[u8] = b"/memfd:leasehold-deadline";
 
 #[derive(Debug)]
@@ -153,8 +155,8 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// The deadline is zero once the lock is lost. Only the first call can fail, if memory is
-    /// exhausted.
+    /// Sets the deadline, which is zero once the lock is lost. Only the first call can fail, if
+    /// memory is exhausted.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;

@@ -74,8 +74,8 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         })?;
     }
     let loaded = args.configuration.sources.load();
-    // Our configuration is not passed to a command, because it may contain a credential. An inner
-    // command may therefore lack a MongoDB URI.
+    // A command does not inherit our configuration, because the configuration may contain a
+    // credential. An inner command may therefore lack a MongoDB URI.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
@@ -133,7 +133,8 @@ fn is_inside() -> bool {
     ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Runs the command under the lock of an outer command, whose guard ends this command too.
+/// Runs the command under the outer command's lock. If the lock is lost, the outer guard kills this
+/// command too.
 fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)
@@ -169,14 +170,15 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // The grace is set here, because the first terms may be provisional and have no grace.
+    // Sets the grace here, because the first terms may be provisional and then include no grace.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());
     Some(StandbyCommand::new(command, stopping(&config.workload)))
 }
 
-/// Warns of a changed number of slots. Jobs that disagree are rejected only when they overlap.
+/// Warns that the number of slots changed. MongoDB rejects jobs with different numbers only while
+/// they overlap.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (&args.name, args.want().slots());
     let shown = match before {
@@ -226,7 +228,7 @@ impl Job<'_> {
             timings,
         };
         let mut patience = limits();
-        // An attempt without a wait often fails, so its command is not prepared in advance.
+        // An attempt without a wait often fails, so the command is not prepared in advance.
         let waits = args.limit().is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
         loop {
@@ -238,7 +240,7 @@ impl Job<'_> {
                 |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
             let mut locker = started.map_err(refused)?;
             if waits && let Some(command) = &mut command {
-                // The guard starts while the store connects.
+                // The guard starts while the connection to MongoDB is being opened.
                 tokio::task::yield_now().await;
                 command.prepare();
             }
@@ -263,7 +265,7 @@ impl Job<'_> {
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
                     patience = limits();
-                    // Gives the current holders some time to release, even with --no-wait.
+                    // Waits even with --no-wait, to give the current holders time to release.
                     tokio::select! {
                         () = tokio::time::sleep(timings.retry_interval()) => continue,
                         stop = stops.next() => Some(stop.into()),

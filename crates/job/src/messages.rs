@@ -16,8 +16,9 @@ use leasehold_host::log::Stderr;
 const COLUMNS: usize = 80;
 const INDENT: &str = "\n  ";
 
-/// Messages about one lock on standard error: as text, or through the log if the log is JSON. Lines
-/// that would block are dropped, because a stopped reader must not stop a wait or a held lock.
+/// Messages about one lock, on standard error: as text, or through the log if the log is JSON.
+/// Lines that would block are dropped, because a stopped reader must not stop a wait or a held
+/// lock.
 #[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
@@ -27,8 +28,8 @@ pub(super) struct JobMessages {
 }
 
 impl JobMessages {
-    /// `json` is true if the log writes JSON. If `quiet` is true, no message reports that others
-    /// hold the lock or have done the work.
+    /// `json` is true if the log writes JSON. `quiet` suppresses messages that others hold the lock
+    /// or have done the work.
     pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,
@@ -46,8 +47,8 @@ impl JobMessages {
         }
     }
 
-    /// Reports that others hold the lock or have done the work. Expected if several hosts start a
-    /// job that only one runs.
+    /// Reports that others hold the lock or have done the work. This is expected if several hosts
+    /// start a job that only one of them runs.
     pub(super) fn left_to_others(&self, what: &str) {
         match (self.quiet, self.json) {
             (true, _) => {}

@@ -1,8 +1,8 @@
-//! Observations of other holders and waiters, kept from one `leasehold lock` to the next.
+//! Observations of other holders and waiters, which each `leasehold lock` leaves to the next.
 //!
-//! An entry has expired for an observer that saw it unchanged for its lease duration. Under brisk
-//! traffic no job runs that long, so each job saves for each entry since when it was seen
-//! unchanged. The times are on the boot clock, which all jobs share.
+//! An entry has expired once an observer has seen it unchanged for its lease duration. Under brisk
+//! traffic no job runs that long, so each job saves how long it has seen each entry unchanged.
+//! Times are on the boot clock, which all jobs share.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,21 +21,23 @@ use leasehold_host::bounded_file::read_bounded;
 use leasehold_mongodb::locker::Finished;
 use leasehold_status::directory::{make_directory, replace_file, roots};
 
-/// Directory of the records, next to the status directories. No lease name begins with a dot.
+/// Directory of the records, next to the status directories. The name cannot collide, because no
+/// lease name begins with a dot.
 const DIRECTORY: &str = ".locks";
 
 /// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Highest token that is accepted from a record. A forged token could use up the lock's tokens.
+/// Highest token accepted from a record. A higher, forged token could use up the lock's tokens.
 const TOKEN_MAX: i64 = i64::MAX / 2;
 
-/// The record of one lock. Nothing is saved if no directory for it is writable.
+/// The saved observations of one lock. Saves nothing if no directory is writable.
 pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// The highest token and the observations of earlier jobs of this boot and store.
+    /// The highest token and the observations that earlier jobs saved during this boot, for this
+    /// store.
     pub(super) seen: (Token, Observations),
 }
 
@@ -87,7 +89,7 @@ impl ObservationCache {
         self.record().unwrap_or_default()
     }
 
-    /// A damaged record proves nothing, and is overwritten later.
+    /// A damaged record counts as missing and is overwritten later.
     fn record(&self) -> Option<(Token, Observations)> {
         let text = read_bounded(self.path.as_ref()?, BYTES_MAX).ok()??;
         let record: CachedObservations = serde_json::from_slice(&text).ok()?;
@@ -107,8 +109,8 @@ impl ObservationCache {
             return;
         };
         if (finished.token_highest, &finished.observations) == (self.seen.0, &self.seen.1) {
-            // This job has observed nothing new, and another job may have saved more since this
-            // job began.
+            // This job has no new observations, and another job may have saved more since this job
+            // began.
             return;
         }
         let (token, observations) = self.merged(finished);
@@ -127,8 +129,8 @@ impl ObservationCache {
         }
     }
 
-    /// Merges the newest record. If two jobs save simultaneously, one record is lost, which only delays
-    /// an eviction.
+    /// Merges this job's observations into the newest record. If two jobs save simultaneously, one
+    /// record is lost, which only delays an eviction.
     fn merged(&self, finished: &Finished) -> (Token, Observations) {
         let (token, saved) = self.read();
         let (_, before) = &self.seen;
@@ -137,7 +139,7 @@ impl ObservationCache {
     }
 }
 
-/// Returns the name of the record: the lock's name, and a hash for equal names in several stores.
+/// The lock's name, and a hash that distinguishes equal names in different stores.
 fn file_name(lock: &ResourceName, store: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (lock.as_str(), store).hash(&mut hasher);
@@ -198,7 +200,7 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces the file atomically, because jobs run concurrently.
+/// Writes atomically, because jobs run concurrently.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension(std::process::id().to_string());
     replace_file(path, &temporary, 0o600, text)
@@ -291,7 +293,7 @@ mod tests {
         };
         at(&path, "h/d.c", "boot").keep(&seen(5, &[(1, earlier), (2, earlier)]));
         let [late, early] = [(); 2].map(|()| at(&path, "h/d.c", "boot"));
-        // Another job joined meanwhile, and the second entry left.
+        // In the meantime, another job joined and the second entry left.
         early.keep(&seen(7, &[(1, earlier), (3, now)]));
         late.keep(&seen(6, &[(1, now), (4, now)]));
         let (token, observations) = at(&path, "h/d.c", "boot").read();

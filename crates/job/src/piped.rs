@@ -1,7 +1,7 @@
 //! Holds a lock for a program that keeps a pipe to our standard input open.
 //!
 //! This process cannot end the program. It therefore releases the lock only after the program has
-//! closed the pipe (I6), and otherwise leaves the entry to expire.
+//! closed the pipe (I6); otherwise, the entry expires.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -21,12 +21,12 @@ use leasehold_host::sink::Sink;
 use leasehold_mongodb::locker::Locker;
 
 const RELEASED: &str = "released";
-/// For a lock with a minimum hold, which others cannot acquire yet.
+/// Printed for a lock with a minimum hold, which others cannot acquire yet.
 const KEPT: &str = "released; others can acquire it after the minimum hold (--at-least)";
 const LOST: &str = "lost; another process may hold it now: stop the work under the lock";
 const RENEWED_AGAIN: &str = "held; MongoDB answers again";
 
-/// Maximum wait for room on standard output. A pipe has room for thousands of lines.
+/// Maximum wait until standard output accepts a line. A pipe buffers thousands of lines.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
 const UNREAD_POLL: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ impl Work<'_> {
         stops: &mut Stops,
     ) -> Exit {
         if let Err(exit) = self.announce(&locker, stops).await {
-            // The program does not know that the lock is held.
+            // The program was not notified that the lock is held.
             locker.withdraw(RELEASE_MAX).await;
             return exit;
         }
@@ -86,10 +86,10 @@ impl Work<'_> {
         }
     }
 
-    /// Reports to the program that the lock is held. The error is the exit of this process.
+    /// Reports the acquisition to the program. An error is the exit result of this process.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
         let line = match io::stdin().is_terminal() && io::stdout().is_terminal() {
-            // The line is for a program. A person reads the message on standard error.
+            // Only a program needs the line. A person reads the message on standard error.
             true => String::new(),
             false => held_line(&self.job.args.name, self.token.get(), self.slot),
         };
@@ -112,7 +112,7 @@ impl Work<'_> {
                 }
                 _ = attempts.tick() => {}
             }
-            // Checked directly before the write, because the line starts the program's work.
+            // Checked immediately before the write, because the line starts the program's work.
             if locker.authority().is_none() {
                 return Err(exit::LOCK_LOST.into());
             }
@@ -169,7 +169,8 @@ impl Work<'_> {
                     StopRequest::First => {
                         stopped = Some(stop);
                         if io::stdin().is_terminal() {
-                            // The user at the terminal is done with the lock.
+                            // At a terminal, a stop signal means that the user is done with the
+                            // lock.
                             return (Over::Closed, stopped);
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));
@@ -210,7 +211,7 @@ fn write(output: &Sink, rest: &mut &[u8]) -> rustix::io::Result<bool> {
     }
 }
 
-/// Prints a line outside of the event loop. Returns false if it is not read in time.
+/// Prints a line without the event loop. Returns false if it is not read in time.
 pub(super) fn print_line(line: &str) -> bool {
     let (output, mut rest) = (Sink::output(), line.as_bytes());
     let end = clock::boot_now() + READ_WITHIN;

@@ -1,4 +1,4 @@
-//! Standard input of a lock without a command: its end releases the lock.
+//! Standard input of a lock without a command. The end of the input releases the lock.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read};
@@ -13,22 +13,24 @@ use tokio::sync::watch;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Input before the acquisition is discarded. Input longer than this is assumed not to end.
+/// Input that arrives before the acquisition is discarded, up to this many bytes. Longer input is
+/// assumed to be endless.
 const DISCARDED_MAX: usize = 1 << 20;
 
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
-/// A background job cannot hold a lock until its terminal closes, because its first read would stop
-/// this process, and the lock would expire.
+/// A background job cannot hold a lock until its terminal closes: its first read would stop the
+/// process, and the lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
 
 /// Returns the reason if standard input cannot hold a lock.
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
-        // `tcgetpgrp` fails if the terminal does not control this process, and so never stops it.
+        // `tcgetpgrp` fails if this is not the process's controlling terminal, which therefore
+        // never stops it.
         return match tcgetpgrp(input) {
             Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
             Ok(_) | Err(_) => Ok(()),
@@ -51,7 +53,8 @@ pub(super) fn check() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Reads standard input to its end. A job in the background (Ctrl-Z and `bg`) keeps the lock.
+/// Reads standard input to its end. A job that the user moves to the background (Ctrl-Z and `bg`)
+/// keeps the lock.
 pub(super) fn read_to_end() {
     let Ok(mut input) = own_handle() else { return };
     read_without_stopping();
@@ -64,7 +67,7 @@ pub(super) fn read_to_end() {
             Err(error) if is_temporary(&error) => {
                 is_readable(&input, None);
             }
-            // The terminal is still there, so this job was in the background when it read.
+            // The terminal still exists, so the read failed because this job was in the background.
             Err(_) if tcgetpgrp(&input).is_ok() => std::thread::sleep(BACKGROUND_POLL),
             Err(_) => return,
         }
@@ -77,8 +80,9 @@ pub(super) struct StandardInput {
 }
 
 impl StandardInput {
-    /// Watches standard input if it holds the lock. A terminal is watched only after the
-    /// acquisition, because a read would stop a process that waits in the background.
+    /// Watches standard input if the lock is held until the input closes. A terminal is watched
+    /// only after the acquisition, because a read would stop a process that waits in the
+    /// background.
     pub(super) fn of(holds_the_lock: bool) -> Self {
         let mut input = Self { closed: None };
         if holds_the_lock && !io::stdin().is_terminal() {

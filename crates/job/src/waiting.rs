@@ -22,15 +22,15 @@ use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_mongodb::store::foreign_document;
 use leasehold_status::render::date;
 
-/// Time limit for leaving the queue. Other waiters evict an entry that remains.
+/// Time limit for leaving the queue. If the entry remains, other waiters evict it after it expires.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
-/// Minimum wait for the first response of MongoDB, which shows if the lock is free now.
+/// Minimum wait for the first response of MongoDB, which shows if the lock is free.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
-/// Lease durations to wait for an unresponsive MongoDB if the wait is unlimited. This is far longer
-/// than an election or a restart, but ends jobs that are started again and again.
+/// If the wait is unlimited, how many lease durations to wait for an unresponsive MongoDB. The
+/// limit far exceeds an election or a restart, but ends jobs that cron would otherwise accumulate.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum wait of another attempt after a lock was lost before the work began.
+/// Minimum remaining wait for another attempt after a lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
@@ -66,10 +66,10 @@ impl WaitLimits {
 
 pub(super) enum Waited {
     Held(Authority),
-    /// The lock was acquired and lost before this task noticed, so nothing has run.
+    /// The lock was acquired, but lost before this task noticed the acquisition. Nothing has run.
     NeverHeld,
     NotAcquired,
-    /// This process ends with this result, without another attempt.
+    /// This process exits with this result and makes no further attempt.
     Over(Exit),
 }
 
@@ -167,19 +167,19 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Leaves the queue after a stop request. If MongoDB has never answered, does not log that failed
-    /// calls are retried.
+    /// Leaves the queue after a stop request. Does not log retries of failed calls if MongoDB has
+    /// never answered.
     async fn leave(&self, locker: &mut Locker, failed: bool) {
         if failed && !locker.status().borrow().store_reached {
             self.reported.given_up.store(true, Ordering::Relaxed);
         }
-        // A join that was not answered may have left an entry.
+        // An unanswered join may have left an entry.
         locker.withdraw(LEAVE_MAX).await;
     }
 
-    /// The wait is over, but the lock may have been granted just now.
+    /// Gives up after the wait, unless the lock was granted at the last moment.
     async fn give_up(&self, locker: &mut Locker, last: &LockStatus, began: BootTime) -> Waited {
-        // Only another holder or a full queue is a conflict.
+        // The exit code reports a conflict only for another holder or a full queue.
         if !locker.is_kept_by_others(last) {
             let why = locker.failure().map(|failure| failure.to_string());
             let why = why.unwrap_or_else(|| match last.store_reached {
@@ -197,7 +197,8 @@ impl<'a> LockAttempt<'a> {
         Waited::NotAcquired
     }
 
-    /// MongoDB does not respond. If a join was sent, its entry may still appear later.
+    /// Ends the wait because MongoDB does not respond. If a join was sent, its entry may still
+    /// appear later.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = shown(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);
@@ -237,24 +238,23 @@ impl<'a> LockAttempt<'a> {
             End::Foreign { why } => wrong(&foreign_document(why, "lock")),
             End::TokensExhausted => wrong("token exhausted; choose another lock name"),
             End::Skipped { ago } => {
-                // Rounds down to seconds, because milliseconds would only be noise.
+                // Rounded down, because milliseconds would only be noise.
                 let ago = shown(Duration::from_secs(ago.as_secs()));
                 messages.left_to_others(&format!("skipped: it succeeded {ago} ago"));
                 Waited::Over(args.skipped_exit_code.into())
             }
-            // Nothing has run under this lock.
             End::Lost(_) => Waited::NeverHeld,
             End::GaveUp | End::Released | End::Unconfirmed => Waited::NotAcquired,
         }
     }
 
-    /// Reports the holders: on a terminal after each change, otherwise once in the log.
+    /// Reports the holders: at a terminal after each change, otherwise only once, in the log.
     fn log_holders(&self, status: &LockStatus, reported: &mut String) {
         let messages = self.job.messages;
         if messages.quiet {
             return;
         }
-        // With a minimum hold, the contender of a free lock waits only for its own write.
+        // If the lock is free but has a minimum hold, the contender waits only for its own write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != reported);
         let Some(whom) = whom else { return };
         self.reported.announced.store(true, Ordering::Relaxed);

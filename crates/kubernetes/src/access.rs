@@ -36,9 +36,9 @@ const TOKEN_FILE: &str = "token";
 const CERTIFICATE_FILE: &str = "ca.crt";
 const NAMESPACE_FILE: &str = "namespace";
 
-/// A bundle of a hundred certificates has 200 kB.
+/// A bundle of a hundred certificates is about 200 kB long.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
-/// Timeout of a connection, which takes a millisecond inside a cluster.
+/// Timeout for opening a connection, which takes about a millisecond inside a cluster.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// An API server and the credentials for it.
@@ -88,19 +88,19 @@ impl Access {
         })
     }
 
-    /// Returns the namespace in the directory of the credentials, if there is one.
+    /// Returns the namespace from the credentials directory, if the file exists.
     pub fn namespace(&self) -> Option<String> {
         let text = self.read(NAMESPACE_FILE).ok()?;
         let name = text.trim();
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Builds a client for one request, with the current token and certificate, whose disk may
-    /// block. Dropping the client closes its connection: a kept connection may be half-open, and
+    /// Builds a client for one request from the current token and certificate files, whose disk may
+    /// block. Dropping the client closes its connection: a reused connection may be half-open and
     /// delay a demotion until a timeout.
     ///
-    /// kube's own client logs the text of every error, retries, does not limit the size of an
-    /// answer, and includes plugins, YAML and JSONPath, a fifth of the program.
+    /// kube's own client logs the text of every error, retries, and does not limit the size of an
+    /// answer. Its plugins, YAML and JSONPath would make up a fifth of the program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();
@@ -157,8 +157,8 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a certificate of an authority"))?;
         }
-        // Unlike the shorter constructors, the builder refuses an empty set of roots. The provider
-        // is explicit, because the driver may have installed another default.
+        // Only the builder refuses an empty set of roots. The provider is explicit, because the
+        // driver may have installed a different default.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
@@ -180,13 +180,13 @@ impl Access {
     }
 }
 
-/// Returns the API server and the credentials for it; the error names the missing part.
+/// Returns the API server and its credentials. The error names the missing part.
 pub fn access(credentials: &Path) -> Result<Access, String> {
     let [host, port] = [SERVICE_HOST, SERVICE_PORT].map(|name| std::env::var(name).ok());
     Access::find(host.as_deref(), port.as_deref(), credentials)
 }
 
-/// Returns the pod of this process; the error names the missing part.
+/// Returns the pod of this process. The error names the missing part.
 pub fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
     let given = |value: &Option<String>, field: &str| {
         value.clone().ok_or_else(|| {

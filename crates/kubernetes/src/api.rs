@@ -19,19 +19,18 @@ use super::access::{Access, Unusable};
 use super::reconciler::REQUEST_TIME_MAX;
 use leasehold_host::cause::cause;
 
-/// Sufficient for the metadata of 20 pods with many labels, annotations and managed fields.
+/// Large enough for the metadata of 20 pods with many labels, annotations and managed fields.
 const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The API server, accessed with the rights of this pod.
 pub struct Api {
-    /// Builds a client for one request, from the current token and certificate files.
     connect: Arc<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
     server: String,
-    /// Held while the files are read, so that at most one thread waits for a hanging disk.
+    /// Held while the credentials are read, so that at most one thread waits for a hanging disk.
     reading: Arc<Semaphore>,
 }
 
-/// A failed request, without the server's text, which may contain anything.
+/// A failed request. Omits the server's text, which may contain anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) what: &'static str,
@@ -46,7 +45,7 @@ pub(super) struct ApiError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApiRetry {
     Again,
-    /// The API server requested this wait.
+    /// Retry after this wait, as the API server requested.
     After(Duration),
     /// An administrator must grant a right or change a policy.
     Person,
@@ -88,13 +87,13 @@ impl fmt::Display for ApiError {
 }
 
 impl Api {
-    /// Creates an access that opens a connection for each request.
+    /// Opens a connection for each request.
     pub fn new(access: Access) -> Self {
         let server = access.server.clone();
         Self::over(server, move || access.client())
     }
 
-    /// Creates an access to `server` that builds a client with `connect` for each request.
+    /// Accesses `server` through a client that `connect` builds for each request.
     pub fn over(
         server: String,
         connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static,

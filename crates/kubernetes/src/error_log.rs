@@ -1,4 +1,5 @@
-//! Logs a lasting failure: the start, each new kind, repeats at growing intervals, and the end.
+//! Logs a lasting failure: when it begins, when its kind changes, at growing intervals while it
+//! lasts, and when it ends.
 
 use super::api::{Api, ApiError, ApiRetry};
 use tracing::{error, info, warn};
@@ -14,7 +15,7 @@ pub(super) struct RequestErrorLog {
     surface: Surface,
     /// Such as "label x of pod y".
     subject: String,
-    /// The rule of a Role that allows the requests.
+    /// The Role rule that permits the requests.
     right: &'static str,
     server: String,
     metrics: Metrics,

@@ -1,4 +1,4 @@
-//! The Events that are reported on the pod, and their texts.
+//! The Events that this candidate reports on its pod.
 
 use leasehold_clock::duration::short;
 use leasehold_core::election::{Notice, Reason, ResourceName, Role, Transition};
@@ -11,14 +11,15 @@ pub(super) struct PodEvent {
     /// In CamelCase, as the API conventions require.
     pub(super) reason: &'static str,
     pub(super) action: &'static str,
-    /// The Event has type `Warning` instead of `Normal`.
+    /// True for type `Warning`, false for `Normal`.
     pub(super) warning: bool,
     /// At most 1024 bytes; names and identities have at most 253.
     pub(super) note: String,
 }
 
 impl PodEvent {
-    /// Returns the Event of an unacknowledged renewal. `why` is equal for equal failures.
+    /// Returns the Event of an unacknowledged renewal. `why` must be equal for equal failures,
+    /// because equal Events are counted.
     pub(super) fn of_failed_renewal(lease: &ResourceName, why: &str) -> Self {
         Self {
             reason: RENEWAL_FAILING,
@@ -28,7 +29,7 @@ impl PodEvent {
         }
     }
 
-    /// Returns the Event of a change of role, if this candidate led before or leads now.
+    /// Returns the Event for a change of role if this candidate gained or lost leadership.
     pub(super) fn of_transition(lease: &ResourceName, transition: &Transition) -> Option<Self> {
         let token = transition.token;
         let token = token.map_or("no token".to_owned(), |token| format!("token {token}"));
@@ -80,7 +81,7 @@ impl PodEvent {
                 );
                 ("WorkloadStuck", "StepDown", note)
             }
-            // Listed, so that a new notice is not left without an Event by mistake.
+            // Listed without a wildcard, so that a new notice is not forgotten here.
             Notice::Succeeded { .. }
             | Notice::Duplicate { .. }
             | Notice::Foreign { .. }

@@ -1,5 +1,5 @@
-//! Examines the rights of this pod's token, with access reviews and dry runs, and verifies at
-//! startup that an admission policy restricts the token.
+//! Examines the rights of this pod's token with access reviews and dry runs. At startup, verifies
+//! that an admission policy restricts the token.
 
 use std::future::pending;
 use std::io;
@@ -104,8 +104,9 @@ impl Examiner {
         self.send(request).await.map(drop)
     }
 
-    /// Tries to annotate the pod, as a dry run, which the chart's admission policy refuses
-    /// ([`Refusal::Policy`]). A missing right is refused too, so ask [`Examiner::grants`] first.
+    /// Tries to annotate the pod, as a dry run. The chart's admission policy refuses the annotation
+    /// ([`Refusal::Policy`]). A missing right has the same result, so call [`Examiner::grants`]
+    /// first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)
@@ -138,15 +139,15 @@ fn refusal(error: ApiError) -> Refusal {
     }
 }
 
-/// Attempts before the policy counts as missing, because helm creates it after the pods, and an API
+/// Attempts before the policy counts as missing. Helm creates the policy after the pods, and an API
 /// server applies it some seconds later.
 const ATTEMPTS: u32 = 4;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
 const UNGRANTED_FACTOR_MAX: u32 = 6;
 
-/// Logs an error if no policy restricts the token. Never returns, because a task that ends has
-/// failed.
+/// Logs an error if no policy restricts the token. Never returns, because a task that returns
+/// counts as failed.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
     match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
@@ -171,9 +172,9 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Repeats the examination until a policy restricts the token, or all attempts with the right to
-/// patch are used. Returns false if the API server accepted the last attempt, and `None` if it did
-/// not answer.
+/// Repeats the examination until a policy restricts the token, or until the token had the right to
+/// patch in all attempts. Returns false if the API server accepted the last attempt, and `None` if
+/// it did not answer.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;
@@ -224,8 +225,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    /// Answers reviews with the granted rights in turn, and patches with the statuses in turn. The
-    /// last right and the last status are repeated.
+    /// The API server answers reviews with each right of `granted` in turn, and patches with each
+    /// status in turn. It then repeats the last right and the last status.
     async fn answered(granted: &'static [bool], statuses: &'static [u16]) -> Option<bool> {
         let counters = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let api = Api::over("https://api".to_owned(), move || {
@@ -279,7 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_right_is_not_taken_for_a_policy() {
-        // More reviews than attempts.
+        // The right is missing in more reviews than there are attempts.
         let late = &[false, false, false, false, false, false, true];
         assert_eq!(answered(late, &[200]).await, Some(false));
         assert_eq!(answered(late, &[403]).await, Some(true));

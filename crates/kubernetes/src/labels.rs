@@ -59,7 +59,7 @@ impl Labels {
     /// Runs until the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut write: Option<Answer> = None;
-        // False once the candidate has ended, even if its label is not correct yet.
+        // False once the candidate has ended, even if its label still needs a write.
         let mut candidate_runs = true;
         loop {
             let now = boot_now();
@@ -111,14 +111,14 @@ impl Labels {
 
     fn acknowledged(&mut self) {
         self.reconciler.acknowledged();
-        // Publish before logging, which may be slow, because a step-down waits for the state.
+        // Publish first, because a step-down waits for the state, and logging may be slow.
         self.publish();
         self.errors.over();
     }
 
     fn failed(&mut self, error: &ApiError) {
         self.reconciler.failed(error, boot_now(), random());
-        // Publish before counting, so that no scrape shows a failure and a label in sync.
+        // Publish first, so that a scrape never shows this failure together with a label in sync.
         self.publish();
         self.errors.failed(error, boot_now());
     }
@@ -139,7 +139,7 @@ pub(super) fn random() -> u8 {
     KernelRandomness.bits().to_be_bytes()[0]
 }
 
-/// The gauge `leasehold_label_in_sync`, computed at each scrape; absent if labels are disabled.
+/// The gauge `leasehold_label_in_sync`, computed at each scrape. Absent if labels are disabled.
 #[derive(Debug)]
 pub struct LabelInSync {
     status: watch::Receiver<Status>,

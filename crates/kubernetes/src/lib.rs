@@ -45,7 +45,8 @@ use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
 
-/// Interval between writes of a correct label, to repair a label that was edited or removed.
+/// Interval between repeated writes of a correct label, which repair a label that another client
+/// changed.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The daemon's handle on the label and the Events. Clones share both.
@@ -65,8 +66,8 @@ pub struct Tasks {
 }
 
 impl Kubernetes {
-    /// Starts publishing, inside a tokio runtime, with [`REPAIR_INTERVAL`] except in tests. Fails
-    /// if the kernel cannot create a timer, or if two metrics collide.
+    /// Starts publishing, inside a tokio runtime. `repair_interval` is [`REPAIR_INTERVAL`] except
+    /// in tests. Fails if the kernel cannot create a timer, or if two metrics collide.
     pub fn spawn(
         api: Api,
         pod: Pod,
@@ -130,8 +131,8 @@ impl Kubernetes {
         }
     }
 
-    /// Waits at most `label_wait` until the pod's label no longer says leader. The status is
-    /// published before.
+    /// Waits at most `label_wait` until the pod's label no longer says leader. The caller publishes
+    /// the status first.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
@@ -155,8 +156,8 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for a task to fail, and returns its name and the cause; indefinitely if all have
-    /// ended.
+    /// Waits for a task to fail, and returns its name and the cause. Waits indefinitely if all
+    /// tasks have ended.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),
@@ -169,8 +170,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// Verifies in the background that an admission policy restricts the token of this pod, or logs
-    /// an error.
+    /// Verifies in the background that an admission policy restricts the token of this pod. Logs an
+    /// error if not.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

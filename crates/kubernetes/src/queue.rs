@@ -1,5 +1,5 @@
-//! The Events to report. To limit the load, an Event that recurs within ten minutes is only
-//! counted, and new Events beyond a few per minute are dropped.
+//! The queue of Events to report. To limit the load, an Event that recurs within ten minutes is
+//! only counted, and new Events beyond a few per minute are dropped.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -12,16 +12,17 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of waiting Events. A change of leadership makes two, and a report may take 15 s.
+/// Maximum number of waiting Events. A change of leadership causes two Events, and reporting an
+/// Event may take 15 s.
 const WAITING_MAX: usize = 16;
 /// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
-/// Time within which a recurring Event is only counted.
+/// Period during which a recurring Event is only counted.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
 /// Interval between updates of the count of a repeated Event.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum burst of new Events, and the interval after which one more Event is allowed. A lease
-/// that changes hands every minute is reported completely.
+/// Maximum burst of new Events. With [`REFILL_INTERVAL`], sufficient for all Events of a lease that
+/// changes hands every minute.
 const BURST: u32 = 20;
 const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -36,7 +37,8 @@ pub(super) struct EventQueue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrences {
     pub(super) event: PodEvent,
-    /// The name of the Event once the API server has accepted it. Then only its count is reported.
+    /// The name of the Event once the API server has accepted it. From then on, only the count is
+    /// reported.
     pub(super) name: Option<String>,
     pub(super) count: u32,
     pub(super) first: SystemTime,
@@ -61,7 +63,7 @@ impl EventQueue {
     pub(super) async fn next(&self) -> Occurrences {
         let mut known = self.known.subscribe();
         loop {
-            // Cannot fail, because this queue keeps a sender.
+            // Cannot fail, because this queue owns a sender.
             drop(known.wait_for(KnownEvents::any_waits).await);
             let mut taken = None;
             self.known
@@ -72,7 +74,7 @@ impl EventQueue {
         }
     }
 
-    /// Ends the report of the Event taken last. `name` is `None` if the report failed.
+    /// Records the result for the Event taken last. `name` is `None` if the report failed.
     pub(super) fn done(&self, reported: &Occurrences, name: Option<String>) {
         self.known.send_modify(|known| known.done(reported, name));
     }
@@ -123,7 +125,7 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event, which may replace a repeating Event in a full queue. Returns
+    /// Queues or counts an Event. In a full queue, the Event may replace a repeating Event. Returns
     /// false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
@@ -185,8 +187,9 @@ impl KnownEvents {
         Some(known.occurrences.clone())
     }
 
-    /// A repeating Event is remembered even if it was not accepted, because its retries would delay
-    /// other Events. Another Event is reported again only if it recurred meanwhile.
+    /// A repeating Event stays known even if the API server did not accept it, because immediate
+    /// retries would delay other Events. Any other Event is reported again only if it recurred
+    /// during the report.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -1,5 +1,6 @@
-//! Decides when to write the label, and its value, from the current status (level-triggered). After
-//! a write with an unknown outcome, repeats the label until that write can no longer land.
+//! Decides from the current status when to write the label, and which value (level-triggered).
+//! After a write with an unknown outcome, rewrites the label until the earlier write can no longer
+//! take effect.
 
 use std::time::Duration;
 
@@ -9,14 +10,15 @@ use leasehold_core::election::{BootTime, Status};
 
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Time after which a write of an outdated value is abandoned, so that a demotion behind a hanging
-/// promotion is sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
+/// Timeout for a write in flight whose value is outdated. It lets a demotion behind a hanging
+/// promotion be sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
-/// Time during which an abandoned write may still land. The API server ends a request after 60 s.
+/// Time during which an abandoned write may still take effect. The API server ends a request after
+/// 60 s.
 pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
 
-/// Interval between writes while an abandoned write may still land.
+/// Interval between writes while an abandoned write may still take effect.
 pub(super) const SETTLING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The value of a label.
@@ -49,9 +51,9 @@ impl Label {
 /// State of the pod's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelState {
-    /// No write was acknowledged, or a write of another value is in flight.
+    /// No write was acknowledged, or a write of a different value is in flight.
     Unknown,
-    /// The last write was acknowledged and had this value.
+    /// The last write, of this value, was acknowledged.
     Acknowledged(Label),
     /// The pod and its label no longer exist.
     NoPod,
@@ -82,8 +84,8 @@ pub(super) struct Reconciler {
     in_flight: Option<Write>,
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// True if `follower` has not been sent since the candidate last led. This write ignores a
-    /// pause that the API server requested, because a step-down waits for it.
+    /// True from gaining leadership until `follower` is sent. That write ignores a pause that the
+    /// API server requested, because a step-down waits for the write.
     demotion_owed: bool,
     failures: u32,
 }
@@ -97,9 +99,9 @@ struct Write {
 #[derive(Debug, Clone, Copy)]
 struct Retry {
     at: BootTime,
-    /// The value of the failed write. Another value is written immediately.
+    /// The value of the failed write. A different value is written immediately.
     label: Label,
-    /// True if the API server requested the pause. It then applies to both values.
+    /// True if the API server requested the pause. A requested pause applies to both values.
     asked_for: bool,
 }
 
@@ -169,7 +171,8 @@ impl Reconciler {
         }
     }
 
-    /// Records that the write in flight failed. `random` adds jitter to the attempts of many pods.
+    /// Records that the write in flight failed. `random` adds jitter, so that many pods do not
+    /// retry together.
     pub(super) fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
         let Some(Write { label, .. }) = self.in_flight.take() else {
             return;

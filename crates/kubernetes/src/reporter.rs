@@ -51,7 +51,7 @@ impl EventReporter {
         }
     }
 
-    /// Returns the name of the Event, if the API server has accepted it now or before.
+    /// Returns the name of the Event if the API server has ever accepted it.
     async fn report(&mut self, occurrences: &Occurrences) -> Option<String> {
         if let Some(name) = &occurrences.name {
             let last = date(occurrences.last);
@@ -67,7 +67,7 @@ impl EventReporter {
         accepted.then(|| name.to_owned())
     }
 
-    /// Returns true if the API server accepted the request, within [`ATTEMPTS_MAX`] attempts.
+    /// True if the API server accepted the request within [`ATTEMPTS_MAX`] attempts.
     async fn send(&mut self, request: impl Fn(&Requests) -> hyper::Request<Vec<u8>>) -> bool {
         for attempt in 1..=ATTEMPTS_MAX {
             let sent = self.requests.api.send_in_time(request(&self.requests));
@@ -76,7 +76,7 @@ impl EventReporter {
                     self.errors.over();
                     return true;
                 }
-                // A previous attempt created the Event, but its answer was lost.
+                // An earlier attempt created the Event, but the answer was lost.
                 Err(ApiError {
                     status: Some(409), ..
                 }) if attempt > 1 => return true,

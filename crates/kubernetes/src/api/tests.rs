@@ -21,8 +21,8 @@ use super::*;
 
 type Asked = Arc<Mutex<Vec<Request<Body>>>>;
 
-/// Returns an API server with one fixed answer, its log of requests, and the number of clients
-/// built.
+/// Returns an API server with a fixed answer, the log of its requests, and the number of clients
+/// that were built.
 fn server(
     status: u16,
     headers: &'static [(&'static str, &'static str)],
@@ -48,7 +48,7 @@ fn server(
     (api, asked, made)
 }
 
-/// Returns a directory with a token and the certificate of this authority.
+/// Returns a directory with a token and the authority's certificate.
 fn credentials(authority: &Certificates) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
@@ -80,7 +80,11 @@ async fn a_request_is_sent_once() {
     let (api, asked, _) = server(200, &[], "{}");
     assert_eq!(api.send(request()).await.unwrap(), "{}");
     let asked = asked.lock().unwrap();
-    assert_eq!(asked.len(), 1, "no get before it, no attempt after it");
+    assert_eq!(
+        asked.len(),
+        1,
+        "a single request: no read before the write, no retry"
+    );
     assert_eq!(asked[0].method(), "PATCH");
 }
 
@@ -145,7 +149,7 @@ async fn each_request_has_a_client_of_its_own() {
     }
 }
 
-/// A request that read the files on this single thread would block the timeouts too.
+/// The test runs on one thread: if a request read its files there, the timeouts would block too.
 #[tokio::test]
 async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
     let (disk, hangs) = std::sync::mpsc::channel::<()>();
@@ -165,7 +169,11 @@ async fn a_disk_that_hangs_holds_up_nothing_but_its_requests() {
             .await
             .unwrap_err();
     }
-    assert_eq!(reads.load(Ordering::SeqCst), 1, "one thread waits for it");
+    assert_eq!(
+        reads.load(Ordering::SeqCst),
+        1,
+        "only one thread waits for the disk"
+    );
     drop(disk);
     let error = api.send(request()).await.unwrap_err();
     assert_eq!(error.to_string(), "the token file cannot be used: no disk");
@@ -226,7 +234,7 @@ async fn an_unreadable_record_is_reported_and_read_again() {
 }
 
 /// Starts a server at `address` with a certificate for 127.0.0.1. Returns its port and the head of
-/// the only request that it answers. The head is empty if the client refused to send a request.
+/// the only request that it answers. The head is empty if the client sent no request.
 fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<String>) {
     let file = authority.server();
     let chain = CertificateDer::pem_file_iter(&file).unwrap();
@@ -286,7 +294,7 @@ async fn a_wrong_server_name_and_a_server_without_tls_are_distinguished() {
         api.send(request()).await.unwrap_err().what
     };
 
-    // 127.0.0.2 is also this machine, but is not in the certificate.
+    // 127.0.0.2 also reaches this server, but is not in the certificate.
     let (port, asked) = tls_server(&authority, "127.0.0.2");
     let another_name = "the certificate of the API server is for another name";
     assert_eq!(what("127.0.0.2", &port).await, another_name);

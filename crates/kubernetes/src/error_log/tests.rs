@@ -10,7 +10,7 @@ use super::*;
 use leasehold_core::election::{BootTime, Role};
 use leasehold_metrics::fixture;
 
-/// A log that keeps its lines in memory.
+/// Captures the log in memory.
 #[derive(Debug, Default, Clone)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 

@@ -66,7 +66,7 @@ fn renewals_that_fail_while_one_waits_are_counted_with_it_and_keep_nothing_out()
     let taken = known.take(at(500)).unwrap();
     assert_eq!((taken.event, taken.count), (failing(), 500));
     assert_eq!((taken.first, taken.last), (wall(0), wall(499)));
-    // An Event that is being reported is counted.
+    // A recurrence during the report is counted.
     assert!(known.offer_at(failing(), 501));
     assert_eq!(known.waiting(), [stepped_down(7)]);
 }
@@ -82,7 +82,7 @@ fn a_full_queue_drops_repeating_events_first() {
     let all: Vec<_> = (1..=WAITING_MAX as i64).map(stepped_down).collect();
     let last = all[WAITING_MAX - 1].clone();
     assert!(!known.offer_at(last, 1));
-    assert_eq!(known.waiting(), all, "in their order");
+    assert_eq!(known.waiting(), all, "the order is kept");
     assert!(!known.offer_at(failing(), 2));
     assert!(!known.offer_at(stepped_down(99), 2));
     assert_eq!(known.waiting(), all);
@@ -112,7 +112,11 @@ fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
     for second in 0..300 {
         assert!(known.offer_at(failing(), second));
         for (count, name) in known.report(second, Some("a.1")) {
-            assert_eq!(name.is_some(), second > 0, "one new Event");
+            assert_eq!(
+                name.is_some(),
+                second > 0,
+                "only the first report creates an Event"
+            );
             requests.push((second, count));
         }
     }
@@ -151,7 +155,10 @@ fn an_event_that_happens_again_during_a_failed_report_is_reported_anew() {
     known.done(&taken, None);
     assert_eq!(known.waiting(), [stepped_down(7)]);
     known.report(20, None);
-    assert!(known.events.is_empty(), "nothing happened meanwhile");
+    assert!(
+        known.events.is_empty(),
+        "nothing recurred during the report"
+    );
 }
 
 #[test]
@@ -185,7 +192,7 @@ fn a_lease_that_changes_hands_all_the_time_makes_a_bounded_number_of_events() {
     let bound = |seconds| u64::from(BURST) + seconds / REFILL_INTERVAL.as_secs() - 1;
     let hour: u64 = (0..3600).map(&mut new).sum();
     assert_eq!(hour, bound(3600));
-    // A pause does not accumulate more than one burst.
+    // A quiet period does not accumulate more than one burst.
     let burst: u64 = (100_000..100_100).map(new).sum();
     assert_eq!(burst, bound(100));
 }

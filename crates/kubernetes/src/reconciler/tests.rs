@@ -65,7 +65,7 @@ fn written(label: Label, sent: f64) -> Reconciler {
     reconciler
 }
 
-/// Returns the time of the next write of `wanted` after `now` if nothing else happens.
+/// Returns when `wanted` is next written after `now` if nothing else happens.
 fn next_write(reconciler: &mut Reconciler, wanted: Label, now: BootTime) -> BootTime {
     match reconciler.step(wanted, now) {
         LabelStep::Write(_) => now,
@@ -180,7 +180,7 @@ fn attempts_at_an_api_server_that_is_gone_are_at_growing_intervals_up_to_five_se
     succeed(&mut reconciler, Label::Leader, now);
     fail(&mut reconciler, Label::Leader, at(90.0), &UNREACHABLE);
     let next = next_write(&mut reconciler, Label::Leader, at(90.0));
-    assert_eq!(next, at(90.25), "a success begins anew");
+    assert_eq!(next, at(90.25), "a success resets the backoff");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
         at(61.0)
     );
 
-    // A demotion is due even if the pause kept the leadership off the label.
+    // A demotion is due even if, because of the pause, the label never said leader.
     assert_eq!(
         next_write(&mut reconciler, Label::Leader, at(2.0)),
         at(61.0)
@@ -307,11 +307,14 @@ fn a_promotion_in_flight_is_never_reported_as_follower() {
     reconciler.sent(Label::Follower, at(60.0));
     assert!(
         !reconciler.state().may_say_leader(),
-        "a repair changes nothing"
+        "repairing the label changes nothing"
     );
     reconciler.acknowledged();
     reconciler.sent(Label::Leader, at(61.0));
-    assert!(reconciler.state().may_say_leader(), "it may have landed");
+    assert!(
+        reconciler.state().may_say_leader(),
+        "the write may have taken effect"
+    );
     reconciler.failed(&ApiError::NO_ANSWER, at(62.0), 0);
     assert!(reconciler.state().may_say_leader());
     reconciler.sent(Label::Follower, at(62.0));
