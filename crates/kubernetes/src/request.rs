@@ -11,20 +11,21 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list of leaders. The list is repeated until it is empty.
+/// Maximum number of pods in one list of stale leaders. The pods are listed again until none is
+/// stale.
 pub(super) const PODS_MAX: usize = 20;
 /// Maximum length of a pod's name.
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// The query option of a dry run: the server evaluates the request and stores nothing.
+/// Query option for a dry run, which the server evaluates without storing anything.
 const DRY_RUN: &str = "&dryRun=All";
 /// Limits answers to the metadata.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A valid name of the API, which is safe as a part of a URL.
+/// A name that is valid in the Kubernetes API, and thus safe as a part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
@@ -71,7 +72,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Builds the pod's identity from the downward API, and rejects a name that would change the
+    /// Identifies the pod with values from the downward API. Rejects a name that would change the
     /// URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, String> {
         let checked = |what: &str, text: &str| {
@@ -99,7 +100,7 @@ pub(super) struct OtherPod {
     resource_version: String,
 }
 
-/// The API server, and the requests about one pod.
+/// Builds the requests about one pod.
 pub(super) struct Requests {
     pub(super) api: Api,
     pub(super) pod: Pod,
@@ -147,7 +148,7 @@ impl Requests {
             .expect("names were checked")
     }
 
-    /// Returns the pods in a list, except this one; `None` if the list is invalid.
+    /// Parses a list of pods, without this pod. `None` if the list is invalid.
     pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
         #[derive(Deserialize)]
         struct Item {
@@ -215,8 +216,8 @@ impl Requests {
         self.patch_status(name, uid.as_str(), metadata, option)
     }
 
-    /// Patches `pods/status`, because this right allows setting labels but not changing images. The
-    /// uid protects a later pod with the same name.
+    /// Patches `pods/status`, because the right to do so permits setting labels but not changing
+    /// images. The uid protects a later pod with the same name.
     fn patch_status(
         &self,
         name: &Name,

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use super::api::ApiRetry;
 
-/// The first wait after a failure, doubled with each further failure up to [`BACKOFF_MAX`].
+/// Wait after the first failure. Each further failure doubles the wait, up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// Maximum wait, and thus the maximum delay of a label once the API server is reachable again.
+/// Maximum wait, and thus the maximum delay of a label after the API server becomes reachable
+/// again.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Maximum `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// Returns the wait after this number of consecutive failures, with jitter from `random`; `None` if
-/// a quick retry cannot succeed. A `Retry-After` only makes the wait longer, because an overloaded
-/// API server always asks for one second.
+/// a quick retry cannot succeed. A `Retry-After` can only extend the wait, because an overloaded
+/// API server always requests one second.
 pub(super) fn pause(retry: ApiRetry, failures: u32, random: u8) -> Option<Duration> {
     match retry {
         ApiRetry::Again => Some(backoff(failures, random)),

@@ -1,5 +1,5 @@
-//! While this candidate leads, corrects stale labels `leader` of other pods, such as pods on a lost
-//! node.
+//! While this candidate leads, removes stale `leader` labels from other pods, such as pods on a
+//! lost node.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use leasehold_core::election::{BootTime, Status, Token};
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum lists in one round. Conflicts, or more than [`PODS_MAX`] pods, require several lists.
+/// Maximum number of lists in one round. A conflict, or more than [`PODS_MAX`] pods, requires
+/// another list.
 const LISTS_MAX: usize = 5;
 
 pub(super) struct StaleLabels {
@@ -29,8 +30,8 @@ pub(super) struct StaleLabels {
     rounds: Rounds,
 }
 
-/// The schedule of rounds: at the start of a leadership, and when the predecessor's last request
-/// can no longer land.
+/// Schedules the rounds: one when leadership begins, and one when the predecessor's last request
+/// can no longer take effect.
 #[derive(Debug, Default)]
 struct Rounds {
     token: Option<Token>,
@@ -40,7 +41,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Returns the time of the next round under `token`, if there is one.
+    /// Returns when the next round under `token` is due, if any.
     fn due(&mut self, token: Option<Token>, now: BootTime) -> Option<BootTime> {
         if token.is_some() && token != self.token {
             *self = Self {
@@ -127,7 +128,7 @@ impl StaleLabels {
                 return Ok(());
             }
             for other in others.into_iter().take(PODS_MAX) {
-                // Since the list was made, the listed pod may have become the leader.
+                // The listed pod may have become the leader in the meantime.
                 let status = self.status.borrow().at(boot_now());
                 if status.authority.map(|a| a.token) != Some(token) {
                     return Ok(());
@@ -137,7 +138,8 @@ impl StaleLabels {
                         let (pod, label) = (other.name.as_str(), &requests.label_key);
                         tracing::info!(pod, label, "removed a stale leader label from another pod");
                     }
-                    // The pod was changed or deleted since the list; the next list shows which.
+                    // The pod was changed or deleted after it was listed. The next list is up to
+                    // date.
                     Err(ApiError {
                         status: Some(404 | 409 | 422),
                         ..

@@ -23,8 +23,8 @@ use leasehold_status::Surface;
 /// A timeout for operations that complete immediately.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Returns a publisher whose requests are answered with the status that `answer` returns for their
-/// paths. Building client number `fault` panics, which simulates a bug in the task that builds it.
+/// Returns a publisher. `answer` maps the path of each request to the status of its answer.
+/// Building client number `fault` panics, as a bug in a task would.
 fn publisher<F>(
     repair_interval: Duration,
     fault: Option<usize>,
@@ -38,7 +38,7 @@ where
     let api = Api::over("https://api".to_owned(), move || {
         let number = made.fetch_add(1, Ordering::SeqCst);
         if Some(number) == fault {
-            // Like a panic, but without a backtrace, which can take longer than the test waits.
+            // A panic without a backtrace, which could take longer than the test waits.
             resume_unwind(Box::new("a bug in a task"));
         }
         let answer = Arc::clone(&answer);
@@ -92,7 +92,7 @@ async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     waited.unwrap_or_else(|_| panic!("not so: {what}"))
 }
 
-/// A log that reads, at each line, if the label is in sync.
+/// A log that records with each line if the label is in sync.
 #[derive(Clone)]
 struct Witness {
     metrics: Metrics,
@@ -158,7 +158,7 @@ async fn the_last_words_are_over_when_the_events_are_out_and_not_before() {
     for event in ["first", "second"] {
         soon(event, asked.acquire()).await.unwrap().forget();
         let over = tokio::time::timeout(Duration::ZERO, &mut last_words).await;
-        assert!(over.is_err(), "the {event} Event is not out");
+        assert!(over.is_err(), "the {event} Event has not been sent");
         answered.add_permits(1);
     }
     soon("the last words", last_words).await;
@@ -174,7 +174,7 @@ async fn an_event_is_tried_a_few_times_and_then_given_up() {
         std::future::ready(if failed { 500 } else { 200 })
     });
     kubernetes.transition(&transition(1));
-    soon("it is given up", kubernetes.last_words()).await;
+    soon("the reporter gives up", kubernetes.last_words()).await;
     assert_eq!(requests.load(Ordering::SeqCst), 3);
     assert_eq!(metrics.publish_failures(Surface::Event), 3);
 }
@@ -189,8 +189,8 @@ async fn an_ended_task_is_named_and_its_label_is_not_reported_in_sync() {
     let (task, error) = soon("the task ends", tasks.ended()).await;
     assert_eq!(task, "label");
     assert!(error.to_string().contains("panicked"), "{error}");
-    assert!(!in_sync(&metrics), "no task maintains it");
-    // The other tasks continue, and the exit does not wait for the ended task.
+    assert!(!in_sync(&metrics), "no task maintains the label");
+    // The other tasks continue, and the exit of the process does not wait for the ended task.
     kubernetes.transition(&transition(1));
     soon("the last words", kubernetes.last_words()).await;
     assert_eq!(metrics.publish_failures(Surface::Event), 0);

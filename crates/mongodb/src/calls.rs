@@ -1,5 +1,5 @@
-//! Store calls: bounded in number and never dropped. A call that times out counts as unknown, and
-//! its true outcome is reported when it arrives.
+//! Store calls. Their number is bounded, and they are never dropped. The outcome of a call that
+//! times out counts as unknown; the true outcome is reported when it arrives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::store::{Answer, Failure, RetryPolicy, UNANSWERED};
 use leasehold_clock::duration::shown;
 use leasehold_core::election::{CallId, Outcome};
 
-/// Maximum number of calls in the driver, including those that timed out; further calls are refused
-/// unsent. A connection that hangs for a minute holds fifteen calls at the defaults.
+/// Maximum number of calls in the driver, including calls that timed out. Further calls fail
+/// without being sent. At the defaults, a connection that hangs for a minute holds fifteen calls.
 pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and its outcome.
@@ -21,22 +21,22 @@ pub struct AnsweredCall {
     pub operation: &'static str,
     /// The outcome's name.
     pub outcome: &'static str,
-    /// Time from handing the call to the driver until the answer.
+    /// Time from passing the call to the driver until its answer.
     pub elapsed: Duration,
     /// Reason for the failure, if any.
     pub failure: Option<Failure>,
-    /// True if the call was reported as unknown before.
+    /// True if the call's outcome was previously reported as unknown.
     pub late: bool,
 }
 
 impl AnsweredCall {
-    /// Returns true if the server answered a write that matched no document.
+    /// True if the server answered that the write matched no document.
     pub fn is_rejected(&self) -> bool {
         self.failure.is_none() && self.outcome == "rejected"
     }
 }
 
-/// A call that was answered or has timed out.
+/// The answer to a call, or its timeout.
 pub(crate) struct CallReply<F> {
     pub(crate) call: CallId,
     pub(crate) outcome: Outcome<F>,
@@ -46,8 +46,8 @@ pub(crate) struct CallReply<F> {
 
 pub(crate) struct InFlight<F> {
     timeout: Duration,
-    /// A call keeps its permit until the loop has taken its last reply, which bounds the queue of
-    /// replies.
+    /// Each call keeps its permit until the loop has taken the call's last reply. This bounds the
+    /// queue of replies.
     places: Arc<Semaphore>,
     sender: mpsc::UnboundedSender<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
     replies: mpsc::UnboundedReceiver<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
@@ -64,7 +64,7 @@ impl<F: Send + 'static> InFlight<F> {
         }
     }
 
-    /// Hands an operation to the driver. Must be called inside a tokio runtime.
+    /// Starts an operation in the driver. Must be called inside a tokio runtime.
     pub(crate) fn perform(
         &mut self,
         call: CallId,
@@ -92,7 +92,7 @@ impl<F: Send + 'static> InFlight<F> {
                 "none of them was ever answered",
             );
             let reply = reply(failed(Outcome::Failed, failure), Duration::ZERO, false);
-            // `self` has a receiver.
+            // Cannot fail, because `self` owns a receiver.
             let _ = self.sender.send((reply, None));
             return;
         };
@@ -116,7 +116,6 @@ impl<F: Send + 'static> InFlight<F> {
             };
             let last = match answer {
                 Ok(answer) => reply(answer, elapsed(), late),
-                // The driver panicked.
                 Err(_) => CallReply {
                     call,
                     outcome: Outcome::Unknown,
@@ -131,11 +130,12 @@ impl<F: Send + 'static> InFlight<F> {
         CALLS_MAX - self.places.available_permits()
     }
 
-    /// Waits for the next reply; indefinitely if no call is in flight. Cancel-safe.
+    /// Waits for the next reply. Waits indefinitely if no call is in flight. Cancel-safe.
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> CallReply<F> {
         match self.replies.recv().await {
             Some((reply, _place)) => reply,
-            // `self` has a sender.
+            // Unreachable, because `self` owns a sender.
             None => std::future::pending().await,
         }
     }
@@ -190,7 +190,7 @@ mod tests {
             let applied = LockOutcome::Applied(FoundLock::Missing);
             send.send(Answer::of(applied.clone()))
                 .expect("the call was not dropped");
-            assert_eq!(calls.in_flight(), 1, "it goes on");
+            assert_eq!(calls.in_flight(), 1, "the call keeps running");
             let late = calls.next().await;
             assert_eq!((late.call, late.outcome), (CallId(1), applied));
             assert!(late.answered.expect("no panic").late);

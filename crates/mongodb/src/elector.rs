@@ -1,4 +1,4 @@
-//! A candidate as a value, for the daemon and for programs that embed a candidate.
+//! A candidate for a lease, for the daemon and for programs that embed a candidate.
 
 mod host;
 
@@ -29,25 +29,28 @@ pub struct ElectorOptions {
     pub store: StoreOptions,
     /// The lease.
     pub lease: ResourceName,
-    /// Delay between the end of leadership and the release of the lease, unless the workload
-    /// confirms its end ([`Elector::workload_done`]); 2 s by default.
+    /// Delay between the end of leadership and the release of the lease, 2 s by default. The delay
+    /// ends early if the workload confirms its end ([`Elector::workload_done`]).
     pub handoff_delay: Duration,
-    /// True if the workload stops before [`Elector::stop`], which then waits at most one second.
+    /// True if the workload ends before the program calls [`Elector::stop`]. The stop then waits at
+    /// most one second.
     pub workload_ends_first: bool,
     /// Priority of the candidate; a higher one is preferred as the standby.
     pub priority: u32,
-    /// Minimum time of leadership before a handoff to a standby of higher priority; `None`: never.
+    /// Minimum time of leadership before a handoff to a standby of higher priority. With `None`,
+    /// the leader never hands off to such a standby.
     pub prefer_interval: Option<Duration>,
-    /// The highest token that this machine remembers; [`Token::ZERO`] if none.
+    /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,
-    /// The longest lease duration that this machine has seen up to `token_remembered`, if known.
+    /// The longest lease duration that this machine has seen with tokens up to `token_remembered`,
+    /// if known.
     pub lease_longest_remembered: Option<Duration>,
-    /// The claim of a predecessor that is proven to have exited.
+    /// The predecessor's claim, if the predecessor is proven to have exited.
     pub predecessor_claim: Option<Claim>,
 }
 
 impl ElectorOptions {
-    /// The options of a candidate for `lease` that remembers nothing.
+    /// The default options for `lease`, with no state from an earlier candidate.
     pub fn new(store: StoreOptions, lease: ResourceName) -> Self {
         let defaults = Tunables::default();
         Self {
@@ -64,7 +67,7 @@ impl ElectorOptions {
     }
 }
 
-/// A candidate that has not started, so that its channels can be handed out first.
+/// A candidate before its start. Its channels can be handed out before it contends.
 #[derive(Debug)]
 #[must_use = "it contends once it is started"]
 pub struct ElectorBuilder {
@@ -91,8 +94,8 @@ pub struct Elector {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectorError {
-    /// The candidate no longer leads, but the release was not confirmed, or a stuck workload or
-    /// status file prevented it. The lease expires by itself.
+    /// The candidate no longer leads, but did not confirm the release, possibly because of a stuck
+    /// workload or status file. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -101,13 +104,13 @@ pub enum ElectorError {
 }
 
 impl ElectorBuilder {
-    /// Creates a candidate that has not started.
+    /// Creates a candidate, without starting it.
     pub fn new(options: ElectorOptions) -> Self {
         Self::with(options, false)
     }
 
-    /// Creates a candidate whose surfaces run its workload: they carry out [`Surfaces::workload`]
-    /// and answer with [`Input::WorkloadGone`].
+    /// Creates a candidate whose surfaces run its workload. They apply [`Surfaces::workload`] and
+    /// send [`Input::WorkloadGone`] when the workload has exited.
     pub fn supervising(options: ElectorOptions) -> Self {
         Self::with(options, true)
     }
@@ -142,17 +145,18 @@ impl ElectorBuilder {
         self.candidate.status()
     }
 
-    /// Returns a receiver of the deployment that keeps the lease; `None` until it is known.
+    /// Returns a receiver of the deployment that stores the lease; `None` until it is known.
     pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.store_info.clone()
     }
 
-    /// Returns a receiver of the deployment's identity; updated whenever its members change.
+    /// Returns a receiver of the deployment's identity, which is updated whenever its members
+    /// change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.store.deployment()
     }
 
-    /// Returns a receiver of the durations of the next claim, which [`Input::Reconfigure`] changes.
+    /// Returns a receiver of the timings for the next claim, which [`Input::Reconfigure`] changes.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.store.timings()
     }
@@ -219,8 +223,9 @@ impl Elector {
         ended
     }
 
-    /// Waits until the candidate has finished. Cancel-safe; another call returns the result again.
-    /// Fails if the lease may be held until it expires, or if the candidate failed.
+    /// Waits until the candidate has finished. Cancel-safe. Later calls return the same result.
+    /// Cancel-safe; another call returns the result again. Fails if the lease may be held until it
+    /// expires, or if the candidate failed.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             true => Ok(()),
@@ -238,8 +243,8 @@ impl Drop for Elector {
     /// Makes the candidate step down and release the lease, if its runtime is still running.
     fn drop(&mut self) {
         self.watcher.abort();
-        // Without room in the queue and without a runtime, nothing is sent. The loop then ends when
-        // its queue is closed, unless [`ElectorBuilder::inputs`] gave out another sender.
+        // If the queue is full and there is no runtime, nothing is sent. The loop then ends when
+        // its queue is closed, unless [`ElectorBuilder::inputs`] returned another sender.
         if self.candidate.task.is_some()
             && self.candidate.inputs.try_send(Input::Shutdown).is_err()
             && let Ok(runtime) = Handle::try_current()

@@ -1,5 +1,5 @@
-//! The loop that drives a state machine: the election, or a contender for a lock. It publishes the
-//! status before it carries out effects, so that a surface never shows a released authority.
+//! Drives a state machine: the election, or a contender for a lock. Publishes the status before it
+//! carries out effects, so that a surface never shows authority that was already released.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -18,9 +18,9 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Outcome, Randomness};
 use leasehold_core::trace::Kind;
 
-/// Capacity of the queue of requests: more than operators and a workload send in one turn.
+/// Capacity of the queue of requests; larger than what operators and a workload send in one turn.
 const INPUTS_MAX: usize = 16;
-/// Capacity of the queue of store events: a burst of changes of one document on one stream.
+/// Capacity of the queue of store events; sufficient for a burst of changes to one document.
 const STORE_EVENTS_MAX: usize = 64;
 
 /// A state machine without IO.
@@ -31,9 +31,9 @@ pub(crate) trait Machine: Send + 'static {
     /// The document that an applied store call returns.
     type Found: Send + 'static;
 
-    /// The input when a timer fires.
+    /// Input for a timer that fired.
     const TICK: Self::Input;
-    /// The input once every handle to the state machine has been dropped.
+    /// Input after every handle to the state machine was dropped.
     const ABANDONED: Self::Input;
 
     /// Returns the id of the store call that an effect requests, if any.
@@ -88,7 +88,7 @@ macro_rules! state_machine {
 }
 pub(crate) use state_machine;
 
-/// The IO of a state machine.
+/// Performs the IO of a state machine.
 pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
     /// The content of a change stream event.
@@ -97,7 +97,7 @@ pub(crate) trait Host: Send + 'static {
     type End: Send;
     type Result: Send + 'static;
 
-    /// Carries out an effect; returns its content if it was the last one.
+    /// Carries out an effect. Returns the effect's content if this effect was the last.
     fn carry_out(
         &mut self,
         effect: <Self::Machine as Machine>::Effect,
@@ -108,9 +108,9 @@ pub(crate) trait Host: Send + 'static {
     fn answered(&mut self, answered: &AnsweredCall);
     /// Reports a store event, and converts it to an input if the state machine needs it.
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
-    /// Reports an input of the program, which the state machine has not handled yet.
+    /// Reports an input from the program. The state machine has not handled the input yet.
     fn received(&mut self, _: &Input<Self>) {}
-    /// Waits for an event of the host itself. Must be cancel-safe.
+    /// Waits for an event that the host itself generates. Must be cancel-safe. Must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
     }
@@ -125,7 +125,7 @@ pub(crate) trait Host: Send + 'static {
 pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
 pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Found>;
 
-/// A state machine with its channels, before it is started.
+/// A state machine and its channels, before the loop starts.
 #[derive(Debug)]
 pub(crate) struct EventLoop<M: Machine, W> {
     machine: M,
@@ -137,7 +137,8 @@ pub(crate) struct EventLoop<M: Machine, W> {
 }
 
 impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
-    /// Creates a state machine for a stored document, and the senders of requests and store events.
+    /// Creates a state machine for a stored document, and the senders of its requests and store
+    /// events.
     pub(crate) fn new<O: Clone + Serialize>(
         store: &StoreOptions,
         (kind, name): (Kind, &str),
@@ -182,7 +183,7 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
         }
     }
 
-    /// Runs until the last effect. Fails if the kernel provides no timer.
+    /// Runs until the last effect. Fails if the kernel cannot create a timer.
     async fn run<H>(mut self, mut host: H) -> io::Result<H::Result>
     where
         H: Host<Machine = M, Hint = W>,
@@ -211,7 +212,8 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
             host.calls_in_flight(calls.in_flight());
             input = loop {
                 tokio::select! {
-                    // The timer has priority, so that a flood of store events delays no deadline.
+                    // The timer comes first, so that a flood of store events cannot delay a
+                    // deadline.
                     biased;
                     fired = timer.fired() => {
                         fired?;
@@ -243,14 +245,14 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
     }
 }
 
-/// A loop that runs, or has ended.
+/// A running or ended loop.
 #[derive(Debug)]
 pub(crate) struct LoopHandle<M: Machine, R> {
     pub(crate) status: watch::Receiver<M::Status>,
     pub(crate) inputs: mpsc::Sender<M::Input>,
     /// `None` after the loop has ended.
     pub(crate) task: Option<JoinHandle<io::Result<R>>>,
-    /// The result of a loop that has ended without a fault.
+    /// The result, if the loop ended without a fault.
     result: Option<R>,
 }
 
@@ -260,8 +262,8 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits for the result. Cancel-safe; may be called again. Fails, in each call, if the kernel
-    /// provided no timer or a task panicked.
+    /// Waits for the result. Cancel-safe. Later calls return the same result. Cancel-safe; may be
+    /// called again. Fails if the kernel could not create a timer or if a task panicked.
     pub(crate) async fn wait(&mut self) -> io::Result<R> {
         if let Some(task) = &mut self.task {
             let ended = task.await;

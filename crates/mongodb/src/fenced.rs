@@ -1,9 +1,9 @@
-//! Fenced writes: a paused former holder cannot write to a document that a newer holder has
-//! written.
+//! Fenced writes. They prevent a paused former holder from writing to a document that a newer
+//! holder has written.
 //!
-//! The document stores the newest token that wrote it, and does not match a write with an older
-//! token. Fence only with leases and exclusive locks: the tokens of readers and slots are not
-//! ordered.
+//! The document stores the newest token that wrote it. The filter of a write with an older token
+//! does not match the document. Fence only with leases and exclusive locks: the tokens of readers
+//! and slots are not ordered.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
@@ -15,10 +15,11 @@ use leasehold_core::election::{ResourceName, Token};
 /// Field with the newest token that wrote the document.
 pub const FENCE: &str = "fence.token";
 
-/// Field with the name of the token's lease or lock. Tokens of different names are not comparable.
+/// Field with the name of the lease or lock that issued the token. Tokens of different leases and
+/// locks are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
 
-/// The token of a lease or lock, with its name.
+/// A token, and the name of its lease or lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     name: ResourceName,
@@ -45,7 +46,7 @@ pub enum FencedError {
         /// The token of the newer holder; `None` if the stored fence is not a token.
         newest: Option<Token>,
     },
-    /// The document is fenced by this other lease or lock, whose tokens are not comparable.
+    /// A different lease or lock fences the document. Tokens of different names are not comparable.
     #[error("fenced write: the document is fenced by {name:?}; use one lock for it")]
     OtherName {
         /// The stored name.
@@ -65,7 +66,8 @@ pub enum FencedError {
     Driver(#[from] mongodb::error::Error),
 }
 
-/// Restricts a filter to documents that no newer token, and no other lease or lock, has written.
+/// Restricts a filter to documents that neither a newer token nor a different lease or lock has
+/// written.
 pub fn filter(filter: Document, fence: &Fence) -> Document {
     let token = doc! { "$or": [
         { FENCE: { "$exists": false } },
@@ -76,7 +78,7 @@ pub fn filter(filter: Document, fence: &Fence) -> Document {
     doc! { "$and": [filter, token, name] }
 }
 
-/// Extends an update, of operators or a pipeline, so that it also stores the fence.
+/// Extends an update, which may be operators or a pipeline, so that it also stores the fence.
 pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateModifications {
     let fields = doc! { FENCE: fence.token.get(), FENCE_NAME: fence.name.as_str() };
     match update.into() {
@@ -95,8 +97,8 @@ pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateMo
     }
 }
 
-/// Updates one document that no newer token has written, and stores the fence in it. A majority
-/// acknowledges the write, because a fence that is rolled back protects nothing.
+/// Updates one document that no newer token has written, and stores the fence in the document. The
+/// write concern is majority, because a fence that is rolled back protects nothing.
 pub async fn update_one<T: Send + Sync>(
     collection: &Collection<T>,
     matching: Document,
@@ -132,7 +134,7 @@ pub async fn update_one<T: Send + Sync>(
         return Err(FencedError::OtherName { name });
     }
     match stored.and_then(|stored| token(stored).ok()) {
-        // The document began to match between the write and this read.
+        // The document did not match during the write, but has begun to match since.
         Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),
     }

@@ -1,17 +1,19 @@
 //! Leader election and locks on the MongoDB replica set that you already run, for programs that
 //! embed them.
 //!
-//! [`elector`] provides a candidate for a lease, and [`locker`] a lock. [`fenced`] lets a document
-//! reject late writes of a former holder. [`store`] keeps leases and locks in MongoDB; the state
-//! machines of `leasehold_core` contain the rules. [`uri`] checks connection strings.
+//! [`elector`] provides a candidate for a lease, and [`locker`] provides a lock. With [`fenced`], a
+//! document rejects late writes of a former holder. [`store`] keeps leases and locks in MongoDB.
+//! The state machines of `leasehold_core` contain the rules. [`uri`] checks connection strings.
 //!
-//! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
-//! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
+//! Limit: if authority ends while an effect is in progress, the effect is not stopped. Send the
+//! fencing token with each effect, and let the receiver reject a token lower than one it has seen
+//! ([`fenced`]).
 //!
-//! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types get a
-//! variant or field only in an incompatible version, because their users handle or build every
-//! value. Programs decide about each [`locker::LockDecision`] and each input, effect and status of
-//! a state machine. Commands show each value of [`store::mongo::operators`] and [`store::mongo::probe`].
+//! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types gain a
+//! variant or field only in an incompatible version, because their users must handle or build every
+//! value. For example, programs handle each [`locker::LockDecision`] and each input, effect and
+//! status of a state machine, and commands show each value of [`store::mongo::operators`] and
+//! [`store::mongo::probe`].
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, ResourceName};

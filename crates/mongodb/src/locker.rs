@@ -1,5 +1,5 @@
-//! A contender for a lock. Most programs want [`Lock`] and its [`LockGuard`]; a [`Locker`] reports
-//! everything that it observes.
+//! A contender for a lock. Most programs need only [`Lock`] and its [`LockGuard`]. A [`Locker`]
+//! also reports everything that it observes.
 
 mod guard;
 mod host;
@@ -39,18 +39,19 @@ pub struct LockerOptions {
     pub mode: LockMode,
     /// Minimum time to hold the lock, even if the work ends or the process dies.
     pub min_hold: MinHold,
-    /// Skips work that succeeded recently ([`End::Skipped`]), and records success. Exclusive locks only.
+    /// Skips work that succeeded recently ([`End::Skipped`]), and records each success. Exclusive
+    /// locks only. Exclusive locks only.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
     /// The highest token of the lock that this machine remembers.
     pub token_remembered: Token,
-    /// Observations of other entries by earlier contenders on this machine.
+    /// Other entries, as observed by earlier contenders on this machine.
     pub observations: Observations,
 }
 
 impl LockerOptions {
-    /// The options of a contender that remembers nothing, for an exclusive lock.
+    /// The default options for an exclusive lock, with no state from an earlier contender.
     pub fn new(store: StoreOptions, name: ResourceName) -> Self {
         Self {
             store,
@@ -67,31 +68,32 @@ impl LockerOptions {
 
 /// Callbacks for events that the status does not contain. Each does nothing by default.
 pub trait LockSurfaces: Send + 'static {
-    /// The lock was acquired. Arguments: the token and slot, the deadline, and the time waited.
+    /// The lock was acquired. Arguments: the token and slot, the deadline, and the duration of the
+    /// wait.
     fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: Duration) {}
     /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, _: Loss, _: &StoreHealth) {}
-    /// An event worth reporting to humans.
+    /// An event that humans may want to see.
     fn notice(&mut self, _: &LockNotice) {}
-    /// A store call was answered, which the health does not reflect yet.
+    /// A store call was answered. The health does not reflect the answer yet.
     fn answered(&mut self, _: &AnsweredCall, _: &StoreHealth) {}
-    /// The store reported an event, which the contender has not handled yet.
+    /// The store reported an event. The contender has not handled the event yet.
     fn store_event(&mut self, _: &StoreEvent<ClaimHint>) {}
     /// The contender has finished.
     fn finished(&mut self, _: &Finished) {}
 }
 
-/// Ignores all events; for programs that query the handle.
+/// Ignores all events. For programs that only query the [`Locker`].
 impl LockSurfaces for () {}
 
-/// The end of a contender, and the state to remember for the next one on this machine.
+/// The result of a contender, and the state to pass to the next contender on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// The reason for the end.
     pub end: End,
     /// The highest token of the lock that the contender saw.
     pub token_highest: Token,
-    /// The contender's observations of other entries.
+    /// Other entries, as this contender observed them.
     pub observations: Observations,
 }
 
@@ -100,16 +102,16 @@ pub struct Finished {
 pub enum LockDecision {
     /// The lock is held.
     Held(Authority),
-    /// The lock was acquired and lost.
+    /// The lock was acquired, and lost before this check.
     Lost(Loss),
-    /// MongoDB refuses the calls of a contender that has no entry, so waiting is useless.
+    /// MongoDB refuses the contender's calls and the contender has no entry, so waiting is useless.
     Refused(Failure),
     /// The contender has finished.
     Ended(End),
 }
 
 impl LockDecision {
-    /// Returns the decision about a contender that has not finished, if any.
+    /// Returns the decision if the contender has not finished, and `None` if it must wait.
     fn of(status: &LockStatus, health: &StoreHealth, now: BootTime) -> Option<Self> {
         match status.at(now).standing {
             Standing::Held(authority) => Some(Self::Held(authority)),
@@ -123,10 +125,10 @@ impl LockDecision {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Others held the lock during the whole wait, or filled its queue.
+    /// Other holders kept the lock during the whole wait, or the queue stayed full.
     #[error("lock not acquired: held by others during the whole wait")]
     TimedOut,
-    /// The wait ended because MongoDB did not answer, or refused or did not acknowledge the writes.
+    /// The wait ended, and MongoDB did not answer, refused the writes, or did not acknowledge them.
     #[error("lock not acquired: {}", .failure.as_ref().map_or("MongoDB did not answer".into(), Failure::to_string))]
     Unreachable {
         /// The reason, if known.
@@ -147,13 +149,13 @@ pub enum LockError {
         /// The holders and waiters ahead.
         ahead: Vec<Ahead>,
     },
-    /// The lock is in use with another number of slots; 0 means exclusive and shared.
+    /// Others use the lock with a different number of slots; 0 means exclusive and shared.
     #[error("lock not acquired: in use {}", with_slots(*.has))]
     WrongSlots {
         /// The number of slots in use.
         has: u32,
     },
-    /// The document of this name is not a lock of this schema.
+    /// The document with this name is not a lock of this schema version.
     #[error("lock not acquired: {}", foreign_document(.why, "lock"))]
     Foreign {
         /// The reason.
@@ -171,7 +173,7 @@ pub enum LockError {
     /// The lock was held and lost.
     #[error("lock lost: {}", .0.as_str())]
     Lost(Loss),
-    /// MongoDB did not confirm the release, or the success. The entry expires by itself.
+    /// MongoDB did not confirm the release or the recorded success. The entry expires by itself.
     #[error("MongoDB did not confirm the release of the lock")]
     Unconfirmed,
     /// The contender failed.
@@ -224,7 +226,7 @@ impl Locker {
         Self::start_with(options, None, surfaces)
     }
 
-    /// Starts contending, with a client shared by other contenders if there is one.
+    /// Starts contending. Uses the shared `client`, if any.
     fn start_with(
         options: LockerOptions,
         client: Option<&LockClient>,
@@ -276,17 +278,17 @@ impl Locker {
         self.contender.status.clone()
     }
 
-    /// Returns a receiver of the deployment that keeps the lock; `None` until it is known.
+    /// Returns a receiver of the deployment that stores the lock; `None` until it is known.
     pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.store_info.clone()
     }
 
-    /// Returns a receiver of the health of the store, as seen by this contender.
+    /// Returns a receiver of MongoDB's health, as this contender sees it.
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
         self.health.clone()
     }
 
-    /// Returns why the store keeps this contender from the lock, if known.
+    /// Returns why MongoDB keeps this contender from acquiring the lock, if known.
     pub fn failure(&self) -> Option<Failure> {
         let health = self.health.borrow();
         let failure = health.failure().cloned();
@@ -294,7 +296,7 @@ impl Locker {
         failure.or_else(doubt).or_else(|| self.store.trouble())
     }
 
-    /// Returns true if others, and not the store, keep a contender with this status from the lock.
+    /// True if other contenders, and not MongoDB, keep a contender with this status from the lock.
     pub fn is_kept_by_others(&self, status: &LockStatus) -> bool {
         let (now, health) = (leasehold_clock::boot_now(), self.health.borrow());
         health.is_kept_by_others(status, now, self.timings.renew_deadline())
@@ -311,12 +313,12 @@ impl Locker {
         status.authority_at(leasehold_clock::boot_now())
     }
 
-    /// Ends the wait. Releases the lock if it is already held, so no work may run under it.
+    /// Ends the wait. Releases the lock if it is already held, so no work may be running under it.
     pub async fn give_up(&self) {
         self.contender.send(LockInput::GiveUp).await;
     }
 
-    /// Calls [`Locker::give_up`], and waits for at most `patience` until the contender has ended.
+    /// Calls [`Locker::give_up`], and waits at most `patience` for the contender to end.
     pub async fn withdraw(&mut self, patience: Duration) {
         let withdrawn = async {
             self.give_up().await;
@@ -335,14 +337,15 @@ impl Locker {
         self.contender.send(LockInput::Succeeded).await;
     }
 
-    /// Stops renewing, and lets the entry expire, because the work may go on.
+    /// Stops renewing without a release, because the work may continue. The entry expires.
     pub fn abandon(mut self) {
         if let Some(event_loop) = self.contender.task.take() {
             event_loop.abort();
         }
     }
 
-    /// Waits until the lock is held, waiting is useless, or [`Locker::wait`] fails. Cancel-safe.
+    /// Waits until the lock is held, until waiting is useless, or until [`Locker::wait`] would
+    /// fail. Cancel-safe.
     pub async fn decided(&mut self) -> io::Result<LockDecision> {
         let (mut status, mut health) = (self.status(), self.health());
         loop {
@@ -363,8 +366,9 @@ impl Locker {
         }
     }
 
-    /// Waits until the contender has finished. Cancel-safe; another call returns the result again.
-    /// Fails if the kernel provided no timer or a task panicked.
+    /// Waits until the contender has finished. Cancel-safe. Later calls return the same result.
+    /// Cancel-safe; another call returns the result again. Fails if the kernel could not create a
+    /// timer or if a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         self.contender.wait().await
     }
@@ -376,7 +380,8 @@ mod tests {
 
     use super::*;
 
-    /// The lock may be held and lost between two checks, for example if the machine was suspended.
+    /// The lock may be acquired and lost between two checks, for example if the machine is
+    /// suspended.
     #[test]
     fn a_lock_that_is_lost_before_it_is_seen_to_be_held_is_lost() {
         let now = leasehold_clock::boot_now();

@@ -1,4 +1,4 @@
-//! Random ids that do not repeat in a copy of this machine.
+//! Random ids that remain unique even among copies of a virtual machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
@@ -8,21 +8,22 @@ use sha2::{Digest, Sha256};
 use leasehold_core::election::Randomness;
 
 /// Random ids from the kernel's generator, the clocks and a counter. Two machines started from one
-/// snapshot share the generator's state, but draw at different nanoseconds.
+/// snapshot share the generator's state, but draw ids at different nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelRandomness;
 
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Fails early at boot, or if the system call is forbidden. A panic avoids repeated ids.
+        // Fails early at boot, or if the system call is forbidden. A panic is better than repeated
+        // ids.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }
 }
 
-/// Returns the nanoseconds of both clocks, and the number of earlier draws, because a clock may not
-/// advance between two draws. The wall clock decides nothing (I9).
+/// Returns the nanoseconds of both clocks and the number of earlier draws. The count matters
+/// because a clock may not advance between two draws. The wall clock decides nothing (I9).
 fn moment() -> [u128; 3] {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let wall = leasehold_clock::wall_now().duration_since(UNIX_EPOCH);
@@ -33,7 +34,7 @@ fn moment() -> [u128; 3] {
     ]
 }
 
-/// Mixes a moment into random bits. The exclusive or preserves all entropy of the bits.
+/// Mixes the parts of a moment into random bits. XOR preserves all entropy of the bits.
 fn mixed(random: u128, moment: [u128; 3]) -> u128 {
     let mut hash = Sha256::new();
     for part in moment {
@@ -50,7 +51,7 @@ mod tests {
 
     const MOMENT: [u128; 3] = [1_790_000_000_000_000_000, 5_000_000_000, 7];
 
-    /// A difference in any part of the moment gives copies of a machine different ids.
+    /// Copies of a machine generate different ids if any part of the moment differs.
     #[test]
     fn one_generator_gives_different_ids_at_different_moments() {
         for part in 0..MOMENT.len() {

@@ -1,5 +1,5 @@
-//! The store of leases and locks: its interface, and its implementation for MongoDB. A store makes no
-//! decisions.
+//! The store of leases and locks: its interface, and its implementation for MongoDB. A store makes
+//! no decisions; it only reads and writes.
 
 mod deployment;
 mod kind;
@@ -17,20 +17,21 @@ use leasehold_core::election::{Found, Operation, Outcome, Timings, Watch};
 
 /// Keeps one lease.
 pub trait Store: Clone + Send + Sync + 'static {
-    /// Sends one operation and returns its outcome. The caller stops waiting after `operation_timeout`,
-    /// but runs the future to completion and never drops it.
+    /// Sends one operation and returns its outcome. After `operation_timeout`, the caller stops
+    /// waiting for the outcome, but still runs the future to completion.
     fn perform(&self, operation: Operation) -> impl Future<Output = Answer> + Send;
 
-    /// Returns the address of the server that an operation goes to, as far as known. Informational.
+    /// Returns the address of the server that receives an operation, if known. Informational.
+    /// Informational.
     fn server(&self) -> Option<String>;
 
-    /// Closes the change stream and opens another one.
+    /// Closes the change stream and opens a new stream.
     fn reopen_stream(&self);
 
-    /// Applies the durations of a reload.
+    /// Applies the timings after a reload.
     fn set_timings(&self, timings: Timings);
 
-    /// Sets the health of the workload that operators see. Informational.
+    /// Publishes the workload's health to operators. Informational. Informational.
     fn set_healthy(&self, healthy: bool);
 }
 
@@ -39,12 +40,12 @@ pub trait Store: Clone + Send + Sync + 'static {
 pub struct Answer<F = Found> {
     /// The outcome for the election or the lock.
     pub outcome: Outcome<F>,
-    /// The reason if the operation failed or has an unknown outcome.
+    /// The reason if the operation failed or if its outcome is unknown.
     pub failure: Option<Failure>,
 }
 
 impl<F> Answer<F> {
-    /// Creates the result of an operation that did not fail.
+    /// The result of an operation without a failure.
     pub fn of(outcome: Outcome<F>) -> Self {
         Self {
             outcome,
@@ -66,7 +67,7 @@ impl<F> Answer<F> {
 pub struct Failure {
     /// A constant phrase that names the kind of failure.
     pub kind: &'static str,
-    /// The user, host or file concerned, as it follows the phrase ("for user x").
+    /// The user, host or file concerned, worded to follow the phrase ("for user x").
     pub subject: String,
     /// The server's error code.
     pub code: Option<i32>,
@@ -131,8 +132,8 @@ impl Failure {
         self
     }
 
-    /// Returns what failed, with the server's name and code of the error, without names of servers and
-    /// users.
+    /// Returns what failed, with the server's name and code of the error. Contains no names of
+    /// servers or users.
     pub fn summary(&self) -> String {
         self.kind.to_owned() + &self.server_error()
     }
@@ -157,11 +158,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An unsolicited event from the store; `W` is an event of its change stream.
+/// An unsolicited event from the store. `W` is the type of a change stream event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent<W = Watch> {
-    /// The change stream has reported this event.
+    /// The change stream reported this event.
     Watch(W),
     /// Writes go to another server from now on.
     PrimaryChanged,
@@ -171,16 +172,16 @@ pub enum StoreEvent<W = Watch> {
     HintsFailed(Failure),
     /// The request in the document is not valid, for this reason.
     RequestIgnored(&'static str),
-    /// The description that a server gave of itself; sent once, after the first connection.
+    /// A server's description of itself. Sent once, after the first connection.
     Connected(StoreInfo),
-    /// The server is this product, which implements MongoDB's protocol but is not MongoDB.
+    /// The server is this product, which speaks MongoDB's protocol but is not MongoDB.
     Lookalike(&'static str),
-    /// The settings of the set's elections; sent once, after the first connection.
+    /// The replica set's election settings. Sent once, after the first connection.
     Failover(Result<FailoverSettings, Failure>),
 }
 
-/// The deployment that keeps the document. Informational, but it reveals two daemons of one lease that
-/// both lead because they use different stores.
+/// The deployment that contains the document. Informational, but it reveals that two daemons lead
+/// one lease because they use different deployments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
     /// The kind of deployment.
@@ -207,8 +208,9 @@ impl StoreInfo {
     }
 }
 
-/// Describes a document that is not a `wanted` (lease or lock) of this version, with the remedy. If
-/// only one replica changed its name because of a damaged or newer document, two would lead.
+/// Explains that a document is not a `wanted` (lease or lock) of this version, and names the
+/// remedy. If only one replica changed the name because of a damaged or newer document, two
+/// replicas would lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()

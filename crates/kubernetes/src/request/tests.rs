@@ -31,7 +31,10 @@ fn the_label_is_a_merge_patch_on_the_status_with_the_uid() {
     assert_eq!(kind, "application/merge-patch+json");
     let labels = json!({ "leasehold.dev/shop.orders": "leader" });
     let expected = json!({ "metadata": { "uid": "0d5f-1", "labels": labels } });
-    assert_eq!(body, expected, "and nothing else");
+    assert_eq!(
+        body, expected,
+        "the patch contains only the label and the uid"
+    );
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     let others = requests.others(list.to_string().as_bytes()).unwrap();
     let uids: Vec<_> = others.iter().map(|other| other.uid.as_str()).collect();
     assert_eq!(uids, ["0d5f-2", "9"]);
-    // Answer of the API server if no pod has the label.
+    // The API server's answer if no pod has the label.
     let none = requests.others(br#"{"metadata": {}, "items": null}"#);
     assert_eq!(none, Some(Vec::new()));
     for no_list in [&b""[..], b"{}", br#"{"items": 7}"#] {
@@ -61,7 +64,7 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     assert!(line.starts_with("PATCH /api/v1/namespaces/shop/pods/orders-1/status?"));
     let labels = json!({ "leasehold.dev/shop.orders": "follower" });
     let metadata = json!({ "uid": "9", "resourceVersion": "7", "labels": labels });
-    // The API server rejects the patch if the pod has another version.
+    // Because of the version, the API server rejects the patch of a pod that has changed.
     assert_eq!(body, json!({ "metadata": metadata }));
 }
 

@@ -1,4 +1,4 @@
-//! Goal: verify the correction of other pods' labels. Method: a function acts as the API server,
+//! Goal: verify the correction of other pods' labels. Method: a function acts as the API server. It
 //! answers lists and patches, and may change the state between two requests.
 
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ fn pods(names: &[&str]) -> serde_json::Value {
     json!({ "items": items })
 }
 
-/// Returns the task and the requests it sends, in order: `GET` or `PATCH` and the pod's name.
+/// Returns the task and a log of its requests: `GET` or `PATCH`, and the pod's name.
 fn others(
     status: watch::Receiver<Status>,
     answers: Box<Answers>,
@@ -109,7 +109,7 @@ async fn after_losing_the_lease_no_further_pod_is_patched() {
     };
     let (others, asked) = others(receiver, Box::new(answers));
     others.round(token()).await.unwrap();
-    // By now b may lead.
+    // In the meantime, b may have become the leader.
     assert_eq!(*asked.lock().unwrap(), ["GET shop", "PATCH a"]);
 }
 
@@ -167,7 +167,11 @@ fn a_leadership_has_two_rounds_and_another_one_more() {
     assert_eq!(rounds.due(Some(token()), at(2)), Some(at(2) + BACKOFF_MIN));
     rounds.succeeded(at(3));
     assert_eq!(rounds.due(Some(token()), at(3)), Some(at(3) + LANDS_WITHIN));
-    assert_eq!(rounds.due(None, at(80)), None, "it does not lead");
+    assert_eq!(
+        rounds.due(None, at(80)),
+        None,
+        "the candidate does not lead"
+    );
     rounds.succeeded(at(81));
     assert_eq!(rounds.due(Some(token()), at(82)), None);
     let next = token().next();

@@ -1,4 +1,4 @@
-//! The IO of an election: carries out its effects and reports to the program's surfaces.
+//! Performs the IO of an election: carries out its effects, and reports to the program's surfaces.
 
 use std::time::Duration;
 
@@ -12,38 +12,39 @@ use leasehold_core::election::{
     Status, Token, Transition, Watch,
 };
 
-/// Callbacks of a candidate to the rest of the program; the status channel is updated first. Only
-/// callbacks that safety depends on have no default.
+/// Callbacks from a candidate to the rest of the program. The status channel is updated first.
+/// Callbacks that safety depends on have no default.
 pub trait Surfaces: Send + 'static {
-    /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
-    /// file with a deadline can be neither rewritten nor removed.
+    /// Returns a receiver that yields `true` once every file shows the newest status, or `false` if
+    /// a file that contains a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
     /// Returns a receiver that completes once the pod's label no longer says leader, or after a
-    /// maximum wait; `None` without a label. Called after [`Surfaces::flush`].
+    /// maximum wait. `None` if there is no label. Called after [`Surfaces::flush`].
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
         None
     }
-    /// Sets the desired state of the supervised workload. Called only for a supervised workload.
+    /// Sets the desired state of the supervised workload. Called only if the candidate supervises
+    /// its workload.
     fn workload(&mut self, order: Order);
-    /// Stores values for the next process on this machine.
+    /// Saves values for the next process on this machine.
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
     /// The role changed.
     fn transition(&mut self, _: &Transition) {}
-    /// An event worth reporting to humans.
+    /// An event that humans may want to see.
     fn notice(&mut self, _: &Notice) {}
-    /// The number of store calls in flight when the loop begins to wait.
+    /// The number of store calls in flight, reported before each wait of the loop.
     fn calls_in_flight(&mut self, _: usize) {}
     /// A store call was answered.
     fn answered(&mut self, _: &AnsweredCall) {}
-    /// The store reported an event, which the candidate has not handled yet.
+    /// The store reported an event. The candidate has not handled the event yet.
     fn store_event(&mut self, _: &StoreEvent) {}
 }
 
-/// Ignores all events; for programs that query the handle.
+/// Ignores all events. For programs that only query the [`Elector`].
 impl Surfaces for () {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();
-        // This function owns the receiver, so sending cannot fail.
+        // Cannot fail, because this function owns the receiver.
         let _ = answer.send(true);
         receiver
     }
@@ -68,7 +69,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     type Machine = Election;
     type Hint = Watch;
     type End = ();
-    /// True if the store has no claim of the candidate.
+    /// True if the store no longer contains a claim of the candidate.
     type Result = bool;
 
     fn carry_out(&mut self, effect: Effect, calls: &mut CallsInFlight<Self>) -> Option<()> {
@@ -152,7 +153,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     }
 }
 
-/// Waits for an expected answer; indefinitely if none is expected.
+/// Waits for an expected answer. Waits indefinitely if no answer is expected.
 async fn answer<T>(
     expected: &mut Option<oneshot::Receiver<T>>,
 ) -> Result<T, oneshot::error::RecvError> {

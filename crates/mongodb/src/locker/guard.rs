@@ -21,8 +21,8 @@ use leasehold_core::lock::{
 /// A lock, exclusive by default, that this program can acquire.
 ///
 /// A guard does not prove that the lock is held, because authority ends unless it is renewed in
-/// time. Call [`LockGuard::authority`] right before each external effect, and send the token along if
-/// the receiver can compare it.
+/// time. Call [`LockGuard::authority`] right before each external effect, and send the token along
+/// if the receiver can compare it.
 ///
 /// ```no_run
 /// use leasehold_mongodb::election::{Identity, ResourceName};
@@ -46,26 +46,26 @@ use leasehold_core::lock::{
 /// ```
 ///
 /// Keep and clone the value instead of creating a new value for each acquisition. A value and its
-/// clones remember which other holders they have observed, so that even short attempts evict a
-/// killed holder. They also share one client for each runtime, which connects at the first
-/// acquisition and is shut down with the last clone and guard. [`StoreOptions::with_client`] shares
+/// clones remember other entries that they have observed, so that even short attempts evict a
+/// killed holder. They also share one client per runtime. The client connects at the first
+/// acquisition and shuts down with the last clone and guard. [`StoreOptions::with_client`] shares
 /// one client among several locks.
 ///
-/// Each waiter holds a connection, on which its change stream awaits the grant. If a process has
-/// many waiting tasks, let them queue inside the process first.
+/// The change stream of each waiter occupies a connection. If a process has many waiting tasks, let
+/// them queue inside the process first.
 #[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,
     client: LockClient,
-    /// The highest token and the observations of earlier contenders.
+    /// The highest token and the observations from earlier contenders.
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// Counts the running contenders, which have a receiver each.
+    /// Counts the running contenders: each owns a receiver.
     contenders: watch::Sender<()>,
 }
 
 struct SaveObservations {
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// The observations at the start of the contender.
+    /// The observations that the contender started with.
     before: Observations,
     _running: watch::Receiver<()>,
 }
@@ -73,7 +73,7 @@ struct SaveObservations {
 impl LockSurfaces for SaveObservations {
     fn finished(&mut self, finished: &Finished) {
         let mut cache = lock(&self.cache);
-        // Another contender of this lock may have saved its observations meanwhile.
+        // Another contender for this lock may have saved its observations in the meantime.
         *cache = (
             cache.0.max(finished.token_highest),
             finished.observations.merged(&self.before, &cache.1),
@@ -99,7 +99,8 @@ impl Lock {
         self
     }
 
-    /// Lets up to `slots` contenders hold the lock; all of its users must pass the same number.
+    /// Lets up to `slots` contenders hold the lock. All users of the lock must pass the same
+    /// number.
     #[must_use]
     pub fn slots(mut self, slots: Slots) -> Self {
         self.options.mode = LockMode::Slot(slots);
@@ -113,35 +114,36 @@ impl Lock {
         self
     }
 
-    /// Makes an acquisition fail with [`LockError::Skipped`] if the work of this key succeeded less
-    /// than `period` ago, as [`LockGuard::succeed`] records. Only for exclusive locks.
+    /// Makes an acquisition fail with [`LockError::Skipped`] if [`LockGuard::succeed`] recorded
+    /// less than `period` ago that the work of this key succeeded. Only for exclusive locks.
     #[must_use]
     pub fn once_per(mut self, period: Duration, key: WorkKey) -> Self {
         self.options.once_per = Some(OncePer { period, key });
         self
     }
 
-    /// Waits until the lock is granted, without a limit. Fails if waiting would not help. A dropped
-    /// future leaves the queue in the background; [`Lock::idle`] waits for that.
+    /// Waits until the lock is granted, without a time limit. Fails if waiting would not help.
+    /// Dropping the future leaves the queue in the background; [`Lock::idle`] waits until that is
+    /// done.
     pub async fn acquire(&self) -> Result<LockGuard, LockError> {
         self.within(Duration::MAX, false).await
     }
 
-    /// Waits until the lock is granted. After `wait`, leaves the queue, waits up to two
+    /// Waits at most `wait` until the lock is granted. Then leaves the queue, waits up to two
     /// `operation_timeout`s for MongoDB, and fails.
     pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
         self.within(wait, false).await
     }
 
-    /// Acquires the lock, or fails with [`LockError::Busy`] if others hold it. Retries an
-    /// unresponsive MongoDB for up to the lease duration.
+    /// Acquires the lock, or fails with [`LockError::Busy`] if others hold it. Retries for up to
+    /// the lease duration if MongoDB is unresponsive.
     pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
         let patience = self.options.store.timings.lease_duration();
         self.within(patience, true).await
     }
 
-    /// Waits until all contenders of this lock and of its clones have ended. Each dropped guard or
-    /// acquisition has then removed its entry, or the entry expires.
+    /// Waits until all contenders of this lock and of its clones have ended. By then, each dropped
+    /// guard or acquisition has removed its entry, or the entry will expire.
     pub async fn idle(&self) {
         self.contenders.closed().await;
     }
@@ -165,7 +167,7 @@ impl Lock {
         };
         let locker = &mut guard.locker;
         let decided = tokio::time::timeout(wait, locker.decided()).await;
-        // Check after a timeout too, because the lock may just have been granted.
+        // Also check after a timeout, because the lock may just have been granted.
         if locker.authority().is_some() {
             guard.may_have_begun = true;
             return Ok(guard);
@@ -193,15 +195,16 @@ impl Lock {
 #[must_use = "dropping it releases the lock"]
 pub struct LockGuard {
     locker: Locker,
-    /// True once the program has the guard, so that work may have begun under it.
+    /// True once the program has received the guard, and may have begun work under it.
     may_have_begun: bool,
 }
 
 impl Drop for LockGuard {
-    /// Withdraws an acquisition that was dropped before it returned the guard, even if granted.
+    /// Withdraws the acquisition if its future was dropped before it returned the guard, even if
+    /// the lock was granted.
     fn drop(&mut self) {
         if !self.may_have_begun {
-            // The queue has room, because the contender was sent at most this request before.
+            // The queue has room, because the contender was sent at most this one request.
             let _ = self.locker.contender.inputs.try_send(LockInput::GiveUp);
         }
     }
@@ -213,7 +216,7 @@ impl LockGuard {
         self.locker.authority()
     }
 
-    /// Returns this holder's slot, from 0; `None` without slots, or after a loss.
+    /// Returns this holder's slot, counted from 0; `None` without slots, or after a loss.
     pub fn slot(&self) -> Option<u32> {
         let now = leasehold_clock::boot_now();
         let status = self.locker.contender.status.borrow().at(now);
@@ -236,7 +239,7 @@ impl LockGuard {
             _ => None,
         };
         let found = status.wait_for(|status| lost(status).is_some()).await;
-        // A contender that failed has no authority after its deadline.
+        // After its deadline, a failed contender has no authority.
         let loss = found.ok().and_then(|status| lost(&status));
         loss.unwrap_or(Loss::Deadline)
     }
@@ -258,14 +261,15 @@ impl LockGuard {
     }
 
     /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
-    /// release. Fails if the lock was lost before, or if no acknowledgment arrived for a lease
+    /// release. Fails if the lock was already lost, or if no acknowledgment arrived within a lease
     /// duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await
     }
 
-    /// Like [`LockGuard::release`], and records for [`Lock::once_per`] that the work succeeded.
+    /// Like [`LockGuard::release`], but also records for [`Lock::once_per`] that the work
+    /// succeeded.
     pub async fn succeed(self) -> Result<(), LockError> {
         self.locker.succeed().await;
         self.released().await

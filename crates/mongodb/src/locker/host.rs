@@ -1,4 +1,4 @@
-//! The IO of a contender for a lock: carries out its effects and reports to the program's surfaces.
+//! Performs the IO of a contender: carries out its effects, and reports to the program's surfaces.
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;

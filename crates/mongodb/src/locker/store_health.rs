@@ -1,4 +1,5 @@
-//! The store as seen by one contender: the calls that fail, and what keeps the contender waiting.
+//! MongoDB's health as one contender sees it: which calls fail, and what keeps the contender
+//! waiting.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use leasehold_clock::duration::short;
 use leasehold_core::election::BootTime;
 use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 
-/// Health of the store, as seen by one contender.
+/// MongoDB's health, as one contender sees it.
 #[derive(Debug, Clone, Default)]
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
@@ -34,7 +35,7 @@ impl StoreHealth {
         }
         let reads = answered.operation == "read";
         if answered.failure.is_none() && !reads {
-            // A server that acknowledges a write answers reads too.
+            // A server that acknowledges a write also answers reads.
             self.reads = None;
         }
         if self.is_unchanged_by(answered) {
@@ -53,7 +54,7 @@ impl StoreHealth {
         match notice {
             LockNotice::QueueFull => {
                 self.queue_full = true;
-                // A document that was read just now shows why the join was rejected.
+                // The join was rejected because of the document that was just read.
                 self.writes = None;
             }
             LockNotice::PlaceLost => self.queue_full = false,
@@ -62,15 +63,15 @@ impl StoreHealth {
         }
     }
 
-    /// Returns true for a write that matched no document after refused writes. It proves no more
-    /// than a read.
+    /// True if the write matched no document after earlier writes were refused. The reply then
+    /// proves no more than a read.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
-    /// Returns the failure that makes it useless to join. A waiter in the queue continues, because
-    /// its credentials may be in the middle of a replacement.
+    /// Returns the failure that makes joining useless. A contender that is already in the queue
+    /// continues, because its credentials may be being replaced.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let mut newest = self.failing().map(|failing| &failing.newest);
@@ -78,12 +79,12 @@ impl StoreHealth {
         lasting.filter(|_| joining)
     }
 
-    /// Returns true if calls of one kind fail.
+    /// True if reads or writes fail.
     pub fn failed(&self) -> bool {
         self.failing().next().is_some()
     }
 
-    /// Returns why calls fail; a reason named by a server has priority.
+    /// Returns why calls fail, preferably a failure that a server has named.
     pub(super) fn failure(&self) -> Option<&Failure> {
         let newest = || self.failing().map(|failing| &failing.newest);
         let named = newest().find(|failure| failure.code.is_some());
@@ -95,15 +96,15 @@ impl StoreHealth {
         self.writes.as_ref().map(|failing| &failing.newest)
     }
 
-    /// Returns when reads or writes will have failed for `patience`; `None` while both succeed.
+    /// Returns when the current failures of reads or writes will have lasted for `patience`; `None`
+    /// while both succeed.
     pub fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
         let since = self.failing().map(|failing| failing.since).min();
         since.map(|since| since + patience)
     }
 
-    /// Returns true if other contenders, not MongoDB, keep this contender from the lock. After
-    /// failures for `renew_deadline`, the known holders are outdated, because their calls may have
-    /// failed too.
+    /// True if other contenders, not MongoDB, keep this contender from the lock. After failures for
+    /// `renew_deadline`, the known holders are outdated, because their calls may have failed too.
     pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,
@@ -131,7 +132,7 @@ impl StoreHealth {
     }
 }
 
-/// Returns true if other entries are before this contender's entry, or hold the lock.
+/// True if other entries precede this contender's entry, or hold the lock.
 pub fn waits_for_others(status: &LockStatus) -> bool {
     matches!(
         status.standing,
@@ -249,11 +250,11 @@ mod tests {
         };
         health.now(&rejected());
         assert_eq!(health.unreachable_until(patience), first);
-        // A server that could not be reached is reached now.
+        // The server, previously unreachable, answers again.
         health.now(&answered(Some(Failure::no_answer(Duration::ZERO))));
         health.now(&rejected());
         assert!(!health.failed());
-        // A full queue was read from the document.
+        // The notice shows that the document was read.
         health.now(&answered(Some(Failure::new(
             "MongoDB refused the write",
             "",

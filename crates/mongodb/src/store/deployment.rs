@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A deployment as its servers describe it. Two candidates on two deployments would both lead.
+/// A deployment, as its servers describe themselves. Two candidates that use different deployments
+/// would both lead.
 ///
-/// A deployment is recognized by the set's id and name and by one remaining member, because a copy
-/// of a set's data carries the id. If all members moved at once, the set looks like another
-/// deployment.
+/// A deployment is recognized by the set's id and name, and by at least one remaining member,
+/// because a copy of a set's data has the id too. If all members moved at once, the set would look
+/// like a different deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.
@@ -19,8 +20,8 @@ pub struct DeploymentId {
     pub id: Option<String>,
     /// The members of the set in lower case; empty without a set.
     pub members: BTreeSet<String>,
-    /// The servers that the connection string names, in lower case. They identify only a deployment
-    /// without a set, because a name can later resolve to another server.
+    /// The servers that the connection string names, in lower case. Seeds identify only a
+    /// deployment without a set, because a name can later resolve to a different server.
     pub seeds: BTreeSet<String>,
 }
 
@@ -55,9 +56,9 @@ impl DeploymentId {
 /// The deployment that a file records across processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHome {
-    /// The file, which an operator who moves the lease must remove.
+    /// The file. An operator who moves the lease must remove it.
     pub file: PathBuf,
-    /// The recorded deployment; any other is refused.
+    /// The recorded deployment. Any other deployment is refused.
     pub deployment: Option<DeploymentId>,
 }
 
@@ -93,7 +94,7 @@ mod tests {
         assert!(home.is_same(&set("rs0", &["c:1", "d:1", "e:1"])));
         assert!(
             !home.is_same(&set("rs0", &["d:1", "e:1", "f:1"])),
-            "no member is left, though the string is the same"
+            "no former member remains, although the connection string is unchanged"
         );
         assert!(!home.is_same(&set("rs1", &["a:1", "b:1", "c:1"])));
     }
@@ -117,7 +118,7 @@ mod tests {
         assert!(!home.is_same(&alone(&["c:1"])));
         assert!(
             alone(&["seed:1"]).is_same(&set("rs0", &["of-another-name:1"])),
-            "it became a replica set"
+            "the standalone server became a replica set"
         );
         assert!(home.is_same(&set("rs0", &["a:1"])));
         assert!(!home.is_same(&set("rs0", &["c:1"])));

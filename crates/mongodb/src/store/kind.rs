@@ -1,4 +1,4 @@
-//! The kind of a deployment, as its servers describe themselves.
+//! The kind of a deployment, derived from its servers' descriptions of themselves.
 
 use mongodb::ServerType;
 use mongodb::bson::Document;
@@ -22,13 +22,13 @@ impl StoreKind {
         match server {
             ServerType::RsPrimary => Some(Self::ReplicaSet),
             ServerType::Standalone => Some(Self::Standalone),
-            // Only routers may be behind a load balancer.
+            // Only routers can be behind a load balancer.
             ServerType::Mongos | ServerType::LoadBalancer => Some(Self::Sharded),
             _ => None,
         }
     }
 
-    /// The server must accept writes. Otherwise its reply does not show the kind.
+    /// Requires a server that accepts writes; the reply of another server does not show the kind.
     pub(crate) fn of_hello(hello: &Document) -> Self {
         // Like a standalone server, a router has no set name.
         if is_router(hello) {
@@ -49,8 +49,8 @@ impl StoreKind {
         }
     }
 
-    /// Returns true if a change stream may report a change seconds late. A router waits until every
-    /// shard has reported a later time, which an idle shard does every ten seconds.
+    /// True if a change stream may report a change seconds late. A router holds back an event until
+    /// every shard has reported a later time, which an idle shard does only every ten seconds.
     pub const fn has_late_streams(self) -> bool {
         matches!(self, Self::Sharded)
     }

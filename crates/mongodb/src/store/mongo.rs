@@ -55,12 +55,12 @@ struct LeaseInner {
     /// Notified to open another change stream.
     reopen: Notify,
     hints: Arc<Hints>,
-    /// The newest known document, which change events update.
+    /// The newest known document. Change events update it.
     newest: Mutex<Option<Document>>,
-    /// The newest invalid request that was reported, as text, because a NaN never equals itself.
+    /// The last invalid request that was reported, as text because a NaN never equals itself.
     ignored_request: Mutex<Option<String>>,
     roll_call: watch::Sender<Option<RollCallId>>,
-    /// The health of the workload, for roll calls; `None` until it is reported.
+    /// The workload's health, for roll calls; `None` until it is reported.
     healthy: Mutex<Option<bool>>,
 }
 
@@ -92,24 +92,26 @@ impl MongoStore {
         (store, info)
     }
 
-    /// Returns a receiver of the deployment, which changes with its members; `None` until known.
+    /// Returns a receiver of the deployment, which is updated when its members change; `None` until
+    /// known.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         lock(&self.shared.deployment.home).deployment.subscribe()
     }
 
-    /// Returns a receiver of the current durations, as of the start or the last reload.
+    /// Returns a receiver of the timings, as of the start or the last reload.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.shared.deployment.timings.subscribe()
     }
 
-    /// Follows the change stream indefinitely, retrying after failures, and answers roll calls.
+    /// Follows the change stream indefinitely, reopens the stream after failures, and answers roll
+    /// calls.
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let watched = follow::watch(self, &shared.reopen);
         tokio::join!(shared.recognize(), watched, shared.answer_roll_calls());
     }
 
-    /// Shuts down the client, within a bounded time.
+    /// Shuts down the client. Takes a bounded time.
     pub async fn shut_down(&self) {
         self.shared.hints.sent().await;
         self.shared.deployment.shut_down().await;
@@ -203,8 +205,9 @@ impl LeaseInner {
         }
     }
 
-    /// Answers roll calls one at a time, over one connection. Of the calls that arrive during an
-    /// answer, answers only the newest. A lost answer only makes a roll call miss this candidate.
+    /// Answers roll calls one at a time, over one connection. If calls arrive during an answer,
+    /// only the newest is answered. If an answer is lost, the roll call merely lacks this
+    /// candidate.
     async fn answer_roll_calls(&self) {
         let identity = &self.deployment.options.identity;
         let mut newest = self.roll_call.subscribe();
@@ -219,7 +222,7 @@ impl LeaseInner {
         }
     }
 
-    /// Reads a document, and keeps it for change events to update.
+    /// Interprets a document, and keeps it so that change events can update it.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
@@ -233,7 +236,8 @@ impl LeaseInner {
         found
     }
 
-    /// Changes between a stream and a cursor on hints if the newest known holder requires it.
+    /// Switches between a change stream and a cursor on hints if the newest known holder requires
+    /// it.
     fn choose_source(&self) {
         if lock(&self.newest)
             .as_ref()
@@ -244,7 +248,7 @@ impl LeaseInner {
     }
 }
 
-/// Returns why the request in a lease document is invalid, once for each request.
+/// Returns why the request in a lease document is invalid. Reports each request only once.
 fn newly_ignored(reported: &mut Option<String>, lease: &Document) -> Option<&'static str> {
     let why = document::request(lease).err()?;
     let request = Some(format!("{:?}", lease.get("request")));
@@ -257,7 +261,6 @@ fn projection() -> Document {
     projection
 }
 
-/// Returns the time by the wall clock.
 fn now() -> DateTime {
     DateTime::from_system_time(leasehold_clock::wall_now())
 }
@@ -267,7 +270,7 @@ pub(crate) fn primary() -> SelectionCriteria {
 }
 
 impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
-    /// Reports a new primary. If the queue is full, the queued events wake the reader anyway.
+    /// Reports a new primary. If the queue is full, the events in it wake the reader anyway.
     fn primary_changed(&self) {
         let _ = self.try_send(StoreEvent::PrimaryChanged);
     }
@@ -277,7 +280,7 @@ impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
     }
 }
 
-/// Publishes a value if it differs from the newest.
+/// Publishes a value if it differs from the current value.
 pub(crate) fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
     channel.send_if_modified(|newest| {
         let is_new = *newest != value;
@@ -324,7 +327,7 @@ mod tests {
                 "{lease}: {reported:?}"
             );
             assert_eq!(check(&lease), None, "{lease}");
-            // An acquisition clears the request, and a script sets it again.
+            // An acquisition clears the request. A script then sets the same request again.
             assert_eq!(check(&doc! { "request": null }), None);
             assert_eq!(check(&lease), None, "{lease}");
         }

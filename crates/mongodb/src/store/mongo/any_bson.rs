@@ -1,6 +1,5 @@
 //! Goal: no document causes a panic, foreign documents are never written to, and fields of a newer
-//! version survive. Method: random BSON, and a small interpreter of the operators that the updates
-//! use.
+//! version survive. Method: random BSON, and a small interpreter for the operators in the updates.
 
 mod filters;
 
@@ -111,8 +110,8 @@ fn ended(token: i64) -> HistoryEntry {
     }
 }
 
-/// Applies an update like the server. Returns the event's `updatedFields`, without the history,
-/// which the server sends element by element.
+/// Applies an update as the server would. Returns the event's `updatedFields`, but without the
+/// history, which the server sends element by element.
 pub(super) fn update(stored: &mut Document, update: &Document) -> Document {
     for (operator, argument) in update {
         let argument = argument.as_document().expect("operators have fields");

@@ -1,6 +1,6 @@
 //! Goal: no change stream event causes a panic, every event yields either "changed" or "read", and
-//! a read corrects the newest known document after any events. Method: events of any shape, and a
-//! real history of writes whose events arrive late, twice and in any order.
+//! a read corrects the newest known document, whatever events came before. Method: events of any
+//! shape, and a real history of writes whose events arrive late, twice and in any order.
 
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
@@ -10,7 +10,7 @@ use super::any_bson::{corpus, fields, update, updates, value};
 use super::{change_stream, document};
 use leasehold_core::election::{Found, Lease, Revision, Token, Watch};
 
-/// Handles a reply like [`super::LeaseInner::found`].
+/// Handles a reply as [`super::LeaseInner::found`] does.
 fn read_reply(newest: &mut Option<Document>, stored: &Document) -> Found {
     *newest = Some(stored.clone());
     document::read(stored)
@@ -69,7 +69,7 @@ fn description() -> impl Strategy<Value = Document> {
         })
 }
 
-/// A part of an event, which mostly has the shape that the server sends.
+/// A part of an event. It usually has the shape that the server sends.
 fn part(usual: impl Strategy<Value = Document> + 'static) -> impl Strategy<Value = Option<Bson>> {
     prop_oneof![
         6 => usual.prop_map(|part| Some(Bson::Document(part))),
@@ -204,8 +204,9 @@ proptest! {
     }
 
     /// The stream keeps the order of events, but may lag behind the reads, and a reply may arrive
-    /// after newer events. If the resulting document does not have the stored holder, no write
-    /// succeeds on its revision, or the election reads again because its token is lower than before.
+    /// after newer events. The resulting document may therefore lack the stored holder. Then no
+    /// write on its revision succeeds, or the election reads again because the document's token is
+    /// lower than before.
     #[test]
     fn a_mixture_with_the_stored_revision_and_token_has_the_stored_holder(
         stored in 0..WRITES,
@@ -216,10 +217,10 @@ proptest! {
         let mut newest = None;
         for (from, to, read_before) in runs {
             if let Some(read) = read_before {
-                // Like an event, a reply is never newer than the stored document.
+                // A reply, like an event, is never newer than the stored document.
                 let _ = read_reply(&mut newest, &history[read.min(stored)].0);
             } else {
-                // A reopened stream is followed by a read.
+                // After a stream is reopened, the document is read again.
                 newest = None;
             }
             for (_, event) in &history[from.min(to).min(stored)..=from.max(to).min(stored)] {

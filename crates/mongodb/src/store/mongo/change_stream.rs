@@ -1,7 +1,7 @@
-//! The change stream of one lease. Its events are hints.
+//! The change stream of one lease. Its events are only hints.
 //!
 //! An update event lists only the changed fields, which are applied to the newest known document.
-//! An event that is older than the document is harmless: no write succeeds on its revision.
+//! An event older than the document is harmless, because no write on its revision succeeds.
 
 use std::sync::Arc;
 
@@ -99,10 +99,10 @@ pub(super) fn apply_event(
 }
 
 /// Applies an update to the fields that the election reads. Returns false if the document must be
-/// read, also after a removal of fields, which only manual edits cause.
+/// read instead, for example after a removal of fields, which only manual edits cause.
 pub(super) fn apply(document: &mut Document, update: &UpdateDescription) -> bool {
     let is_read = |path: &str| document::is_read(delta::top(path));
-    // The election reads the type of the history, but not its entries.
+    // The election reads the type of the history field, but not its entries.
     let is_wanted = |path: &str| is_read(path) && !path.starts_with("history.");
     !update.removed_fields.iter().any(|path| is_read(path))
         && delta::apply(document, update, is_wanted)
@@ -162,6 +162,6 @@ mod tests {
             apply_event(event(vec!["paused"]), &mut newest),
             Watch::Unclear
         );
-        assert_eq!(newest, None, "until the read brings the next one");
+        assert_eq!(newest, None, "empty until the next read");
     }
 }

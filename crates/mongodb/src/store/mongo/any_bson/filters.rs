@@ -1,6 +1,7 @@
-//! Goal: the shipped filters and updates agree with the election's reference, which implements the
-//! lease in the simulator and the model. Method: a small interpreter runs the shipped filters on random
-//! documents. Documents and writes have few different ids, so that many writes match.
+//! Goal: the shipped filters and updates agree with the reference implementation of the lease,
+//! which the simulator and the model use. Method: a small interpreter runs the shipped filters on
+//! random documents. Documents and writes draw their ids from a small set, so that many writes
+//! match.
 
 use std::cmp::Ordering;
 
@@ -19,7 +20,7 @@ const NAME: &str = "orders";
 /// The send time of every write.
 const NOW: i64 = 5;
 
-/// Returns true if the server would match `stored` with `filter`.
+/// True if the server would match `stored` with `filter`.
 fn matches(filter: &Document, stored: &Document) -> bool {
     filter
         .iter()
@@ -39,7 +40,7 @@ fn at<'a>(stored: &'a Document, path: &str) -> Option<&'a Bson> {
     }
 }
 
-/// Evaluates an aggregation expression like the server; `None` means missing.
+/// Evaluates an aggregation expression as the server would; `None` means missing.
 fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
     let call = match expression {
         Bson::String(path) if path.starts_with('$') => return at(stored, &path[1..]).cloned(),
@@ -69,7 +70,7 @@ fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
 }
 
 /// Compares two binaries or two numbers. Other types need no order, because the filters also check
-/// the types.
+/// types.
 fn order(left: Option<&Bson>, right: Option<&Bson>) -> Option<Ordering> {
     match (left?, right?) {
         (Bson::Binary(left), Bson::Binary(right)) => {
@@ -106,7 +107,7 @@ fn holds(operator: &str, argument: &Bson, value: Option<&Bson>) -> bool {
     }
 }
 
-/// Numbers are equal across their types, and a missing value equals null.
+/// Numbers of different types can be equal, and a missing value equals null.
 fn equal(value: Option<&Bson>, wanted: &Bson) -> bool {
     match value {
         None => *wanted == Bson::Null,
@@ -123,7 +124,7 @@ fn number(value: &Bson) -> Option<f64> {
     }
 }
 
-/// Applies what the shipped code sends; returns true if it matched.
+/// Applies an operation with the shipped filter and update. Returns true if the filter matched.
 fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
     let now = DateTime::from_millis(NOW);
     let write = document::write(NAME, operation, &identity(), None, now);
@@ -143,7 +144,7 @@ fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
     true
 }
 
-/// One of three ids, so that the requested id is often the stored id.
+/// One of only three ids, so that the requested id often equals the stored id.
 fn id() -> impl Strategy<Value = [u8; 16]> {
     (1..4_u8).prop_map(|byte| [byte; 16])
 }
@@ -261,7 +262,7 @@ fn read(stored: Option<&Document>) -> Option<Lease> {
     }
 }
 
-/// Edits that make a document foreign, for reasons that the filters check.
+/// Edits that make a document foreign in ways that the filters check.
 fn foreign() -> impl Strategy<Value = Edit> {
     prop_oneof![
         Just(Edit::Set("schema", Bson::Int32(2))),
@@ -323,7 +324,7 @@ proptest! {
     }
 }
 
-/// Shows that the comparison above covers each kind of write.
+/// Verifies that the comparison above covers each kind of write.
 #[test]
 fn random_writes_match_often_enough_to_be_compared() {
     use proptest::strategy::ValueTree;
@@ -332,7 +333,8 @@ fn random_writes_match_often_enough_to_be_compared() {
     let mut matched = std::collections::BTreeMap::new();
     let mut stored = None;
     for number in 0..100_000 {
-        // Tokens only grow, so most writes soon have a lower token than the document.
+        // Tokens only grow, so without a reset most writes would soon have a lower token than the
+        // document.
         if number % 20 == 0 {
             stored = None;
         }
