@@ -1,5 +1,5 @@
-//! The calls to a deployment, with every option that the protocols rely on, whatever the connection
-//! string says: majority and journal for writes, no retried writes, reads from the primary.
+//! Calls a deployment. Sets every option that the protocols rely on, whatever the connection string
+//! says: majority and journal for writes, no retried writes, reads from the primary.
 
 mod client;
 mod diagnosis;
@@ -35,8 +35,9 @@ use crate::store::{Answer, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
-/// Time limit for shutting down a client, which ends its sessions in milliseconds. Its monitors
-/// notice the shutdown up to a heartbeat later, which an exiting process need not await.
+/// Time limit for shutting down a client. The client ends its sessions in milliseconds. Its
+/// monitors notice the shutdown up to a heartbeat later, but an exiting process need not wait for
+/// them.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 const URI_REFUSED: &str = "MongoDB URI refused";
 
@@ -46,14 +47,15 @@ pub(super) struct Deployment {
     connections_max: u32,
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     pub(super) info: watch::Sender<Option<StoreInfo>>,
-    /// Created at first use, so that a name that cannot be resolved yet does not end the process.
+    /// Created at first use, because a process must not fail at startup if a name cannot be
+    /// resolved yet.
     connection: Mutex<Option<ConnectedClient>>,
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
     uri_files: FileReader,
     tls_files: FileReader,
     pub(super) servers: Arc<Servers>,
-    /// Counts the clients created so far, so that subscribers notice a new client.
+    /// Number of clients created so far. A change notifies subscribers of a new client.
     pub(super) clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,
@@ -61,20 +63,21 @@ pub(super) struct Deployment {
     seeds: Mutex<Option<Arc<Seeds>>>,
     other_product: Mutex<Option<&'static str>>,
     pub(super) timings: watch::Sender<Timings>,
-    /// Time of the first failed call since the last answer of a server.
+    /// Time of the first call that failed after the last answer of a server.
     unanswered_since: Mutex<Option<BootTime>>,
 }
 
 pub(super) trait PrimaryObserver: Send + Sync {
     fn primary_changed(&self);
 
-    /// Returns true once nothing receives the reports.
+    /// True once the reports have no receiver.
     fn is_gone(&self) -> bool;
 }
 
 pub(super) enum SendError {
     Unsent(Failure),
-    /// Nothing was sent, because the connection string leads to another deployment, as described.
+    /// Nothing was sent, because the connection string leads to a different deployment. Contains
+    /// its description.
     Elsewhere(String),
     /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),
@@ -164,7 +167,7 @@ impl Deployment {
         }
         let began = leasehold_clock::boot_now();
         let connection = self.connect().await?;
-        // The monitors of a client that the program has provided do not report to this process.
+        // If the program provided the client, the client's monitors do not report to this process.
         if !connection.is_own || !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
         }
@@ -175,7 +178,7 @@ impl Deployment {
         Ok(database.collection(&self.options.collection))
     }
 
-    /// The caller no longer waits when the server is reached, so nothing is sent.
+    /// Nothing is sent, because the caller stopped waiting before a server was reached.
     fn late(&self) -> SendError {
         let why = match self.servers.known().caused() {
             causes if causes.is_empty() => {
@@ -214,8 +217,8 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
-    /// Like [`Deployment::update`], and returns the operation time of the write. A change stream
-    /// that starts at this time reports every later write.
+    /// Like [`Deployment::update`], but also returns the operation time of the write. A change
+    /// stream that starts at this time reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,
@@ -254,7 +257,7 @@ impl Deployment {
     }
 
     /// Returns the operation time of a read. With read concern majority, this is the time of the
-    /// newest write that a majority has.
+    /// newest majority-committed write.
     pub(super) async fn read_time(
         &self,
         collection: &Collection<Document>,
@@ -280,8 +283,8 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// A standalone server does not support linearizable reads. A router needs them, because the
-    /// primaries behind it can be deposed.
+    /// A standalone server does not support linearizable reads. A router needs linearizable reads,
+    /// because the primaries behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         match confirm && self.kind() != Some(StoreKind::Standalone) {
             true => ReadConcern::linearizable(),
@@ -352,8 +355,8 @@ impl Deployment {
         answer
     }
 
-    /// Returns true if the server may have logged out a dropped user. Only a new client logs in
-    /// again.
+    /// True if the server may have logged this client out because its user was dropped. Only a new
+    /// client logs in again.
     fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
         outcome::code(error) == Some(outcome::UNAUTHORIZED)
             && lock(&self.logins).is_due(leasehold_clock::boot_now(), self.timings())
@@ -378,7 +381,7 @@ impl Deployment {
         outcome::describe(error, &self.servers)
     }
 
-    /// Returns the reason if the servers are known to be unusable before a call fails.
+    /// Returns why the servers are unusable, if known before a call fails.
     pub(super) fn trouble(&self) -> Option<Failure> {
         if self.servers.known().writable().is_some() {
             return None;

@@ -1,5 +1,5 @@
-//! Applies one update, as reported by a change stream, to the last known document. A name with a
-//! dot counts as a path; leasehold writes no such name.
+//! Applies one update, as reported by a change stream, to the last known document. A field name
+//! with a dot counts as a path; leasehold writes no such name.
 
 use mongodb::bson::{Bson, Document};
 use mongodb::change_stream::event::UpdateDescription;
@@ -24,7 +24,7 @@ pub(super) fn apply(
         && updated.all(|(path, value)| !is_wanted(path) || change(document, path, Some(value)))
 }
 
-/// Returns the top-level field that a path leads into.
+/// Returns the top-level field of a path.
 pub(super) fn top(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }

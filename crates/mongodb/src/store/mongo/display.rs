@@ -1,25 +1,25 @@
-//! Fields of documents that are shown to humans: text of unknown origin, and former holders.
+//! Document fields for humans: text of unknown origin, and former holders.
 
 use mongodb::bson::{Bson, Document};
 
 use super::document::{date, number, token};
 use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, Token, WallMillis};
 
-/// A former holder of a lease or lock. Informational; a field that cannot be read is absent.
+/// A former holder of a lease or lock. Informational: an unreadable field is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastHolder {
     /// The holder's token.
     pub token: Option<Token>,
     /// The holder's identity.
     pub identity: Option<Identity>,
-    /// The holder's slot of a lock with slots.
+    /// The holder's slot, if the lock has slots.
     pub slot: Option<u32>,
     /// Time at which the holder joined.
     pub acquired_at: WallMillis,
     /// Time at which the holder left or was removed.
     pub ended_at: WallMillis,
-    /// The name of a [`Reason`](leasehold_core::election::Reason), or for a lock `released`,
-    /// `expired` or `broken`.
+    /// For a lease, the name of a [`Reason`](leasehold_core::election::Reason); for a lock,
+    /// `released`, `expired` or `broken`.
     pub reason: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
     }
 }
 
-/// Returns an informational identity, shown as far as possible even if it is invalid.
+/// Returns an identity for display, readable as far as possible if it is invalid.
 pub(super) fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))
@@ -63,7 +63,7 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns true for characters that control a terminal, are invisible, or reorder text.
+/// True for characters that control a terminal, are invisible, or reorder text.
 fn misleads(c: char) -> bool {
     let format = [
         '\u{200b}'..='\u{200f}',

@@ -1,5 +1,5 @@
-//! Conversion of the lease document between BSON and the election's [`Lease`]. Reading never panics,
-//! whatever the BSON. A document of another schema is foreign and never written to (I11).
+//! Converts the lease document between BSON and the election's [`Lease`]. Reading never panics,
+//! whatever the BSON. A document with another schema is foreign and never written to (I11).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const KIND: &str = "lease";
 pub(super) const LOCK_KIND: &str = "lock";
 pub(super) const HISTORY_MAX: i32 = 20;
 
-/// Returns the projection of all reads: the history's type, but not its entries.
+/// The projection of all reads. Includes the history's type, but not its entries.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
@@ -53,7 +53,8 @@ fn lease(document: &Document) -> Result<Lease, String> {
             Some(Bson::Null) | None => false,
             Some(_) => return Err("its field paused is not a boolean".to_owned()),
         },
-        // An invalid request, perhaps of a script, is ignored, so that it does not end leadership.
+        // An invalid request, perhaps from a script, is ignored, because it must not end
+        // leadership.
         request: request(document).unwrap_or(None),
         reserved_for: inner("reserved_for").and_then(reservation),
         standby: inner("standby").and_then(standby),
@@ -126,7 +127,7 @@ fn reserved(document: &Document, key: &str) -> Duration {
     duration.min(RESERVATION_MAX)
 }
 
-/// Reads a standby. An invalid standby counts as none, because nothing depends on it.
+/// Reads a standby. An invalid standby counts as absent, because nothing depends on it.
 fn standby(document: &Document) -> Option<Standby> {
     Some(Standby {
         session: Session::from_bytes(id(document, "session").ok()?),
@@ -140,24 +141,25 @@ fn identity(document: &Document, key: &str) -> Option<Identity> {
     Identity::new(document.get_str(key).ok()?).ok()
 }
 
-/// Returns the value of an int64, or of an int32, which some shells write. A double is foreign.
+/// Returns the value of an int64 or an int32, which some shells write. A double makes a document
+/// foreign.
 pub(super) fn integer(value: &Bson) -> Option<i64> {
     value.as_i64().or_else(|| value.as_i32().map(i64::from))
 }
 
-/// Returns an integer field; `None` if it is missing, of another type, or out of range.
+/// Returns an integer field; `None` if the field is missing, has another type, or is out of range.
 pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<T> {
     T::try_from(document.get(key).and_then(integer)?).ok()
 }
 
-/// Returns the declared lease duration of an entry. A missing one counts as out of range.
+/// Returns the declared lease duration of an entry. A missing duration counts as out of range.
 pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: number(entry, "lease_duration_ms").unwrap_or(-1),
     }
 }
 
-/// Returns the declared interval of a holder's renewals; `None` if the holder leaves no hints.
+/// Returns the interval of renewals that a holder declares; `None` if the holder leaves no hints.
 pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
     number(holder, "renew_interval_ms").map(Duration::from_millis)
 }
@@ -191,8 +193,8 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
     bytes.map(uuid).collect()
 }
 
-/// Returns a filter that matches only what [`read`] accepts as a lease of this name. It does not
-/// check the holder's identity, which only a manual edit can have made invalid.
+/// Returns a filter that matches only what [`read`] accepts as a lease of this name. The filter
+/// does not check the holder's identity, because only a manual edit can make the identity invalid.
 pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }
@@ -220,7 +222,7 @@ fn ours_with(name: &str, condition: Bson) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
 }
 
-/// Checks a type, because an equality also matches a double, and an array that contains the value.
+/// Checks a type, because an equality also matches a double, or an array that contains the value.
 pub(super) fn is(path: &str, types: &[&str]) -> Bson {
     doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
 }
@@ -231,7 +233,7 @@ pub(super) fn is_uuid(path: &str) -> Bson {
     doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] }.into()
 }
 
-/// Returns the document of a lease that was never created, or was deleted.
+/// Returns the initial document of a lease that was never created, or was deleted.
 pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     doc! {
         "_id": name, "schema": SCHEMA, "kind": KIND,
@@ -314,9 +316,9 @@ pub(super) fn write(
     })
 }
 
-/// Returns the filter and the update of an acquisition. Callers add the holder whose expiry they
-/// observed. The observed state may combine a document with events that do not follow it, so the
-/// filter checks that the token grows (I3).
+/// Returns the filter and the update of an acquisition. Callers add the expired holder that they
+/// observed. The observed state may combine a document with unrelated events, so the filter checks
+/// that the token grows (I3).
 fn acquire(
     name: &str,
     acquisition: &Acquisition,
@@ -354,7 +356,8 @@ fn acquire(
     (filter, update)
 }
 
-/// Returns the filter of a renewal or release: this candidate's claim, and a revision that it sent.
+/// Returns the filter of a renewal or release: this candidate's claim, with a revision that the
+/// candidate sent.
 fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     let mut filter = ours(name);
     filter.insert("holder.claim", uuid(claim.bytes()));
@@ -368,7 +371,7 @@ fn standby_filter(name: &str, session: Session) -> Document {
     filter
 }
 
-/// Makes a renewal declare the interval of the holder's renewals, or declare none.
+/// Makes a renewal declare the holder's renewal interval, or that there is none.
 pub(super) fn declare(renewal: &mut Document, interval: Option<Duration>) {
     let field = "holder.renew_interval_ms";
     match (interval, renewal.get_document_mut("$set")) {

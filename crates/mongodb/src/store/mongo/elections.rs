@@ -53,15 +53,15 @@ impl FailoverSettings {
         }
     }
 
-    /// Returns the time without a primary after which members call an election, without the random
-    /// offset. Members with a longer heartbeat interval notice the loss only then.
+    /// Returns how long members lack a primary before they call an election, without the random
+    /// offset. Members with a longer heartbeat interval notice the loss only after that interval.
     pub fn noticed_after(&self) -> Duration {
         self.election_timeout.max(self.heartbeat_interval)
     }
 }
 
 impl Deployment {
-    /// The user needs the right `replSetGetConfig`.
+    /// Requires the right `replSetGetConfig`.
     pub(super) async fn failover_settings(self: &Arc<Self>) -> Result<FailoverSettings, Failure> {
         if self.kind() == Some(StoreKind::Sharded) {
             let why = "routers do not show the settings of their shards";

@@ -20,20 +20,20 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts to open a change stream on a deployment that refuses change streams,
-/// which may become a replica set or grant the right.
+/// Interval between attempts to open a change stream on a deployment that refuses change streams.
+/// The deployment may become a replica set, or grant the right.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
-/// Consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
+/// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
-/// Maximum size of a part of an event. The document is read instead of a larger part, because
-/// another program may write megabytes into it.
+/// Maximum size of a part of an event. If a part is larger, because another program wrote megabytes
+/// into the document, the document is read instead.
 const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// The stream is open, and reports each change that a read from now on does not show.
+    /// The stream is open. It reports each change that a read from now on would miss.
     Opened,
-    /// The stream is open, and reports each change since [`StreamHandler::since`].
+    /// The stream is open. It reports each change since [`StreamHandler::since`].
     OpenedSince,
     Change(Box<ChangeStreamEvent<Document>>),
     Alive,
@@ -59,7 +59,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn deployment(&self) -> &Arc<Deployment>;
     /// Returns the pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns where the next stream starts: by default after the newest majority-acknowledged write.
+    /// Returns where the next stream starts. By default, the stream starts after the newest
+    /// majority-acknowledged write.
     fn since(&self) -> Option<Timestamp> {
         None
     }
@@ -68,7 +69,7 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
         await_max(timings)
     }
     fn interpret(&self, event: StreamEvent) -> Self::Hint;
-    /// Chooses the source, and opens it if it is a cursor.
+    /// Chooses the source. Opens the cursor of hints, if chosen.
     fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
         async { Source::Stream }
     }
@@ -95,8 +96,9 @@ pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     ]
 }
 
-/// Returns how long the server may hold a getMore without events. A store counts as unread after a
-/// lease duration, so the stream reports at least three times as often.
+/// Returns how long the server may hold a getMore without events. After a lease duration without an
+/// answer, the store's state counts as unknown, so the stream must answer at least three times
+/// within this duration.
 pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
@@ -112,10 +114,10 @@ enum StreamEnd {
     Superseded,
 }
 
-/// Follows until the future is dropped. Opens another stream each time `reopen` is notified.
+/// Follows the source until the future is dropped. Opens a new stream each time `reopen` is
+/// notified.
 ///
-/// A hanging stream is aborted first, to free its connection. Unlike a write, a getMore may be
-/// dropped.
+/// Aborts a hanging stream first, to free its connection. Unlike a write, a getMore may be dropped.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
@@ -139,7 +141,8 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
                     Err(_) => break StreamEnd::Silent,
                 },
                 () = reopen.notified() => break StreamEnd::Superseded,
-                // Reopen, because the maximum wait of a getMore is set at the opening of a stream.
+                // The maximum wait of a getMore is fixed when a stream is opened, so the stream is
+                // reopened.
                 Ok(()) = changes.changed() => break StreamEnd::Superseded,
             }
         };
@@ -163,7 +166,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = reopen.notified() => {}
-            // A new client has logged in, perhaps with other rights.
+            // A new client has logged in, perhaps with different rights.
             Ok(()) = clients.changed() => {}
         }
     }
@@ -174,7 +177,7 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Failed store calls report why there is no client. They clear this refusal, so it is
+            // Store calls also report why there is no client, but clear this refusal, so it is
             // reported here too.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
@@ -258,8 +261,8 @@ impl Opened {
 
 /// Opens a stream, and returns it with the event that reports the opening.
 ///
-/// By default, a stream begins after the primary's newest write. The majority read that follows
-/// could miss this write, so the stream begins after the newest majority-acknowledged write.
+/// MongoDB would start a stream after the primary's newest write. The majority read that follows
+/// could miss this write, so the stream starts after the newest majority-acknowledged write.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,
@@ -281,7 +284,7 @@ async fn open<L: StreamHandler>(
     Ok((Opened::Stream(Box::new(stream.await?)), event))
 }
 
-/// Returns a change stream of majority-acknowledged writes that is not open yet.
+/// Prepares a change stream of majority-acknowledged writes, without opening the stream.
 pub(super) fn opening(collection: &Collection<Document>, pipeline: Vec<Document>) -> Watch<'_> {
     collection
         .watch()
@@ -298,7 +301,7 @@ fn after(time: Timestamp) -> Timestamp {
 
 async fn report<L: StreamHandler>(handler: &L, event: StreamEvent) {
     let hint = handler.interpret(event);
-    // Without a receiver, the events are no longer needed.
+    // If there is no receiver, the events are no longer needed.
     let _ = handler.events().send(StoreEvent::Watch(hint)).await;
 }
 

@@ -1,8 +1,9 @@
-//! Hints: after each change that others wait for, candidates and operators insert a document into a
-//! small capped collection, which wakes the cursors of followers.
+//! Hints wake followers. After each change that others wait for, candidates and operators insert a
+//! document into a small capped collection, whose followers have cursors that wait for new
+//! documents.
 //!
-//! A hint only makes a follower read, so a lost, late or false hint is harmless, and needs no
-//! majority.
+//! A hint only makes a follower read, so a lost, late or false hint is harmless. Inserting a hint
+//! therefore needs no majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,20 +23,21 @@ use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
-/// Size of the collection in bytes: some 300 hints. A cursor that falls further behind is reopened.
+/// Size of the collection in bytes, enough for about 300 hints. A cursor that falls further behind
+/// is reopened.
 const SIZE: i64 = 32 * 1024;
-/// Batch size, larger than the collection, so that a new cursor skips all old hints.
+/// Batch size, in documents. Larger than the collection, so that a new cursor skips all old hints.
 const BATCH_MAX: u32 = 1_000;
 /// Maximum number of hints in flight; further hints are dropped.
 const LEAVING_MAX: u32 = 4;
 /// Minimum time between a refusal and the next attempt.
 const RETRY: Duration = Duration::from_secs(60);
-/// Maximum time that an exiting process, or an operator, waits until its hints are sent.
+/// Maximum time that an exiting process or an operator waits until the hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
 
-/// Failure kind if the collection of hints does not exist.
+/// Kind of the failure if the collection of hints does not exist.
 pub(super) const NO_HINTS: &str = "no collection of hints";
-/// Error code of a tailable cursor on a collection that is not capped.
+/// Error code for a tailable cursor on a collection that is not capped.
 const BAD_VALUE: i32 = 2;
 const NAMESPACE_EXISTS: i32 = 48;
 const INVALID_OPTIONS: i32 = 72;
@@ -51,18 +53,18 @@ pub(super) struct Hints {
 
 #[derive(Debug, Default)]
 struct HintsState {
-    /// Marks our own hints, which our cursor skips. Each cursor draws a new mark, because copies of
-    /// a virtual machine must not skip each other's hints.
+    /// Marks our own hints, so that our cursor skips them. Each cursor draws a new mark, because
+    /// copies of a virtual machine must not skip each other's hints.
     by: Uuid,
     /// True if the last attempt found a capped collection that accepts hints.
     usable: bool,
-    /// True if a cursor is followed instead of a change stream.
+    /// True if the candidate follows a cursor instead of a change stream.
     following: bool,
     /// True if the last known holder leaves no hints.
     holder_leaves_none: bool,
     /// Earliest time of the next attempt after a refusal.
     refused_until: BootTime,
-    /// The interval of this candidate's renewals.
+    /// This candidate's renewal interval.
     interval: Option<Duration>,
     /// True if the candidate's claim declares the interval.
     declared: bool,
@@ -80,7 +82,7 @@ impl Hints {
         }
     }
 
-    /// Makes an acquisition declare whether this candidate leaves hints. Returns the value that an
+    /// Makes an acquisition declare whether this candidate leaves hints. Returns the value that the
     /// acquisition, or a renewal after a change, declares.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
@@ -106,7 +108,7 @@ impl Hints {
         lock(&self.state).declared = leaves_hints;
     }
 
-    /// Returns true if the source should change after the holder began or ceased to leave hints.
+    /// True if the source should change because the holder began or ceased to leave hints.
     pub(super) fn should_change(&self, lease: &Document) -> bool {
         let mut state = lock(&self.state);
         let Ok(holder) = lease.get_document("holder") else {
@@ -120,14 +122,14 @@ impl Hints {
         let now = leasehold_clock::boot_now();
         let tried = state.refused_until > now;
         if left && !tried {
-            // Each read calls this function, so the attempts are limited.
+            // Limits the attempts, because each read calls this function.
             state.refused_until = now + RETRY;
         }
         !left || !tried
     }
 
-    /// Opens a cursor that waits for the next hint for a lease; `None` if the holder leaves no
-    /// hints, so that a change stream is better.
+    /// Opens a cursor that waits for the next hint for a lease. `None` if the holder leaves no
+    /// hints, because a change stream is then better.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
@@ -145,7 +147,8 @@ impl Hints {
                 return tail(&hints, self.filter(name), await_max).await;
             }
             let cursor = tailed?;
-            // Test that hints can be left. The insert does not create the collection, which exists.
+            // Tests that hints can be inserted. The insert does not create the collection, because
+            // the collection exists.
             insert(&hints, self.hint(None)).await?;
             Ok(cursor)
         };
@@ -177,7 +180,7 @@ impl Hints {
                 return;
             };
             let there = collection(&leases);
-            // A cursor that is still followed shows that the collection exists.
+            // While a cursor is followed, the collection exists.
             let followed = lock(&hints.state).following;
             let left = match followed {
                 true => insert(&there, hint).await,
@@ -218,7 +221,7 @@ impl From<Error> for HintsRefusal {
 }
 
 impl HintsRefusal {
-    /// Returns true if retries fail too, until an operator has changed something.
+    /// True if retries keep failing until an operator changes the cause.
     fn is_final(&self) -> bool {
         let Self::Error(error) = self else {
             return true;
@@ -250,7 +253,8 @@ impl HintsRefusal {
     }
 }
 
-/// Inserts a hint if the capped collection exists; an insert alone would create an uncapped one.
+/// Inserts a hint if the capped collection exists. A plain insert would create an uncapped
+/// collection.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,
@@ -260,7 +264,8 @@ async fn insert_into_existing(
     insert(hints, hint).await
 }
 
-/// Leaves a hint for an operator. Ignores errors, because followers read anyway, only later.
+/// Leaves a hint on behalf of an operator. Ignores errors, because followers also read without a
+/// hint, only later.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
     let left = tokio::spawn(async move {
         let Ok(leases) = deployment.collection().await else {
@@ -272,7 +277,7 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
     let _ = tokio::time::timeout(SENT_MAX, left).await;
 }
 
-/// Checks, without inserting a hint, that hints can be followed and left.
+/// Checks that hints can be followed and inserted, without inserting a hint.
 pub(super) async fn probe(
     leases: &Collection<Document>,
     refused: Bson,
@@ -283,7 +288,8 @@ pub(super) async fn probe(
     }
 }
 
-/// Checks the right to create the collection, with a request that fails later for lack of a size.
+/// Checks the right to create the collection. The request itself fails after the check, because it
+/// contains no size.
 pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };
@@ -318,7 +324,7 @@ async fn create(hints: &Collection<Document>) -> Result<(), HintsRefusal> {
     }
 }
 
-/// Opens a cursor that waits for new hints, and skips the stored ones.
+/// Opens a cursor that skips the stored hints and waits for new hints.
 async fn tail(
     hints: &Collection<Document>,
     filter: Document,
@@ -350,7 +356,7 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Hint
     Ok(())
 }
 
-/// Returns a new id. The driver's ids, unlike these, repeat on copies of a virtual machine.
+/// Returns a new id. Unlike the driver's ids, these ids differ between copies of a virtual machine.
 fn id() -> Uuid {
     Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())
 }

@@ -1,4 +1,5 @@
-//! The deployment that a candidate belongs to, and the connection strings that lead elsewhere.
+//! The deployment that a candidate belongs to, and the connection strings that lead to a different
+//! deployment.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,13 @@ use super::display::list;
 use super::publish;
 use crate::store::{DeploymentId, KnownHome};
 
-/// Returns the command that identifies a server. `$replData`, which needs no right, makes a member
-/// of a set add the set's id; other servers ignore it.
+/// Returns the command that identifies a server. `$replData` requires no right, and makes a replica
+/// set member add the set's id to its reply. Other servers ignore this field.
 pub(super) fn question() -> Document {
     doc! { "hello": 1, "$replData": 1 }
 }
 
-/// Returns the address that a member of a set reports as its own; empty for another server.
+/// Returns the address that a replica set member reports as its own; empty for other servers.
 pub(super) fn address(hello: &Document) -> String {
     hello.get_str("me").map(canonical).unwrap_or_default()
 }
@@ -25,7 +26,7 @@ pub(super) fn is_writable(hello: &Document) -> bool {
     is("isWritablePrimary") || is("ismaster")
 }
 
-/// Returns the deployment of a server that accepts writes; `None` for another server. `seeds` are
+/// Returns the deployment of a server that accepts writes; `None` for other servers. `seeds` are
 /// the canonical addresses in the connection string.
 pub(super) fn identify<'a>(
     hello: &Document,
@@ -51,14 +52,14 @@ pub(super) fn describe<'a>(
     let id = id.and_then(|data| data.get_object_id("replicaSetId").ok());
     DeploymentId {
         set,
-        // A member that was not initiated reports zeros.
+        // A member that is not initiated reports zeros.
         id: id.filter(|id| id.bytes() != [0; 12]).map(|id| id.to_hex()),
         members,
         seeds: seeds.into_iter().map(str::to_owned).collect(),
     }
 }
 
-/// Returns an address in lower case, with the brackets around an IPv6 address that the driver
+/// Returns an address in lower case. Adds the brackets around an IPv6 address, which the driver
 /// omits.
 pub(super) fn canonical(address: impl ToString) -> String {
     let address = address.to_string().to_lowercase();
@@ -76,17 +77,18 @@ pub(super) struct Home {
     known: Option<KnownHome>,
     /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,
-    /// A connection string that leads elsewhere, replaced by `uri` while it is configured.
+    /// A connection string that leads to a different deployment. While it is configured, `uri` is
+    /// used instead.
     refused: Option<String>,
-    /// The reason of the refusal, until a call has failed with it. A refused change stream is not a
-    /// call.
+    /// The reason for the refusal, until a call has failed with it. A refused change stream does
+    /// not count as a call.
     pub(super) unreported: Option<String>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
-    /// The address of the verified primary; empty for servers that do not report theirs.
+    /// The address of the verified primary; empty if the server does not report its address.
     primary: String,
-    /// The deployment of the verified primary while the home is unknown. It becomes the home only
-    /// when a call is answered, because the primary may refuse this client.
+    /// The verified primary's deployment while the home is unknown. The deployment becomes the home
+    /// only when a call is answered, because the primary may refuse this client.
     found: Option<FoundDeployment>,
 }
 
@@ -116,14 +118,14 @@ impl Home {
         found.or_else(|| self.deployment.borrow().clone())
     }
 
-    /// Returns true if this process has not reached its home, or has refused this connection
-    /// string.
+    /// True if this process has not reached its home, or has refused this connection string.
     pub(super) fn is_new(&self, uri: &str) -> bool {
         self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records the deployment that a primary reported to a monitor. The verified primary updates
-    /// the list of members; another primary must be verified before the driver uses it.
+    /// Records the deployment that a primary reported to a monitor. If this primary is verified,
+    /// the report updates the list of members. Any other primary must be verified before the driver
+    /// uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,
@@ -147,19 +149,19 @@ impl Home {
                     None => self.settle(client, uri, found),
                 }
             }
-            // A host name in the string now resolves to another server.
+            // A host name in the string now resolves to a different server.
             _ => self.doubt(client),
         }
     }
 
-    /// The next primary that the client finds must be verified.
+    /// Requires verification of the primary that the client finds next.
     pub(super) fn doubt(&mut self, client: u64) {
         if self.client == client {
             self.client = 0;
         }
     }
 
-    /// A candidate without a home adopts the deployment that answered.
+    /// A candidate without a home adopts the deployment that answered the call.
     pub(super) fn answered(&mut self) {
         if let Some(found) = self.found.take() {
             self.settle(found.client, &found.uri, found.deployment);
@@ -168,7 +170,7 @@ impl Home {
 
     fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
         self.found = None;
-        // A host name in the string may have resolved to another server temporarily.
+        // A host name in the string may temporarily have resolved to a different server.
         self.refused.take_if(|refused| refused == uri);
         self.uri = Some(uri.to_owned());
         publish(&self.deployment, Some(found));
@@ -205,7 +207,7 @@ impl Home {
         }
     }
 
-    /// The next call must fail with this message.
+    /// Makes the next call fail with this reason.
     pub(super) fn refuse(&mut self, uri: &str, why: String) -> Result<(), String> {
         self.refused = Some(uri.to_owned());
         self.unreported = Some(why.clone());
@@ -262,7 +264,7 @@ mod tests {
     fn members_and_seeds_are_compared_without_case() {
         assert_eq!(set("rs0", &["A:1"]), set("rs0", &["a:1"]));
         let alone = identify(&doc! { "ismaster": true }, ["a:1"]);
-        assert_eq!(alone.expect("it takes writes").describe(), "a:1");
+        assert_eq!(alone.expect("the server accepts writes").describe(), "a:1");
     }
 
     #[test]
@@ -296,7 +298,7 @@ mod tests {
     #[test]
     fn another_deployment_than_the_recorded_one_is_refused_from_the_first_client_on() {
         let mut home = Home::new(known(Some(set("rs0", &["a:1"]))));
-        assert!(!home.has(1), "it has to be asked first");
+        assert!(!home.has(1), "the client must be verified first");
         let why = home.admit(1, "elsewhere", (set("rs1", &["b:1"]), ""));
         assert_eq!(
             why.unwrap_err(),
@@ -315,7 +317,10 @@ mod tests {
         let mut home = Home::new(known(None));
         let mut reports = home.deployment.subscribe();
         home.admit(1, "first", (set("rs0", &["a:1"]), "")).unwrap();
-        assert!(!reports.has_changed().unwrap(), "it may refuse us");
+        assert!(
+            !reports.has_changed().unwrap(),
+            "the primary may refuse this client"
+        );
         home.answered();
         assert_eq!(*reports.borrow_and_update(), Some(set("rs0", &["a:1"])));
         home.observe(1, "first", (set("rs0", &["a:1"]), ""));
@@ -331,14 +336,14 @@ mod tests {
         home.answered();
         assert!(home.has(1));
         home.observe(1, "same", (set("rs0", &["b:1"]), ""));
-        assert!(!home.has(1), "it is to be asked");
+        assert!(!home.has(1), "the server must be verified again");
         home.admit(1, "same", (set("rs0", &["b:1"]), ""))
             .unwrap_err();
         assert!(!home.has(1));
         assert!(home.is_refused("same"));
         home.admit(2, "same", (set("rs0", &["a:1"]), "")).unwrap();
         assert!(home.has(2));
-        assert!(!home.is_refused("same"), "it leads home again");
+        assert!(!home.is_refused("same"), "the string leads home again");
     }
 
     #[test]

@@ -41,15 +41,15 @@ struct LockInner {
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
-    /// The newest claim with an acknowledged join, and the operation time of the join, at which the
-    /// claim's change stream starts.
+    /// The newest claim whose join was acknowledged, and the operation time of that join. The
+    /// claim's change stream starts at this time.
     joined: Mutex<Option<(Claim, Timestamp)>>,
-    /// Set when a product that is not MongoDB was reported.
+    /// Set once a product other than MongoDB was reported.
     reported: OnceLock<()>,
 }
 
-/// A change stream hint, with the claim that the stream follows. When the hint is received, the
-/// contender may already follow another claim.
+/// A change stream hint, with the claim that the stream follows. By the time the contender receives
+/// the hint, it may follow a newer claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimHint {
     /// The followed claim.
@@ -91,16 +91,16 @@ impl MongoLockStore {
         }
     }
 
-    /// Follows the change stream of one claim until the future is dropped, retrying after failures.
+    /// Follows the change stream of one claim until the future is dropped. Retries after failures.
     pub async fn watch(self, claim: Claim) {
         let store = self;
-        // To open another stream, the contender drops this future.
+        // The contender drops this future to reopen the stream.
         let never_reopen = Notify::new();
         follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
-    /// Removes the optional fields of an empty lock; rejected if it has a holder or waiter, or
-    /// if its token differs from the token that was `seen`, because it was used since.
+    /// Removes the optional fields of an empty lock. Rejected if the lock has a holder or waiter,
+    /// or if its token differs from `seen`, because the lock was used in the meantime.
     pub async fn prune(&self, seen: Token) -> Answer<FoundLock> {
         let sent = self.write(update::prune(self.name(), seen)).await;
         self.shared.deployment.answer(sent).await
@@ -124,7 +124,7 @@ impl MongoLockStore {
         self.shared.deployment.servers.known().writable()
     }
 
-    /// Returns the most recent entries of the history, oldest first, or why they cannot be read.
+    /// Returns the most recent history entries, oldest first. Fails if they cannot be read.
     pub async fn history(&self) -> Result<Vec<PastHolder>, Failure> {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
@@ -142,7 +142,7 @@ impl MongoLockStore {
         self.shared.slots_before.get().copied()
     }
 
-    /// Shuts down the client, within a bounded time, unless other stores use it too.
+    /// Shuts down the client within a bounded time, unless other stores use it too.
     pub async fn shut_down(&self) {
         if !self.shared.shares_client {
             self.shared.deployment.shut_down().await;
@@ -191,15 +191,16 @@ impl MongoLockStore {
     }
 }
 
-/// Returns the outcome of a write that returned this document, or matched no document (`None`).
+/// Returns the outcome of a write that returned this document. `None` means that the write matched
+/// no document.
 fn outcome(document: Option<&Document>) -> LockOutcome {
     document
         .map(read)
         .map_or(LockOutcome::Rejected, LockOutcome::Applied)
 }
 
-/// Removes the data that lets a contender act on an unconfirmed grant, because products other than
-/// MongoDB do not promise that a majority has acknowledged the grant.
+/// Removes the data with which a contender would act on an unconfirmed grant, because products
+/// other than MongoDB do not guarantee that a majority has acknowledged the grant.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
@@ -209,7 +210,8 @@ fn confirm_first(outcome: &mut LockOutcome) {
 }
 
 /// Maximum size of the connection pool: unlimited, so that a holder's renewals never wait for the
-/// connections that the change streams of waiters occupy. The length of the queue limits the waiters.
+/// connections that the change streams of waiters occupy. The maximum queue length limits the
+/// number of waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
 /// The shared client of a program's contenders on one runtime. Its last user shuts it down.
@@ -218,7 +220,6 @@ pub(crate) struct LockClient {
     newest: Arc<Mutex<Option<ClientOfRuntime>>>,
 }
 
-/// A client, and the runtime that runs its tasks.
 type ClientOfRuntime = (runtime::Id, Arc<Deployment>);
 
 impl LockClient {

@@ -1,5 +1,5 @@
-//! The leases and locks of a collection as operators see and change them. A request never changes
-//! `revision`, so that a repeated request does not keep the lease of a crashed leader from
+//! Lets operators view and change the leases and locks of a collection. An operator's request never
+//! changes `revision`, because repeated requests would otherwise keep a crashed leader's lease from
 //! expiring.
 
 mod actions;
@@ -36,17 +36,17 @@ use super::{hints, now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
 use leasehold_core::election::{ResourceName, Revision};
 
-/// Maximum number of documents in a listing.
+/// Maximum number of documents in a list.
 pub const LISTED_MAX: usize = 10_000;
 
-/// The documents that are listed and followed.
+/// Selects the documents to list and follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Leases, and documents that are neither leases nor locks.
     Leases,
-    /// Locks, with the time by the clock of the store in listings.
+    /// Locks. Lists include the time by the server's clock.
     Locks,
-    /// All documents, with the time by the clock of the store in listings.
+    /// All documents. Lists include the time by the server's clock.
     All,
     /// One document.
     One(ResourceName),
@@ -78,7 +78,7 @@ impl Scope {
         }
     }
 
-    /// Returns true if a document whose `_id` matches is in the scope.
+    /// True if a document with a matching `_id` is in the scope.
     fn contains(&self, document: &Document) -> bool {
         let is_lock = document.get_str("kind").ok() == Some(LOCK_KIND);
         match self {
@@ -102,7 +102,7 @@ impl MongoCollection {
         Self { deployment }
     }
 
-    /// Creates the view of a collection for a few calls, with fewer connections.
+    /// Creates the view of a collection for a few calls. Uses fewer connections.
     pub fn brief(options: StoreOptions) -> Self {
         let deployment = Deployment::new(options, Monitoring::Checks);
         Self { deployment }
@@ -122,27 +122,27 @@ impl MongoCollection {
         self.deployment.trouble()
     }
 
-    /// Waits until MongoDB refuses the login or the replica set of the connection string, which no
-    /// retry can change, and returns the reason. Does not connect.
+    /// Waits until MongoDB refuses the login, or the connection string's replica set does not
+    /// match, and returns the reason. Retries could not help. Does not connect.
     pub async fn refused(&self) -> Failure {
         self.deployment.servers.refused().await
     }
 
-    /// Returns the documents sorted by name, at most [`LISTED_MAX`], or why they cannot be read.
+    /// Returns the documents, sorted by name; at most [`LISTED_MAX`]. Fails if they cannot be read.
     pub async fn list(&self, scope: &Scope) -> Result<Vec<CollectionEntry>, Failure> {
         let found = self.find(scope.filter(), scope.projection()).await?;
         Ok(found.iter().filter_map(CollectionEntry::of).collect())
     }
 
-    /// Returns one document, `None` if no document has this name, or why it cannot be read.
+    /// Returns one document; `None` if no document has this name. Fails if it cannot be read.
     pub async fn read(&self, name: &str) -> Result<Option<CollectionEntry>, Failure> {
         let found = self.document(name).await?;
         Ok(found.as_ref().and_then(CollectionEntry::of))
     }
 
-    /// Returns one lock of the collection, for reads and single writes through this client.
+    /// Returns a store for one lock, for reads and single writes through this client.
     pub fn lock(&self, name: ResourceName) -> MongoLockStore {
-        // No change stream is opened, so there are no events.
+        // Nothing opens a change stream, so there are no events.
         let (news, _) = mpsc::channel(1);
         MongoLockStore::over(Arc::clone(&self.deployment), true, name, news)
     }
@@ -152,7 +152,7 @@ impl MongoCollection {
         LiveView::open(self.clone(), scope)
     }
 
-    /// Returns the maximum time between two answers to a [`LiveView`] while MongoDB answers each call
+    /// Returns the maximum time between two answers to a [`LiveView`], if MongoDB answers each call
     /// within `operation_timeout`.
     pub fn answers_within(&self) -> Duration {
         view::answers_within(self.deployment.timings())
@@ -176,7 +176,7 @@ impl MongoCollection {
         acted
     }
 
-    /// Asks the candidates of a lease to report; see [`LeaseRecord::roll_call`].
+    /// Requests a report from each candidate of a lease ([`LeaseRecord::roll_call`]).
     pub async fn call_roll(&self, name: &ResourceName, call: ActionId) -> Answer<()> {
         let call = roll_call::call(name.as_str(), call.bytes());
         let called = self.write(call).await;
@@ -190,7 +190,7 @@ impl MongoCollection {
         self.write(end).await
     }
 
-    /// Creates a free lease. Rejected if a document of this name exists, or if the action is not
+    /// Creates a free lease. Rejected if a document with this name exists, or if the action is not
     /// [`ActionKind::Create`].
     pub async fn create(
         &self,
@@ -234,7 +234,7 @@ impl MongoCollection {
         self.written(update).await
     }
 
-    /// Waits for a write. A write that times out keeps running, and its outcome counts as unknown.
+    /// Waits for a write. A write that times out keeps running; its outcome counts as unknown.
     async fn written(
         &self,
         write: impl Future<Output = Result<Acted, SendError>> + Send + 'static,
@@ -259,7 +259,7 @@ impl MongoCollection {
         self.deployment.read_answer(read).await
     }
 
-    /// Returns the timeout of a call: one `operation_timeout` to select a server, one for its answer.
+    /// The timeout of a call: one `operation_timeout` to select a server, and one for the answer.
     fn call_max(&self) -> Duration {
         2 * self.deployment.operation_timeout()
     }
@@ -287,7 +287,7 @@ impl MongoCollection {
     }
 }
 
-/// Returns the name of a document, escaped for a terminal; `None` if its `_id` is not a string.
+/// Returns a document's name, escaped for a terminal; `None` if the `_id` is not a string.
 fn name_of(document: &Document) -> Option<String> {
     text(document, "_id")
 }

@@ -1,4 +1,4 @@
-//! One client: its creation, the verification of the deployment that it reaches, and its replacement.
+//! Creates and replaces the client, and verifies the deployment that it reaches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +21,21 @@ use crate::store::{Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, LOAD_BALANCED, UriProblem};
 use leasehold_core::election::{BootTime, Timings};
 
-/// While a right is missing, new logins are at most this far apart.
+/// Maximum interval between new logins while a right is missing.
 const LOGIN_INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// If no server answered, the client asks for the product again after this delay.
+/// Delay before the client asks again which product the server is, if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Maximum size of the connection pool of one store: all calls in flight, the change stream, and
-/// the previous stream while it closes, so that a renewal never waits for a connection.
+/// Maximum size of one store's connection pool. Sufficient for all calls in flight, the change
+/// stream, and the previous stream while it closes, so that a renewal never waits for a connection.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
 pub(super) struct ConnectedClient {
     pub(super) client: Client,
-    /// False if the program has provided the client.
+    /// False if the program provided the client.
     pub(super) is_own: bool,
     pub(super) number: u64,
-    /// The runtime that runs the driver's tasks. If it ends, no call returns.
+    /// The runtime that runs the driver's tasks. After the runtime has ended, calls never return.
     runtime: runtime::Id,
     uri: String,
     pub(super) seeds: Arc<Seeds>,
@@ -50,14 +50,15 @@ impl ConnectedClient {
     }
 }
 
-/// The last new login for a missing right, and the interval to the next. The driver keeps using the
-/// connections of a user that was dropped, which looks as if the role lacked a right.
+/// The last new login because of a missing right, and the interval until the next. If a user was
+/// dropped, the driver keeps using the user's connections, and the errors look as if the role
+/// lacked a right.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
 impl Logins {
-    /// Returns true if a login is due: immediately at first, then at intervals that double from
-    /// `retry_interval` on, and start over after a pause of two maximum intervals.
+    /// True if a login is due. The first is due immediately. Then intervals double, starting with
+    /// `retry_interval`. After a pause of two maximum intervals, the schedule starts over.
     pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
         let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
         let next = match self.0 {
@@ -72,7 +73,7 @@ impl Logins {
     }
 }
 
-/// Adapts a login that the driver (3.9.1) sends in a form that servers refuse.
+/// Adapts logins that the driver (3.9.1) would send in a form that servers refuse.
 pub(super) fn adapt_login(options: &mut ClientOptions) {
     let Some(credential) = &mut options.credential else {
         return;
@@ -115,7 +116,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the product that is known not to be MongoDB, and may return unconfirmed data.
+    /// Returns the server's product if it is known not to be MongoDB, and may return unconfirmed
+    /// data.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -130,7 +132,7 @@ impl Deployment {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        // Only callers that need a new client wait for its files and names.
+        // Only callers that need a new client wait here, for its files and name resolution.
         let _creating = self.creating.lock().await;
         if let Some(connection) = self.current() {
             return Ok(connection);
@@ -160,20 +162,22 @@ impl Deployment {
             seeds,
             connect_timeout,
         };
-        // The calls of another runtime that are in flight keep the previous client open.
+        // Calls in flight on another runtime keep the previous client open.
         *lock(&self.connection) = Some(connection.clone());
         self.clients.send_replace(number);
         Ok(connection)
     }
 
-    /// Returns the client, if this runtime runs its tasks. Tasks of another runtime may have ended.
+    /// Returns the client if this runtime runs the client's tasks. Another runtime may have ended,
+    /// with its tasks.
     fn current(&self) -> Option<ConnectedClient> {
         let runtime = Handle::current().id();
         let connection = lock(&self.connection).clone();
         connection.filter(|connection| connection.runtime == runtime)
     }
 
-    /// Checks that the primary belongs to the known deployment, before anything else is sent to it.
+    /// Verifies that the primary belongs to the known deployment. Until then, nothing else is sent
+    /// to the primary.
     pub(super) async fn verify(
         self: &Arc<Self>,
         connection: &ConnectedClient,
@@ -184,7 +188,7 @@ impl Deployment {
         let hello = hello.selection_criteria(primary()).into_future();
         let hello = match connection.is_own {
             true => hello.await,
-            // The client's own timeout may be longer than the caller waits.
+            // Needed because the client's own timeout may exceed the caller's wait.
             false => {
                 let limit = self.operation_timeout() * 9 / 10;
                 let hello = tokio::time::timeout(limit, hello).await;
@@ -222,8 +226,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Records whether a server answered a call. Returns true if none has answered for a lease
-    /// duration, so that a new client must read the certificate files and resolve the names again.
+    /// Records whether a server answered a call. Returns true if no server has answered for a lease
+    /// duration. A new client must then read the certificate files and resolve the names again.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
         let mut since = lock(&self.unanswered_since);
         if answered {
@@ -238,7 +242,7 @@ impl Deployment {
             .is_some()
     }
 
-    /// Discards a failed client if its connection string has changed, or if it is `useless`.
+    /// Discards a failed client if its connection string has changed or if the client is `useless`.
     pub(super) async fn renew_connection(&self, useless: bool) {
         let Some(known) = self.current() else {
             return;
@@ -248,7 +252,7 @@ impl Deployment {
             Ok(uri) if uri != known.uri && !lock(&self.home).is_refused(&uri)
         );
         if changed || useless {
-            // Another call may have replaced the client meanwhile.
+            // In the meantime, another call may have replaced the client.
             self.discard(|connection| connection.number == known.number);
         }
     }
@@ -266,7 +270,7 @@ impl Deployment {
         let parsed = ConnectionUri::parse(uri)?;
         let mut options = self.resolved(&parsed).await?;
         if options.load_balanced == Some(true) {
-            // The SRV record of the host has set this option. The string cannot set it.
+            // The host's SRV record has set this option, because the string cannot set it.
             return Err(UriProblem::Refused("loadBalanced", LOAD_BALANCED).into());
         }
         let timeout = self.operation_timeout();
@@ -275,12 +279,12 @@ impl Deployment {
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
-        // A write that the driver retries on its own would be sent later than the election assumes.
+        // The driver would send a retry later than the election assumes.
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
-        // Shorter than the caller's timeout, so that an outage counts as "never sent", not as
-        // "unknown".
+        // Shorter than the caller's timeout, so that a call during an outage counts as "never
+        // sent", not as "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, self.timings());
@@ -325,7 +329,7 @@ impl Deployment {
                 return;
             };
             deployment.servers.record_event(&event);
-            // Events of a client that was not verified do not change a known home.
+            // Events of an unverified client do not change a known home.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     deployment.note_product(lookalike::by_hello(&event.reply));
@@ -367,8 +371,8 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server if necessary. A new client verifies a refused
-            // server, at the pace of the retries.
+            // The next call verifies the server if necessary. If the server was refused, a new
+            // client verifies it when a call is retried.
             if !is_refused {
                 self.primary_changed();
             }

@@ -1,8 +1,8 @@
-//! Finds out why connections to a server fail, if the driver's error does not say so.
+//! Diagnoses why connections to a server fail if the driver's error does not say so.
 //!
-//! The driver resolves a name within the time limit of each connection, so that an unresponsive
-//! nameserver (5 s) would prevent every connection. The limit is longer only after a slow look-up,
-//! because it also decides when a frozen server is noticed.
+//! The driver's timeout for a connection includes name resolution, so an unresponsive nameserver (5
+//! s) would prevent every connection. The timeout is extended only after a slow look-up, because it
+//! also determines how soon a frozen server is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,9 +22,9 @@ use super::Deployment;
 use super::client::ConnectedClient;
 
 const EXTRA_MAX: Duration = Duration::from_secs(30);
-/// A server is examined after this delay. Most servers answer earlier.
+/// Delay before a server is examined. Most servers answer earlier.
 const EXAMINED_AFTER: Duration = Duration::from_millis(250);
-/// A server with too many connections closes a new connection within this time.
+/// Time within which a server with too many connections closes a new connection.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct Examinations {
 }
 
 impl Examinations {
-    /// Returns the extension of the connect timeout, with time for one more unresponsive
+    /// Returns how much to extend the connect timeout, with time for one more unresponsive
     /// nameserver.
     fn extra(&self) -> Duration {
         let slowest = self.slow.values().max().copied().unwrap_or_default();
@@ -122,8 +122,8 @@ impl Deployment {
         });
     }
 
-    /// Replaces a client that has not reached the primary, if its connections have less time than a
-    /// look-up takes.
+    /// Replaces a client that has not reached the primary, if its connect timeout is shorter than a
+    /// look-up.
     async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
         let is_used = lock(&self.home).has(client);
         let needed = took + self.operation_timeout() / 2;
@@ -131,7 +131,7 @@ impl Deployment {
             connection.number == client && !is_used && connection.connect_timeout < needed
         };
         if self.discard(is_too_short) {
-            // Connects now, so that the next call need not wait for a whole look-up.
+            // Connects now, so that the next call does not wait for a look-up.
             let _ = self.connect().await;
         }
     }

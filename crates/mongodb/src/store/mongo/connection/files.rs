@@ -1,4 +1,4 @@
-//! Reads the connection string and the files that it names outside of the event loop, because their
+//! Reads the connection string, and the files that it names, outside of the event loop, because the
 //! disk may hang.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Deployment, SendError};
 use crate::store::{Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
-/// Once a connection string is known, reading it again may take this long.
+/// Time limit for reading a connection string again.
 const URI_TIME_MAX: Duration = Duration::from_millis(250);
 const URI_UNAVAILABLE: &str = "MongoDB URI unavailable";
 const FILES_TIME_MAX: Duration = Duration::from_secs(3);
@@ -26,8 +26,8 @@ const FILES_TIME_MAX: Duration = Duration::from_secs(3);
 pub(super) struct FileReader(Arc<Mutex<()>>);
 
 impl FileReader {
-    /// Returns the result of work that reads files; `None` after `limit`. Late work continues and
-    /// delays later work, so that at most one thread waits for a disk.
+    /// Runs work that reads files, and returns its result; `None` after `limit`. Late work
+    /// continues and delays later work, so that at most one thread waits for a disk.
     async fn read<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -61,7 +61,7 @@ pub(super) struct LastUri {
 }
 
 impl Deployment {
-    /// Reads the connection string. While the disk of its file hangs, returns the last string.
+    /// Reads the connection string. Returns the last known string while the file's disk hangs.
     pub(in crate::store::mongo) async fn uri(&self) -> Result<String, SendError> {
         let began = leasehold_clock::boot_now();
         if !std::mem::replace(&mut lock(&self.last_uri).was_asked, true) {
@@ -115,7 +115,7 @@ impl Deployment {
     }
 }
 
-/// Creates a client. The driver reads the files that the options name, so another thread does this.
+/// Creates a client on another thread, because the driver reads the files that the options name.
 pub(super) async fn made(
     mut options: ClientOptions,
     reader: &FileReader,
@@ -164,7 +164,11 @@ mod tests {
         };
         assert_eq!(reader.read(BRIEF, hanging).await, None);
         assert_eq!(
-            reader.read(BRIEF, || panic!("it has no thread")).await,
+            reader
+                .read(BRIEF, || panic!(
+                    "the hanging read occupies the only thread"
+                ))
+                .await,
             None::<()>
         );
         has_begun.recv().expect("it began");

@@ -1,4 +1,4 @@
-//! How a client learns of the state of the servers.
+//! Selects how a client monitors the servers.
 
 use std::time::Duration;
 
@@ -6,22 +6,24 @@ use mongodb::options::{ClientOptions, ServerMonitoringMode};
 
 use leasehold_core::election::Timings;
 
-/// The driver accepts no shorter heartbeat interval.
+/// Minimum heartbeat interval of the driver.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// If renewals are more frequent, checks at their pace would cost more than reports.
+/// If renewals are more frequent, checks at their interval would cost more than streaming.
 const RENEWALS_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::mongo) enum Monitoring {
     /// Each server reports a change immediately, over a second connection.
     Reports,
-    /// Each server is asked at an interval, and after an error. Most processes that use locks end
-    /// within a second, and cost a server little more than their connections.
+    /// Each server is polled at an interval, and after an error. Suits locks: most processes that
+    /// hold a lock end within a second, and polling then costs a server little more than the
+    /// connections.
     Checks,
 }
 
 impl Monitoring {
-    /// A contender notices an election when a call fails, or up to a renewal later.
+    /// With polling, a contender notices an election when a call fails, or at most one renewal
+    /// interval later.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,
@@ -31,7 +33,7 @@ impl Monitoring {
 
     pub(super) fn apply(self, options: &mut ClientOptions, heartbeat: Duration, timings: &Timings) {
         let (mode, interval) = match self {
-            // The driver's default mode polls in environments of cloud functions (`K_SERVICE`, …).
+            // The driver's default mode polls in serverless environments (`K_SERVICE`, …).
             Self::Reports => (ServerMonitoringMode::Stream, heartbeat),
             Self::Checks => {
                 let interval = heartbeat.min(timings.renew_interval()).max(INTERVAL_MIN);

@@ -1,6 +1,6 @@
-//! Checks that all servers which a connection string names belong to one deployment. Otherwise two
-//! candidates could lead, each on the deployment that answered first. The monitors of a client
-//! report on the members of its set. Other servers are asked directly, once per `lease_duration`.
+//! Checks that all servers in the connection string belong to one deployment. Otherwise two
+//! candidates could lead, each on the deployment that answered first. The client's monitors report
+//! the members of its set. Other servers are queried directly, once per `lease_duration`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ pub(super) struct Seeds {
     named: Vec<(ServerAddress, String)>,
     options: ClientOptions,
     tls_files: FileReader,
-    /// True if the monitors of the client report on the members of its set.
+    /// True if the client's monitors report the members of its set.
     monitored: bool,
     /// The last reply of each server; `None` if an attempt failed before the first reply.
     seen: watch::Sender<BTreeMap<String, Option<HelloIdentity>>>,
@@ -42,9 +42,10 @@ struct HelloIdentity {
 #[derive(Debug, PartialEq, Eq)]
 enum Relation {
     Same,
-    /// The server is not part of a deployment now, or the driver never uses it with this string.
+    /// The server is currently not part of a deployment, or the driver never uses it with this
+    /// string.
     Unused,
-    /// Only the id of the server's set can decide, and the server has not reported it yet.
+    /// Only the server's set id can decide, and the server has not reported it yet.
     Unclear,
     /// The server belongs to another deployment. Contains its description.
     Other(String),
@@ -93,7 +94,7 @@ impl Seeds {
         });
     }
 
-    /// Earlier replies of the server still count.
+    /// The server's earlier replies still count.
     pub(super) fn unreachable(&self, address: impl ToString) {
         let address = canonical(address);
         self.seen.send_if_modified(|seen| {
@@ -109,7 +110,7 @@ impl Seeds {
         named.filter(move |(_, address)| several && address != primary)
     }
 
-    /// Returns `None` if the server has not replied.
+    /// `None` if the server has not replied.
     fn relation(
         &self,
         address: &str,
@@ -129,8 +130,8 @@ impl Seeds {
         self.monitored && home.members.contains(address)
     }
 
-    /// Returns the named servers of other deployments with their descriptions. The driver uses only
-    /// the servers of the set `asked`.
+    /// Returns the servers in the connection string that belong to other deployments, with their
+    /// descriptions. The driver uses only servers of the set `asked`.
     fn strangers(
         &self,
         home: &DeploymentId,
@@ -168,7 +169,8 @@ impl Seeds {
     }
 
     async fn asked(&self, server: &ServerAddress, deadline: BootTime) -> Option<Document> {
-        // Connects first, because the driver would retry a refused connection until the deadline.
+        // Tests the connection first, because the driver would retry a refused connection until the
+        // deadline.
         if let ServerAddress::Tcp { .. } = server {
             let reached = TcpStream::connect(server.to_string());
             tokio::time::timeout(left(deadline), reached)
@@ -196,7 +198,7 @@ impl Seeds {
         hello.ok()?.ok()
     }
 
-    /// Asks the servers that no monitor reports on, and servers whose reports are ambiguous.
+    /// Queries the servers that no monitor reports, and servers with ambiguous reports.
     async fn ask_others(&self, home: &DeploymentId, primary: &str, deadline: BootTime) {
         let unknown = self.others(primary).filter(|(_, address)| {
             !self.is_monitored(address, home) || self.is_unclear(address, home, primary)
@@ -226,8 +228,8 @@ impl HelloIdentity {
         match (&home.set, &mine.set) {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
-            // The member starts, was removed, or runs standalone for maintenance. The driver never
-            // uses it if the string names several servers.
+            // The member is starting, was removed, or runs standalone for maintenance. The driver
+            // never uses this member if the string names several servers.
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();
@@ -247,7 +249,7 @@ impl HelloIdentity {
 
 impl Deployment {
     /// Returns the servers that these options name. A new client keeps the earlier replies, because
-    /// a server of another deployment may answer this client too late.
+    /// a server of a different deployment may answer the new client too late.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));
@@ -258,8 +260,8 @@ impl Deployment {
         Arc::clone(seeds)
     }
 
-    /// Checks that all servers of the connection string belong to the deployment of its primary,
-    /// after a wait for their replies if `is_new`. The error describes another deployment.
+    /// Checks that all servers in the connection string belong to the deployment of its primary.
+    /// Waits for their replies if `is_new`. The error describes a different deployment.
     pub(super) async fn compare(
         &self,
         seeds: &Seeds,
@@ -267,8 +269,8 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A server that answers later is compared then. The rest of the timeout is for the
-            // first call.
+            // A server that answers after this deadline is compared when it answers. The first call
+            // needs the rest of the timeout.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let others = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = others
@@ -297,8 +299,8 @@ impl Deployment {
         Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
-    /// Repeats the comparison while the client is in use, because a server may come back as part of
-    /// another deployment.
+    /// Repeats the comparison while the client is in use, because a server may return as part of a
+    /// different deployment.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {
@@ -313,7 +315,7 @@ impl Deployment {
             while let Some(home) = in_use(&deployment, number) {
                 if seeds.stranger(&home, &primary).is_some() {
                     if let Some(deployment) = deployment.upgrade() {
-                        // The next call verifies the primary, and is refused.
+                        // The next call verifies the primary and then fails.
                         lock(&deployment.home).doubt(number);
                         deployment.primary_changed();
                     }
@@ -335,7 +337,7 @@ fn left(deadline: BootTime) -> Duration {
     deadline.since(leasehold_clock::boot_now())
 }
 
-/// Returns `None` if the client was replaced, or must be verified again.
+/// Returns the verified deployment; `None` if the client was replaced or must be verified again.
 fn in_use(deployment: &Weak<Deployment>, client: u64) -> Option<DeploymentId> {
     let deployment = deployment.upgrade()?;
     let current = lock(&deployment.connection).as_ref().map(|c| c.number);

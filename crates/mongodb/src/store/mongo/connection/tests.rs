@@ -1,5 +1,5 @@
-//! Goal: no connection string and no environment variable changes an option that the protocols
-//! rely on. Method: options and decisions of a client, without a server.
+//! Goal: no connection string and no environment variable changes an option that the protocols rely
+//! on. Method: inspect the options and decisions of a client, without a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,13 +122,16 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
 #[test]
 fn a_client_that_gets_no_answer_is_given_up_after_a_while() {
     let deployment = deployment();
-    assert!(!deployment.is_given_up(false), "it is a first failure");
+    assert!(!deployment.is_given_up(false), "this is the first failure");
     let five_seconds_ago = leasehold_clock::boot_now() - Duration::from_secs(5);
     *lock(&deployment.unanswered_since) = Some(five_seconds_ago);
     assert!(!deployment.is_given_up(false), "the default is 24 s");
     let short = scaled(&Timings::default(), Duration::from_secs(4)).expect("legal");
     deployment.timings.send_replace(short);
-    assert!(deployment.is_given_up(false), "a reload takes effect");
+    assert!(
+        deployment.is_given_up(false),
+        "the reload shortened the lease duration"
+    );
     assert!(!deployment.is_given_up(true));
 }
 

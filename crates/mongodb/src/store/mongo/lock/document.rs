@@ -1,6 +1,6 @@
-//! Conversion of the lock document between BSON and [`LockDocument`], and expressions over both.
-//! Reading any BSON does not panic. A document of another schema is foreign and never written to
-//! (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
+//! Converts the lock document between BSON and [`LockDocument`], and builds expressions over both.
+//! Reading never panics, whatever the BSON. A document with another schema is foreign and never
+//! written to (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use leasehold_core::lock::{
     SUCCESSES_MAX, Success, WorkKey,
 };
 
-/// Field of an entry: the minimum hold in milliseconds, from the owner's last write on.
+/// Field of an entry: the minimum hold in milliseconds, counted from the owner's last write.
 pub(super) const MIN_HOLD: &str = "at_least_ms";
-/// Field of an entry: true once the work has ended before the minimum hold.
+/// Field of an entry: true if the work ended before the minimum hold.
 pub(super) const OVER: &str = "over";
-/// Field of an entry: when the work ended, by the clock of the server.
+/// Field of an entry: when the work ended, by the server's clock.
 pub(super) const OVER_AT: &str = "over_at";
-/// Field of a reply: the time by the clock of the server. Not stored.
+/// Field of a reply: the time by the server's clock. Not stored. Not stored.
 const SERVER_NOW: &str = "server_now";
 
 const MODES: [EntryMode; 3] = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
 
-/// Returns the projection of all reads: the history's type, but not its entries.
+/// The projection of all reads. Includes the history's type, but not its entries.
 pub(in super::super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
@@ -37,14 +37,14 @@ pub(in super::super) fn projection() -> Document {
     }
 }
 
-/// Adds the time by the clock of the server to a projection.
+/// Adds the time by the server's clock to a projection.
 pub(in super::super) fn with_server_now(mut projection: Document) -> Document {
     projection.insert(SERVER_NOW, "$$NOW");
     projection
 }
 
-/// Returns the end of each holder's minimum hold, by the clock of the server if the work has ended,
-/// else by the owner's clock.
+/// Returns the end of each holder's minimum hold: by the server's clock if the work has ended,
+/// otherwise by the owner's clock.
 pub(in super::super) fn kept_until(document: &Document) -> BTreeMap<Claim, WallMillis> {
     let holders = document.get_array("holders").into_iter().flatten();
     let kept = holders.filter_map(|holder| {
@@ -73,7 +73,7 @@ pub(in super::super) fn read(document: &Document) -> FoundLock {
 
 fn lock(document: &Document) -> Result<LockDocument, String> {
     belongs(document, LOCK_KIND)?;
-    // Checked because removals append to the history. Its entries are not read.
+    // The type matters, because removals append to the history. History entries are not read.
     list(document, "history")?;
     let now = document.get_datetime(SERVER_NOW).ok().copied();
     Ok(LockDocument {
@@ -87,7 +87,7 @@ fn lock(document: &Document) -> Result<LockDocument, String> {
     })
 }
 
-/// Returns the recorded successes, without elements of another shape.
+/// Returns the recorded successes. Ignores elements with another shape.
 fn successes(document: &Document) -> Result<Vec<Success>, String> {
     let list = list(document, "successes")?.unwrap_or_default();
     let newest = list.iter().rev().filter_map(|value| {
@@ -111,7 +111,7 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// Returns the newest owner of each slot, who gets the slot again if it is free.
+/// Returns the newest owner of each slot. This owner gets the slot again if the slot is free.
 fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     let owners = document.get_array("slot_owners");
     let owner = |value: &Bson| value.as_str().map(named);
@@ -160,7 +160,8 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
-        // If missing, the owner counts as having confirmed the grant, and others wait longer.
+        // If missing, the owner counts as having confirmed the grant, so other contenders wait
+        // longer.
         granted_revision: id(fields, "granted_revision")
             .ok()
             .map(Revision::from_bytes),
@@ -171,9 +172,9 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
     })
 }
 
-/// Returns the rest of the minimum hold. After the end of the work, the clock of the server (`now`)
-/// measures it, because a job in a new container has no clock of its own. Exclusion does not depend
-/// on this clock, because an entry whose work is over gives no authority.
+/// Returns the rest of the minimum hold. After the work has ended, the rest is measured with the
+/// server's clock (`now`), because a job in a new container has no clock of its own. Exclusion does
+/// not depend on the server's clock, because an entry whose work is over does not grant authority.
 fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis: i64 = number(fields, MIN_HOLD).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();
@@ -196,8 +197,8 @@ pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Returns a filter that matches only what [`read`] accepts as a lock of this name, if `condition`
-/// holds. The condition may rely on the shape of a lock.
+/// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if
+/// `condition` holds. The condition may rely on the shape of a lock.
 pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
     let lists = all(["holders", "queue", "history", "successes"].map(|list| {
         let path = format!("${list}");
@@ -219,7 +220,7 @@ pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
         token,
         slots,
     ]);
-    // The server must check that the lists are lists before it evaluates expressions over entries.
+    // The server must check that the fields are lists before it evaluates expressions over entries.
     let entries = doc! { "$map": { "input": everybody(), "as": "entry", "in": is_entry() } };
     let shape = only_if(plain, doc! { "$allElementsTrue": [entries] }.into());
     let condition = only_if(shape, condition.into());
@@ -234,7 +235,7 @@ pub(super) fn queue() -> Bson {
     doc! { "$ifNull": ["$queue", []] }.into()
 }
 
-/// True if `condition` holds for some entry of `lists`, bound to `$$entry`.
+/// True if `condition` holds for any entry of `lists`. The entry is bound to `$$entry`.
 pub(super) fn some_entry(lists: impl Into<Bson>, condition: Bson) -> Bson {
     let each = doc! { "$map": { "input": lists.into(), "as": "entry", "in": condition } };
     doc! { "$anyElementTrue": [each] }.into()
@@ -297,12 +298,12 @@ pub(super) fn has_slots() -> Document {
     doc! { "$gt": ["$slots", 0] }
 }
 
-/// The numbers of the slots that are not in the list `taken`.
+/// The slots that are not in the list `taken`.
 pub(super) fn free_slots(taken: Bson) -> Document {
     doc! { "$setDifference": [{ "$range": [0, { "$ifNull": ["$slots", 0] }] }, taken] }
 }
 
-/// Returns the document of a lock that never existed, or was deleted.
+/// Returns the initial document of a lock that never existed, or was deleted.
 pub(super) fn create(name: &str, seen: Token) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "token": seen.get() }
 }

@@ -1,4 +1,5 @@
-//! The stages that grant a lock. Each write that changes holders or waiters ends with them.
+//! The pipeline stages that grant a lock. Each write that changes holders or waiters ends with
+//! these stages.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -8,34 +9,33 @@ use super::update::count;
 use leasehold_core::election::Token;
 use leasehold_core::lock::{EntryMode, HOLDERS_MAX, Writer};
 
-/// The lists of the document, which the previous stage has set.
+/// The document's lists, as set by the previous stage.
 const HOLDERS: &str = "$holders";
 const QUEUE: &str = "$queue";
 
-/// Moves the entries that may hold from the head of the queue to the holders, each with the next
-/// token and, if the lock has slots, its own slot. The entry of `me` gets the revision of this
-/// write, which confirms the grant. The change streams of the others match their grants in the text
-/// `granted`. The previous stage must set both lists, and set `token` to the highest known token.
-/// Parsing these stages takes a server longer than executing them, so pass false for a lock without
-/// slots.
+/// Moves the entries that may hold the lock from the head of the queue to the holders. Each entry
+/// gets the next token and, if the lock has slots, its own slot. The entry of `me` gets the
+/// revision of this write, which confirms the grant. The text `granted` lists the other grants,
+/// which their owners' change streams match. The previous stage must set both lists, and set
+/// `token` to the highest known token. Servers take longer to parse these stages than to execute
+/// them, so pass false if the lock has no slots.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [QUEUE, "$$grantable"] },
         doc! { "$slice": [QUEUE, "$$grantable", i32::MAX] },
     );
-    // Stores both parts of the queue as a pair, so that the entries are counted only once.
+    // Stores both parts of the queue as a pair, because the entries are then counted only once.
     let split = doc! { "$set": { "queue": { "$let": {
         "vars": { "grantable": grantable() },
         "in": [to_go, to_stay],
     } } } };
     let (going, staying) = (part(0), part(1));
     let count = doc! { "$size": going.clone() };
-    // The number of unused tokens.
     let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
     let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
     let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
-    // By the clock of the server, like the end in the history, because the durations that operators
-    // see are their difference. Until then, the date is the entry's join.
+    // By the server's clock, like the end in the history, because operators see the difference of
+    // both as a duration. Until the grant, `acquired_at` is the time of the join.
     let granted = doc! {
         "token": token.clone(), "granted_revision": "$$entry.revision", "acquired_at": "$$NOW",
     };
@@ -97,13 +97,14 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     vec![split, give_tokens, move_on]
 }
 
-/// One part of the split queue: the entries that leave, or the entries that stay.
+/// One part of the split queue: the entries that move, or the entries that stay.
 fn part(number: i32) -> Document {
     doc! { "$arrayElemAt": ["$queue", number] }
 }
 
 /// The `granted` entries and the owners of the slots. If the lock has slots, each entry gets the
-/// lowest free slot that its owner had last, or else the lowest free slot.
+/// lowest free slot that its owner last used. If there is no such slot, the entry gets the lowest
+/// free slot.
 fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
     let given = match may_have_slots {
@@ -113,7 +114,7 @@ fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     doc! { "$let": { "vars": { "granted": granted }, "in": given } }
 }
 
-/// Like [`with_slots`] for a lock with slots; the entries are bound to `$$granted`.
+/// Like [`with_slots`], for a lock with slots. The entries are bound to `$$granted`.
 fn numbered() -> Document {
     let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
     let owned = doc! { "$filter": {
@@ -146,7 +147,7 @@ fn numbered() -> Document {
     doc! { "$reduce": { "input": "$$granted", "initialValue": initial, "in": next } }
 }
 
-/// The number of entries at the head of the queue that may hold.
+/// The number of entries at the head of the queue that may hold the lock.
 fn grantable() -> Bson {
     let (waiting, holding) = (doc! { "$size": QUEUE }, doc! { "$size": HOLDERS });
     let slots = doc! { "$ifNull": ["$slots", 0] };
@@ -177,9 +178,9 @@ fn grantable() -> Bson {
     .into()
 }
 
-/// The text of the grant of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
-/// Entries carry both ids as text, because a pipeline cannot convert bytes. Owners of other
-/// versions, whose entries lack the text, poll or confirm the grant first.
+/// The grant text of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots. Entries
+/// store both ids as text, because a pipeline cannot convert bytes. The entries of other versions
+/// lack the text, so their owners poll or confirm the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];
@@ -189,7 +190,7 @@ fn grant_text() -> Bson {
     doc! { "$concat": parts }.into()
 }
 
-/// The text at this path, or an empty one.
+/// The text at this path, or an empty text.
 fn text(path: &str) -> Bson {
     doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
 }

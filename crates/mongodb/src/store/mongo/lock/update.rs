@@ -1,6 +1,6 @@
-//! The filter and the pipeline of each write of a lock. A pipeline sets named fields only, so that
-//! fields of a newer version survive. Each write that changes holders or waiters also grants: see
-//! [`grant`].
+//! The filter and the pipeline of each write to a lock. A pipeline sets only named fields, so that
+//! fields of a newer version survive. Each write that changes holders or waiters also grants the
+//! lock ([`grant`]).
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -70,7 +70,7 @@ pub(super) fn write(
             let mut fields = stamped(*revision, now);
             fields.insert(MIN_HOLD, milliseconds(*min_hold));
             fields.insert(OVER, true);
-            // By the clock of the server, because later readers use that clock.
+            // Later readers use the server's clock.
             fields.insert(OVER_AT, "$$NOW");
             let keep = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
             let recording = recording(*claim, success.as_ref());
@@ -107,7 +107,7 @@ pub(super) fn write(
             let goes = doc! { "$in": [entry, { "$literal": pairs }] }.into();
             let removal = removal(&goes, *ending, *seen);
             let condition = match entries.is_empty() {
-                // Nothing to evict, only to grant.
+                // There is nothing to evict, only to grant.
                 true => some_entry(queue(), me.map_or(true.into(), |me| is_claim(me.claim))),
                 false => some_entry(everybody(), goes),
             };
@@ -124,7 +124,8 @@ pub(super) fn write(
     Some((ours(name, condition), stages))
 }
 
-/// True if an entry may join. With `non_blocking`, only if it can hold immediately.
+/// True if an entry may join. With `non_blocking`, true only if the entry would hold the lock
+/// immediately.
 fn can_join(entry: &NewEntry, non_blocking: bool) -> Bson {
     let slots = i64::from(entry.slots);
     let mut conditions = vec![
@@ -150,7 +151,7 @@ fn append(entry: &NewEntry, seen: Token, identity: &Identity, now: DateTime) -> 
     let slots = i64::from(entry.slots);
     // Literal, because an identity may begin with a dollar sign.
     let appended = doc! { "$literal": joining(entry, identity, now) };
-    // A lock that was never used, or was pruned, has no previous slots.
+    // A lock that was never used, or was pruned, has no previous number of slots.
     let as_before = doc! { "$eq": [{ "$ifNull": ["$slots", slots] }, slots] };
     doc! { "$set": {
         "slots": slots,
@@ -161,8 +162,8 @@ fn append(entry: &NewEntry, seen: Token, identity: &Identity, now: DateTime) -> 
     } }
 }
 
-/// The stage that sets the `renewed` fields of an entry. Gives the entry a token if it was granted
-/// without a token, or with a token that its owner cannot use.
+/// The stage that sets the `renewed` fields of an entry. The entry gets a new token if it was
+/// granted without a token, or with a token that its owner cannot use.
 fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     let used = all([
         doc! { "$eq": ["$$entry.granted_revision", "$$entry.revision"] }.into(),
@@ -173,7 +174,7 @@ fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     let mut confirmed = renewed.clone();
     let token = doc! { "$cond": [without_token, next_token(highest(seen)), "$$entry.token"] };
     confirmed.insert("token", token);
-    // A grant of an older version has no slot.
+    // A grant by an older version has no slot.
     let own_slot = doc! { "$or": [{ "$isNumber": "$$entry.slot" }, { "$not": has_slots() }] };
     let free = doc! { "$min": free_slots("$holders.slot".into()) };
     confirmed.insert("slot", doc! { "$cond": [own_slot, "$$entry.slot", free] });
@@ -185,7 +186,7 @@ fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     } }
 }
 
-/// The stage that records the success of a claim, if any. The claim's entry must still exist.
+/// The stage that records the success of a claim, if any. Requires the claim's entry.
 fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     let Some(key) = success else {
         return Vec::new();
@@ -208,7 +209,7 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     vec![doc! { "$set": { "successes": { "$slice": [all, -most] } } }]
 }
 
-/// The stage that removes each entry where `goes` is true. The next stages grant.
+/// The stage that removes each entry where `goes` is true. The stages after it grant the lock.
 fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
@@ -216,7 +217,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     let held = all([goes.clone(), has_token("$$entry")]);
     let held = doc! { "$filter": { "input": holders(), "as": "entry", "cond": held } };
     let reason = match ending {
-        // The work has ended normally, and its minimum hold has passed since.
+        // The work ended normally, and its minimum hold has passed.
         Ending::Expired => doc! { "$cond": [
             { "$eq": [format!("$$entry.{OVER}"), true] },
             Ending::Released.as_str(),
@@ -232,7 +233,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
-        // By the clock of the server, because operators use that clock.
+        // Operators use the server's clock.
         "ended_at": { "$cond": [has_ended, over_at, "$$NOW"] },
         "reason": reason,
     };
@@ -256,8 +257,8 @@ pub(super) fn prune(name: &str, seen: Token) -> Write {
     (ours(name, condition), vec![update])
 }
 
-/// Returns a lock and writes, to test if a collection accepts them: one contender acquires the
-/// lock, another waits, the first leaves. Both lists have an entry before the third write.
+/// Returns a lock and three writes, which test if a collection accepts them: one contender acquires
+/// the lock, another waits, and the first leaves. Before the third write, both lists have an entry.
 pub(in crate::store::mongo) fn contention(
     name: &str,
     identity: &Identity,
@@ -294,7 +295,7 @@ fn is_mine(claim: Claim, mine: &[Revision]) -> Bson {
     all([is_claim(claim), known.into()])
 }
 
-/// The fields that every write of an owner sets in its entry.
+/// The fields that every write by an owner sets in its entry.
 fn stamped(revision: Revision, now: DateTime) -> Document {
     doc! {
         "revision": uuid(revision.bytes()),
@@ -303,7 +304,7 @@ fn stamped(revision: Revision, now: DateTime) -> Document {
     }
 }
 
-/// The `list`, with these fields in each entry where `is_mine` is true.
+/// The `list`, with these fields added to each entry where `is_mine` is true.
 fn changed(list: Bson, is_mine: Bson, fields: Document) -> Document {
     let changed = doc! { "$mergeObjects": ["$$entry", fields] };
     let entry = doc! { "$cond": [is_mine, changed, "$$entry"] };
@@ -315,7 +316,7 @@ fn highest(seen: Token) -> Bson {
     doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
 }
 
-/// The token after this one, or null after the last one. A grant without a token gives no authority.
+/// The next token, or null after the last token. A grant without a token does not confer authority.
 fn next_token(token: Bson) -> Bson {
     let next = doc! { "$add": [token.clone(), 1_i64] };
     doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()

@@ -1,8 +1,9 @@
-//! The change stream of one claim. Its events are hints, except grants, which a majority has
-//! acknowledged.
+//! The change stream of one claim. Its events are hints, except grants, because a majority has
+//! acknowledged them.
 //!
-//! The stream matches the texts `granted` and `next`, so that other renewals wake no waiter. It
-//! cannot match the lists, because a shift changes `queue.0.claim`, `queue.1.claim`, ….
+//! The stream matches the texts `granted` and `next`, so that renewals of others do not wake a
+//! waiter. The lists cannot be matched, because a shift changes `queue.0.claim`, `queue.1.claim`,
+//! ….
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl StreamHandler for ClaimFollower {
 
     fn since(&self) -> Option<Timestamp> {
         let mut joined = lock(&self.store.shared.joined);
-        // Only the first stream starts at the join, because a later stream would repeat old events.
+        // Only the first stream starts at the join. A later stream would repeat old events.
         let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
         Some(since)
     }
@@ -65,7 +66,8 @@ impl StreamHandler for ClaimFollower {
     }
 }
 
-/// Selects the events that concern `claim` or end the stream, without the lists, which may be long.
+/// Selects the events that concern `claim` or end the stream. Excludes the lists, which may be
+/// long.
 fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [
@@ -104,7 +106,7 @@ fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     }
 }
 
-/// Reads `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`; older versions may omit a part.
+/// Parses `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`. Older versions may omit a part.
 fn grant(text: &str) -> Option<Grant> {
     let (token, rest) = text.split_once('@')?;
     let (revision, slot) = match rest.split_once('#') {

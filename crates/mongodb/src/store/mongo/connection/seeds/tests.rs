@@ -1,6 +1,7 @@
-//! Goal: candidates with one connection string never use two deployments, where two of them could
-//! lead (I1), and never refuse a set because of its own members. Method: all combinations of what
-//! `hello` can report, because each candidate uses whichever primary answers first.
+//! Goal: candidates with the same connection string never use two deployments, because two of the
+//! candidates could then lead (I1); and no candidate refuses a set because of the set's own
+//! members. Method: all combinations of what `hello` can report, because each candidate uses the
+//! primary that answers first.
 
 use futures_util::FutureExt;
 use mongodb::bson::doc;
@@ -9,7 +10,7 @@ use tokio::net::TcpSocket;
 
 use super::*;
 
-/// A deployment, as its writable server reports it; a server may not report the id.
+/// A deployment, as its writable server reports it. Some servers omit the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     set: Option<&'static str>,
@@ -86,7 +87,7 @@ fn i1_candidates_with_one_string_use_one_deployment() {
         .iter()
         .flat_map(|x| all().into_iter().map(move |y| (x.clone(), y)))
     {
-        // One set has one id. Routers report nothing that distinguishes their clusters.
+        // Servers of one set have one id. Routers report nothing that distinguishes their clusters.
         if x.set.is_some() && x.set == y.set && x.id == y.id || x == y {
             continue;
         }
@@ -107,7 +108,7 @@ fn i1_candidates_with_one_string_use_one_deployment() {
     assert_eq!(compared, 168);
 }
 
-/// Before the first call, the client asks a server without an id for its id.
+/// Before the first call, the client requests the id from a server that has not reported it.
 #[test]
 fn i1_a_writable_server_without_an_id_is_never_taken_for_a_member() {
     for (x, y) in all()
@@ -129,7 +130,7 @@ fn i1_a_writable_server_without_an_id_is_never_taken_for_a_member() {
 #[test]
 fn a_set_is_never_refused_for_its_own_members() {
     for x in all().iter().filter(|x| x.set.is_some()) {
-        // Members that have not applied the newest configuration know some of the others.
+        // Members that have not applied the newest configuration know only some of the others.
         let older = MEMBERS
             .iter()
             .filter(|older| older.iter().any(|m| x.members.contains(m)));
@@ -169,7 +170,8 @@ fn a_server_that_the_driver_does_not_use_is_not_refused() {
     }
 }
 
-/// The primary of the set is `a:1`. The id distinguishes this set from other sets with its name.
+/// The set's primary is `a:1`. Only the id distinguishes this set from other sets with the same
+/// name.
 const HOME: &str = "6b08f00000000000000000a1";
 const ELSEWHERE: &str = "6b08f00000000000000000b2";
 
@@ -189,11 +191,12 @@ fn with(mut hello: Document, more: Document) -> Document {
     hello
 }
 
-/// The verdicts on one named server, without `replicaSet` and with the primary's set.
+/// The verdicts on one server of the connection string: without `replicaSet`, and with `replicaSet`
+/// set to the primary's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
-    /// The server is refused without `replicaSet`. With `replicaSet`, the driver does not use it.
+    /// Refused without `replicaSet`. With `replicaSet`, the driver does not use the server.
     RefusedWithoutName,
     Refused,
 }
@@ -208,7 +211,11 @@ fn servers() -> Vec<(&'static str, Document, Judged)> {
     let hidden = doc! { "hidden": true, "passive": true };
     vec![
         ("a secondary", of_set("b:1", home), Accepted),
-        ("a secondary, of a monitor", of_set("b:1", None), Accepted),
+        (
+            "a secondary, as reported by a monitor",
+            of_set("b:1", None),
+            Accepted,
+        ),
         ("a secondary of priority 0", of_set("c:1", home), Accepted),
         (
             "an arbiter",
@@ -231,7 +238,7 @@ fn servers() -> Vec<(&'static str, Document, Judged)> {
             Accepted,
         ),
         (
-            "an alias, of a monitor",
+            "an alias, as reported by a monitor",
             with(of_set("a:1", None), primary.clone()),
             Accepted,
         ),
@@ -262,22 +269,22 @@ fn servers() -> Vec<(&'static str, Document, Judged)> {
             RefusedWithoutName,
         ),
         (
-            "another set of one name",
+            "another set with the same name",
             member("e:1", "rs0", elsewhere, &["e:1"]),
             Refused,
         ),
         (
-            "another set of one name, without an id",
+            "another set with the same name, without an id",
             member("e:1", "rs0", None, &["e:1"]),
             Refused,
         ),
         (
-            "another set of one name with the same addresses",
+            "another set with the same name and addresses",
             with(of_set("a:1", elsewhere), primary.clone()),
             Refused,
         ),
         (
-            "a secondary of another set of one name with the same addresses",
+            "a secondary of another set with the same name and addresses",
             of_set("b:1", elsewhere),
             Refused,
         ),
@@ -295,8 +302,12 @@ fn home() -> DeploymentId {
 
 fn seeds(uri: &str) -> Seeds {
     let options = ClientOptions::parse(uri).into_future().now_or_never();
-    let options = options.expect("it has no names to look up");
-    Seeds::of(&options.expect("it is valid"), true, FileReader::default())
+    let options = options.expect("the string contains no names to look up");
+    Seeds::of(
+        &options.expect("the string is valid"),
+        true,
+        FileReader::default(),
+    )
 }
 
 #[test]
@@ -304,7 +315,11 @@ fn i1_each_kind_of_server_is_judged_by_its_reply() {
     for (kind, hello, judged) in servers() {
         for asked in ["", "?replicaSet=rs0"] {
             let seeds = seeds(&format!("mongodb://a:1,N:1/{asked}"));
-            assert_eq!(seeds.stranger(&home(), "a:1"), None, "nothing is known");
+            assert_eq!(
+                seeds.stranger(&home(), "a:1"),
+                None,
+                "no server has replied yet"
+            );
             seeds.replied("n:1", &hello);
             let stranger = seeds.stranger(&home(), "a:1");
             let is_refused = match judged {
@@ -322,7 +337,7 @@ fn i1_each_kind_of_server_is_judged_by_its_reply() {
             // `strangers` also lists servers that the driver ignores.
             let found = seeds.strangers(&home(), "a:1", None).count();
             assert_eq!(found == 1, judged != Judged::Accepted, "{kind}, {asked:?}");
-            // An unreachable server may come back unchanged.
+            // A server that becomes unreachable may return unchanged.
             seeds.unreachable("n:1");
             assert_eq!(
                 seeds.stranger(&home(), "a:1").is_some(),
@@ -342,7 +357,7 @@ fn servers_that_do_not_answer_or_are_not_named_are_not_judged() {
     unresponsive.replied("n:1", &foreign);
     assert!(
         unresponsive.stranger(&home(), "a:1").is_some(),
-        "it came back elsewhere"
+        "the server returned as part of another deployment"
     );
     let ipv6 = seeds("mongodb://a:1,[::1]:1/");
     ipv6.replied("::1:1", &foreign);
@@ -350,7 +365,8 @@ fn servers_that_do_not_answer_or_are_not_named_are_not_judged() {
         ipv6.stranger(&home(), "a:1").is_some(),
         "one address has two forms"
     );
-    // A string with one server, and a server that the string does not name, are not compared.
+    // If the string names only one server, there is no comparison. Servers that the string does not
+    // name are not compared either.
     for uri in ["mongodb://n:1/", "mongodb://a:1,b:1/"] {
         let seeds = seeds(uri);
         seeds.replied("n:1", &foreign);
@@ -366,13 +382,13 @@ fn a_reply_without_an_id_keeps_the_known_one_only_for_the_same_members() {
     seeds.replied("b:1", &member("b:1", "rs0", None, hosts));
     assert!(
         seeds.stranger(&home(), "a:1").is_some(),
-        "a monitor does not ask for the id"
+        "replies to monitors lack the id"
     );
     seeds.replied("b:1", &member("b:1", "rs0", None, &["a:1", "b:1", "c:1"]));
     assert_eq!(seeds.stranger(&home(), "a:1"), None);
 }
 
-/// A server that completes a connection late and then never replies. The queue of its listener is full
+/// A server that accepts a connection late and then never replies. The listener's queue is full
 /// until the client's kernel retransmits the SYN after a second.
 #[tokio::test]
 async fn a_server_that_is_slow_twice_is_asked_for_one_limit() {
