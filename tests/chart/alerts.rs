@@ -1,6 +1,6 @@
 //! Goal: each fault fires its alert and no other alert. Method: `promtool` evaluates the rendered
-//! rules against the series in alerts.test.yaml. Another test checks that this file has a firing
-//! and a quiet case for each alert.
+//! rules against the series in alerts.test.yaml. Another test checks that alerts.test.yaml contains
+//! two cases for each alert: one in which the alert fires, and one in which it does not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -166,8 +166,8 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// Returns how many milliseconds of authority a leader has left at `now` if its renewals have
-/// failed since `outage`.
+/// Returns a leader's remaining authority at `now`, in milliseconds, if all renewals since `outage`
+/// have failed.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;
     (renewed + deadline).saturating_sub(now)

@@ -101,8 +101,8 @@ fn the_daemon_accepts_the_rendered_flags() {
     assert!(checked > 15, "{checked}");
 }
 
-/// The container's arguments must set these keys, because a variable from an `envFrom` could
-/// override them otherwise. Templates cannot read the ConfigMaps and Secrets of an `envFrom`.
+/// The container's arguments must set these keys; otherwise, a variable from an `envFrom` could
+/// override them. Templates cannot read the ConfigMaps and Secrets of an `envFrom`.
 #[test]
 fn variables_cannot_change_the_lease_the_database_or_the_collection() {
     for (installation, lease, collection) in [

@@ -97,7 +97,7 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// Returns the identifiers in an expression, except in quoted strings.
+/// Returns the identifiers in an expression, ignoring quoted strings.
 fn words(expression: &str) -> BTreeSet<String> {
     let unquoted: String = expression
         .split('"')

@@ -106,7 +106,8 @@ fn a_chart_that_becomes_a_dependency_is_refused_while_its_pods_run() {
     });
 }
 
-/// helm renders the deepest chart first, so it may render before the other instances.
+/// helm renders the deepest chart first, so the nested instance may be rendered before the other
+/// instances.
 #[test]
 fn adding_and_removing_an_instance_in_a_nested_chart_is_not_a_rename() {
     run(async {

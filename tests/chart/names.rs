@@ -168,8 +168,8 @@ fn names_differ_between_uses_releases_and_namespaces() {
     assert_eq!(found, ["shop.orders-billing", "shop.orders"], "{found:?}");
     let all: BTreeSet<_> = names(&twice).into_iter().collect();
     assert_eq!(all.len(), names(&twice).len(), "{all:?}");
-    // An upgrade recognizes each use of the chart by a ConfigMap whose name stays when the other
-    // objects are renamed.
+    // An upgrade recognizes each use of the chart by a ConfigMap whose name does not change when
+    // the other objects are renamed.
     let renamed =
         umbrella(&locks.replacen("workload:", "nameOverride: web, workload:", 1)).unwrap();
     let records = |objects: &Objects| {

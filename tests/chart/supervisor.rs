@@ -193,8 +193,8 @@ fn the_termination_grace_exceeds_the_stop_grace_of_the_workload() {
     let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
     let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();
     let timeout = "leasehold.config.hooks.timeout=\"4s\"".to_owned();
-    // Each case expects the rendered grace period, or an error with this stop grace and this
-    // required minimum.
+    // `expected` is the rendered grace period, or the stop grace and the required minimum in the
+    // error.
     for (given, changes, expected) in [
         (0, vec![], Ok(35)),
         (0, vec![grace("2m")], Ok(125)),

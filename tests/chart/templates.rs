@@ -294,8 +294,7 @@ fn a_liveness_probe_fails_only_after_a_hanging_leader_has_lost_its_authority() {
     let objects = Objects::of("minimal", &[]);
     let probe = &objects.sidecar()["livenessProbe"];
     let number = |field: &str| probe[field].as_u64().unwrap();
-    // Time from the first failed probe to the last failed probe, after which the kubelet restarts
-    // the container.
+    // Time from the first failed probe until the kubelet restarts the container.
     let patience = (number("failureThreshold") - 1) * number("periodSeconds");
     // Twice the sum of the default renew_deadline and loss_grace, for a busy machine.
     assert!(patience >= 2 * (18 + 3), "{probe}");

@@ -398,9 +398,9 @@ fn labelled(key: &str, value: &str) -> Value {
     json!({"metadata": {"labels": {key: value}}})
 }
 
-/// Changes that omit the features which this API server does not support: a runtime class, a
-/// cluster-wide node port, the Prometheus operator's kind, and the volume claims that the
-/// StatefulSet controller creates.
+/// Disables features that this API server does not support: a runtime class, a cluster-wide node
+/// port, the Prometheus operator's kind, and the volume claims that the StatefulSet controller
+/// creates.
 const PLAIN: [&str; 6] = [
     "service.nodePort=0",
     "statefulSet.volumeClaimTemplates=[]",

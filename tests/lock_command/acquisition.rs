@@ -131,7 +131,7 @@ fn a_quiet_job_does_not_report_the_holder_it_waits_for() {
 #[test]
 fn retries_try_again_to_acquire_the_lock() {
     let place = Place::new();
-    // Holds the lock for several retries, even on a busy machine.
+    // Holds the lock long enough for the waiter to retry several times, even on a busy machine.
     let holds = format!("{}; sleep 5", place.note("holds"));
     let holder = place.start_under("retried", &[], &holds);
     place.wait_noted("holds");

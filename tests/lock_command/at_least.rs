@@ -1,5 +1,4 @@
-//! Goal: a lock stays taken until its minimum hold after the acquisition has passed, even if the
-//! command has exited.
+//! Goal: a lock stays held for at least its minimum hold, even if the command exits earlier.
 
 use std::time::{Duration, Instant};
 

@@ -124,8 +124,7 @@ impl Place {
                 .await
         });
         let mut listed = listed.unwrap();
-        // Excludes the recording's cursor, the only cursor that requests documents before their
-        // changes.
+        // Excludes the cursor of the recording. Only that cursor requests pre-images.
         listed.retain(|cursor| !cursor.to_string().contains("fullDocumentBeforeChange"));
         listed.len()
     }

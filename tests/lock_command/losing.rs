@@ -181,7 +181,7 @@ fn a_repeated_signal_after_one_second_kills_the_command() {
     let job = place.start_under("impatient", &[], &script);
     let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
-    // The command's note shows that leasehold has handled the first signal.
+    // The command writes this note only after leasehold has handled the first signal.
     place.wait_noted("heard");
     // Further signals within the next second would count as a repetition of the first signal.
     std::thread::sleep(Duration::from_millis(1500));

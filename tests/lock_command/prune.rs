@@ -118,13 +118,14 @@ fn a_prune_whose_write_is_not_answered_exits_within_its_timeout() {
     let proxy = place.set.proxy();
     let proxied = place.set.proxied_uri(&proxy);
     let place = place.reached_by(proxied);
-    // The request for the list contains no name. The write and the read after it contain the name.
+    // The request for the list contains no name, but the write and the subsequent read contain the
+    // name.
     proxy.hold_requests_containing("hangs");
     let began = Instant::now();
     let pruned = place.run(&[&PRUNE[..], &["--timeout=4s"]].concat());
     pruned.says(69, "lock hangs: the outcome is not known");
-    // The read gets the rest of the write's time. With a timeout of its own, the total time would
-    // double.
+    // The read shares the write's timeout. With a separate timeout, the command could take twice as
+    // long.
     let took = began.elapsed();
     assert!(took < Duration::from_millis(7_500), "{took:?}");
 }

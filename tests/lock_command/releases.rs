@@ -3,7 +3,7 @@
 use crate::job::{Job, Place};
 
 /// Starts a job that succeeds once the file `end` exists. The job renews so rarely that it notices
-/// no loss before the release.
+/// a loss only at the release.
 fn starts(place: &Place, lock: &str) -> Job {
     let end = place.path("end");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());

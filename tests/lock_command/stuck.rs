@@ -51,7 +51,7 @@ fn i6_a_command_that_survives_sigkill_keeps_the_lock_until_it_expires() {
     eventually("the command runs as another user", || is_foreign(command.0));
     job.signal(Signal::TERM);
     job.wait_logged("command still runs after SIGKILL");
-    // The guard keeps standard error open, so the test does not wait for its end.
+    // The guard keeps standard error open, so the test does not wait for end of file.
     eventually("the job has exited", || !is_alive(job.id()));
     assert!(exists(command.0), "the process is still running");
     place
@@ -87,7 +87,7 @@ fn i6_a_job_exits_although_a_lingering_process_survives() {
     eventually("the process runs as another user", || is_foreign(left.0));
     std::fs::write(place.path("go"), "").unwrap();
     job.wait_logged("command still runs after SIGKILL");
-    // The guard keeps standard error open, so the test does not wait for its end.
+    // The guard keeps standard error open, so the test does not wait for end of file.
     eventually("the job has exited", || !is_alive(job.id()));
     assert!(exists(left.0), "the process is still running");
     place

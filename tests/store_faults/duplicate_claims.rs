@@ -5,7 +5,7 @@
 //! directory.
 //!
 //! After cloning, two leaders overlap for up to a renew_interval and a round trip. No lock can
-//! prevent this overlap, as the documentation says.
+//! prevent this overlap.
 
 use std::time::Duration;
 

@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// Timings for leaderships that must survive a fault. Candidates notice faults as soon as with
-/// [`DaemonTimings::DEMO`], but a delay of some seconds on a busy machine does not end the
-/// leadership.
+/// Timings for leaderships that must survive a fault. Candidates notice faults as quickly as they
+/// do with [`DaemonTimings::DEMO`], but a leadership survives a delay of several seconds on a busy
+/// machine.
 pub(crate) const SURVIVING: DaemonTimings = DaemonTimings {
     lease_duration: DaemonTimings::DEFAULT.lease_duration,
     renew_deadline: DaemonTimings::DEFAULT.renew_deadline,

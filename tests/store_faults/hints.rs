@@ -1,5 +1,5 @@
-//! Goal: followers notice changes as soon with hints as with a change stream, even if MongoDB is
-//! busy. If hints are unusable, followers fall back to a change stream or polling. Method: make
+//! Goal: followers notice changes equally fast with hints and with a change stream, even if MongoDB
+//! is busy. If hints are unusable, followers fall back to a change stream or polling. Method: make
 //! renewals so rare that only a hint can explain an immediate reaction to a change.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const SLOW: DaemonTimings = DaemonTimings {
     operation_timeout: Duration::from_secs(2),
     loss_grace: Duration::from_secs(3),
 };
-/// Maximum time of a reaction to a hint, well before the next read.
+/// Maximum time until a follower reacts to a hint, much less than its read interval.
 const AT_ONCE: Duration = Duration::from_secs(8);
 const FOLLOWS: &str = "following hints";
 

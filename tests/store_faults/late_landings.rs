@@ -1,5 +1,5 @@
-//! Goal: a write that arrives late, after its timeout or after a change of state, has no effect, or
-//! only an effect that its sender already allows for. Method: hold back one candidate's requests
+//! Goal: a write that arrives late, after its timeout or after a change of state, either has no
+//! effect, or has an effect that the sender expects. Method: hold back one candidate's requests
 //! with a proxy, and release them later.
 //!
 //! The proxy holds commands that contain a BSON field `holder` of type null. Only a create, the

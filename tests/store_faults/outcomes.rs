@@ -164,8 +164,8 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
 
 #[tokio::test]
 async fn i2_authority_is_counted_from_before_the_send_and_not_from_the_reply() {
-    // Each reply is delayed by longer than a normal renewal takes. The deadline must not move with
-    // the reply.
+    // Each reply arrives later than the reply to a normal renewal. The deadline must count from the
+    // request, not from the reply.
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(DaemonTimings::DEMO);
     let a = stage.candidate("a").leading(LONG).await;

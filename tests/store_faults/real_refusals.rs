@@ -195,7 +195,7 @@ async fn a_primary_without_a_majority_is_named_and_recovered_from() {
     );
     cast.lose(majority).await;
     others.iter().for_each(|other| set.cont(*other));
-    // The pause may have been applied after all, as its error said.
+    // The pause may have been applied after all, as the error message warned.
     let resume = ["resume", "orders", "--no-wait", "--timeout=20s"];
     let resumed = ran(cast.stage.command(&set.uri(), &resume)).await;
     assert_eq!(resumed.code, Some(0), "{}", resumed.error);
@@ -272,7 +272,8 @@ async fn a_document_without_room_is_named_and_recovered_from() {
     let stored = locks.find_one_and_delete(doc! {}).await.expect("deleted");
     let mut stored = stored.expect("the lock");
     let used = mongodb::bson::serialize_to_vec(&stored).expect("a document");
-    // Including the field's name, type and length, the document almost has the maximum size.
+    // Including the field's name, type and length, the document is slightly smaller than the
+    // maximum size.
     let rest = "x".repeat(16 * 1024 * 1024 - used.len() - 32);
     stored.insert("notes", rest);
     locks.insert_one(stored).await.expect("inserted");

@@ -35,7 +35,7 @@ async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease
     let follower = commands(&set, &databases, "leasehold/b").await;
 
     let writes = leader.get("findAndModify").copied().unwrap_or(0);
-    // In 12 s the leader sends four writes, one every 3 s. The test allows one more or one less.
+    // In 12 s the leader sends four writes, one every 3 s. The test allows one write more or less.
     assert!((3..=5).contains(&writes), "{leader:?}");
     let own = |counts: &BTreeMap<String, usize>, allowed: &[&str]| {
         let mut names = counts.keys();

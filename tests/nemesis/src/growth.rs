@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Share of samples at the start that is ignored, because caches and allocators are still filling.
+/// Initial share of the samples to ignore, because caches and allocators are still filling.
 const WARM_UP: f64 = 0.25;
-/// Number of blocks. Neighboring samples are correlated, so the line is fitted to the means of time
-/// blocks, whose errors are nearly independent.
+/// Number of blocks. Neighboring samples are correlated, so the line is fitted to the means of
+/// blocks of samples. The errors of these means are nearly independent.
 const BLOCKS: usize = 20;
 /// The 97.5th percentile of Student's t with `BLOCKS - 2` degrees of freedom.
 const T_975: f64 = 2.101;

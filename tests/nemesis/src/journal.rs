@@ -37,7 +37,7 @@ pub(crate) enum Rule {
     Slots,
 }
 
-/// Reads a journal. Its last line may be incomplete, because the writer may have been killed.
+/// Reads a journal. The last line may be incomplete, because the writer may have been killed.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n');
@@ -82,7 +82,7 @@ pub(crate) fn works(lines: &[Line]) -> Vec<Work> {
     works
 }
 
-/// Checks that workloads exclude each other and that their tokens increase.
+/// Checks that only the permitted workloads overlap, and that tokens increase.
 pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
     let mut found = Vec::new();
     for (index, work) in works.iter().enumerate() {

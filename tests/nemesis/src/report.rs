@@ -30,7 +30,8 @@ pub(crate) struct Report {
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// Longest time without work that began during or after this fault when the fault struck alone.
+    /// Longest time without work that began during or after this fault, if no other fault was
+    /// active.
     pub(crate) longest_gap: Duration,
 }
 
@@ -39,8 +40,8 @@ pub(crate) struct Compared {
     pub(crate) works: usize,
     pub(crate) overlaps: usize,
     pub(crate) after: BTreeMap<String, usize>,
-    /// For each kind of fault that struck alone: the longest time without work that began during or
-    /// after it.
+    /// Longest time without work that began during or after a fault, by kind of fault, if no other
+    /// fault was active.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
 
@@ -71,8 +72,8 @@ impl Compared {
     }
 }
 
-/// Attributes each instant to the newest fault that was active at that time or was healed at most
-/// `since` earlier. Counts the instants for each fault.
+/// Counts instants by fault. An instant belongs to the newest fault that was active at the instant
+/// or was healed at most `since` earlier.
 pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for at in instants {

@@ -171,7 +171,7 @@ impl Residents {
         }
     }
 
-    /// Reads an answer to the end, or for at most `time`.
+    /// Reads a response until end of file or for at most `time`.
     async fn get(&self, path: &str, time: Option<Duration>) -> std::io::Result<()> {
         let port = self.web.1.number();
         let request =
@@ -189,8 +189,8 @@ impl Residents {
         Ok(())
     }
 
-    /// Returns the growth of each resource for processes that kept their role most of the time.
-    /// Returns a violation for each role that no process kept.
+    /// Returns the growth of each resource for processes that kept their role most of the time, and
+    /// a violation for each role that no process kept.
     pub(crate) fn findings(&self) -> (Vec<Finding>, Vec<String>) {
         let samples = self.samples.lock().expect("no holder panics");
         let mut findings = Vec::new();

@@ -19,7 +19,7 @@ const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
 /// Number of rounds between copies of the document, which later faults restore.
 const COPY_EVERY: usize = 5;
 
-/// A fault that was injected, with its times on CLOCK_BOOTTIME.
+/// An injected fault, with its times on CLOCK_BOOTTIME.
 #[derive(Debug, Clone)]
 pub(crate) struct Struck {
     pub(crate) fault: Fault,

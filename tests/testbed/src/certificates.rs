@@ -46,7 +46,8 @@ impl Certificates {
             issuer: Issuer::new(authority, key),
         };
         // mongod treats a client whose O, OU and DC match the server's as a cluster member, and
-        // refuses it as a user. The units therefore differ.
+        // refuses it as a user. The two certificates therefore have different organizational units
+        // (OU).
         certificates.renew_server();
         certificates.issue("client", "clients", "leasehold");
         certificates

@@ -21,15 +21,15 @@ use tokio::task::JoinHandle;
 
 use crate::{Failure, shared};
 
-/// Maximum wait for the stream's next answer. A server without changes answers once a second; a
-/// frozen server never answers.
+/// Maximum wait for the next reply on the stream. A server without changes replies once a second; a
+/// frozen server never replies.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Maximum time without a usable server, longer than any election or partition in the tests.
 const AWAY_MAX: Duration = Duration::from_secs(180);
 const RETRY: Duration = Duration::from_millis(50);
 /// The field in the `_id` of the end marker.
 const MARKER: &str = "end_of_recording";
-/// Codes of errors after which changes are missing: an image is missing, or the oplog no longer
+/// Codes of errors that mean a gap in the recording: a pre-image is missing, or the oplog no longer
 /// contains the resume token.
 const GAPS: [i32; 4] = [47, 136, 280, 286];
 const NAMESPACE_EXISTS: i32 = 48;
@@ -225,7 +225,7 @@ impl Recorder {
                 }
                 Ok(Ok(None)) => token = stream.resume_token(),
                 Ok(Err(error)) if is_gap(&error) => return Err(error.into()),
-                // If an answer with a change is lost, the stream resumes from the token and reports
+                // If a reply with a change is lost, the stream resumes from the token and reports
                 // the change again.
                 Ok(Err(_)) | Err(_) => stream = self.reopened(token.clone()).await?,
             }

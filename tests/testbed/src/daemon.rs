@@ -106,10 +106,10 @@ impl Daemon {
         self.status()["token"].as_i64()
     }
 
-    /// Sends `GET path` and returns the status and the body of the answer.
+    /// Sends `GET path` and returns the status and the body of the response.
     ///
     /// # Errors
-    /// If there is no answer, because the daemon is frozen or has exited.
+    /// If there is no response, because the daemon is frozen or has exited.
     pub async fn http(&self, path: &str) -> Result<(u16, String), Failure> {
         http::request(self.http, "GET", path, &[]).await
     }
@@ -117,7 +117,7 @@ impl Daemon {
     /// Sends `GET path` and returns the status and the body, parsed as JSON.
     ///
     /// # Panics
-    /// If there is no answer, or its body is not JSON.
+    /// If there is no response, or its body is not JSON.
     pub async fn http_json(&self, path: &str) -> (u16, Value) {
         let (code, body) = self.http(path).await.expect("an answer");
         let body = serde_json::from_str(&body);
@@ -127,7 +127,7 @@ impl Daemon {
     /// Sends a request with any method and headers, without a body.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn http_request(
         &self,
         method: &str,
@@ -140,7 +140,7 @@ impl Daemon {
     /// Returns one sample of `/metrics`; see [`sample`].
     ///
     /// # Panics
-    /// If there is no answer or no such sample.
+    /// If there is no response or no such sample.
     pub async fn metric(&self, name: &str) -> f64 {
         let (_, text) = self
             .http("/metrics")
@@ -154,7 +154,7 @@ impl Daemon {
     /// milliseconds after its start.
     ///
     /// # Panics
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn metric_sum(&self, name: &str, labels: &[String]) -> f64 {
         let mut page = String::new();
         eventually("the metrics page answers", async || {
@@ -222,7 +222,7 @@ impl Daemon {
     }
 
     /// Leaves a [detached](DaemonBuilder::detached) daemon running, with its files. The caller must
-    /// end the process.
+    /// kill the process.
     pub fn leave_up(mut self) {
         self.process.leave_up();
         self.scratch.keep();
@@ -282,7 +282,8 @@ impl Daemon {
         self.process.exit_status().map(exit_code)
     }
 
-    /// Restarts the daemon with the same arguments, port and status directory. Kills it if it runs.
+    /// Restarts the daemon with the same arguments, port and status directory. Kills the running
+    /// process, if any.
     ///
     /// # Panics
     /// If the daemon cannot be started.
@@ -432,7 +433,7 @@ impl Daemon {
         self.wait_until(follows, deadline).await
     }
 
-    /// Waits until a renewal later than the current renewal is published.
+    /// Waits until the status file shows a newer renewal.
     ///
     /// # Panics
     /// Like [`wait_until`](Self::wait_until).

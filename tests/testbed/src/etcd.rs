@@ -139,7 +139,7 @@ impl Etcd {
         process.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of messages that the members have received from clients so far.
+    /// Returns the number of messages that clients have sent to the members.
     ///
     /// # Panics
     /// If a member does not answer.

@@ -24,9 +24,9 @@ pub struct EventStream {
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The server completed its answer.
+    /// The server completed the response.
     Complete,
-    /// The connection closed before the end of the answer.
+    /// The connection closed before the end of the response.
     Broken,
 }
 
@@ -54,17 +54,17 @@ impl EventStream {
     /// Opens a stream with additional header lines.
     ///
     /// # Panics
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn open(address: SocketAddr, headers: &[&str]) -> Self {
         let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
         let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n");
         Self::request(address, &request).await
     }
 
-    /// Sends `request` unchanged, and receives the head of the answer.
+    /// Sends `request` unchanged, and receives the head of the response.
     ///
     /// # Panics
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn request(address: SocketAddr, request: &str) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -89,12 +89,12 @@ impl EventStream {
     /// Returns the status code.
     ///
     /// # Panics
-    /// If the answer has none.
+    /// If the response has no status code.
     pub fn code(&self) -> u16 {
         self.head[9..12].parse().unwrap()
     }
 
-    /// Returns the head of the answer, in lower case.
+    /// Returns the head of the response, in lower case.
     pub fn head(&self) -> &str {
         &self.head
     }
@@ -132,7 +132,8 @@ impl EventStream {
         }
     }
 
-    /// Receives events until `has` accepts the status of one event. Returns all events received.
+    /// Receives events until `has` returns true for the status of an event. Returns all received
+    /// events.
     ///
     /// # Panics
     /// If the stream ends before that event.
@@ -178,7 +179,7 @@ impl EventStream {
         if !self.head.contains("transfer-encoding: chunked") {
             let text = std::mem::take(&mut self.received);
             self.text += std::str::from_utf8(&text).unwrap();
-            // Without chunks or a length, closing the connection completes the answer.
+            // Without chunks or a length, closing the connection completes the response.
             self.end = self.end.and(Some(End::Complete));
             return;
         }

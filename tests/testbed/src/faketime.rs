@@ -1,4 +1,4 @@
-//! Gives processes a wall clock that is wrong or jumps.
+//! Runs processes with a wall clock that is wrong or jumps.
 //!
 //! libfaketime intercepts libc's clock functions. By default it sets CLOCK_REALTIME,
 //! CLOCK_MONOTONIC and CLOCK_BOOTTIME to the same faked wall time (measured with version 0.9.10 of

@@ -22,8 +22,8 @@ pub struct Frozen {
 }
 
 impl FreezableDisk {
-    /// Creates and mounts a disk. Returns `None` and prints a message if this user may not mount,
-    /// or if the machine has no loop devices.
+    /// Creates and mounts a disk. Returns `None` and prints a message if this user may not mount
+    /// file systems, or if the machine has no loop devices.
     ///
     /// # Panics
     /// If there is no space for the disk.

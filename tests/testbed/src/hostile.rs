@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Number of clients that open many connections together. A client waits for a second if the
 /// listener's queue is full.
 const CONNECTORS: usize = 500;
-/// Interval at which a client replaces its oldest connection once all are open. All clients
-/// together replace 1,000 connections a second.
+/// Interval at which a client replaces its oldest connection once all are open. Together, the
+/// clients replace 1,000 connections a second.
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
 /// Length of the body that a client announces.
 const BODY: u64 = 1 << 30;
@@ -46,7 +46,7 @@ pub enum Attack {
     Bodies(usize),
 }
 
-/// Counts of the clients' actions so far.
+/// Running totals for all clients.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Number of connections opened.

@@ -1,5 +1,5 @@
 //! Sends one HTTP/1.1 request to a loopback port, without redirects or keep-alive, so that a test
-//! sees the exact answer on one connection.
+//! sees the exact response on one connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::timeout;
 
 use crate::Failure;
 
-/// Maximum wait for an answer. A local answer takes less than a millisecond, but a frozen daemon
-/// answers only when the test resumes it.
+/// Maximum wait for a response. A local server responds in less than a millisecond, but a frozen
+/// daemon responds only when the test resumes it.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Maximum length of an answer, far above the daemon's longest page, /metrics.
+/// Maximum length of a response, far above the daemon's longest page, /metrics.
 const BODY_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 pub(crate) async fn request(

@@ -10,8 +10,8 @@ use crate::{Launch, Process};
 /// Maximum wait for the mount, which takes some milliseconds.
 const MOUNT_MAX: Duration = Duration::from_secs(10);
 
-/// A hung file system, mounted over a directory and unmounted on drop. The unmount makes blocked
-/// calls fail, and the directory accessible again.
+/// A hung file system, mounted over a directory and unmounted on drop. Unmounting makes blocked
+/// calls fail and makes the directory accessible again.
 #[derive(Debug)]
 pub struct HungDisk {
     path: PathBuf,

@@ -116,12 +116,12 @@ impl Kubernetes {
         kubernetes
     }
 
-    /// Returns a client with all rights.
+    /// Returns a client with all permissions.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Returns the API for objects of a namespace, with the administrator's rights.
+    /// Returns the API for objects of a namespace, with the administrator's permissions.
     pub fn objects<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -297,7 +297,7 @@ impl Kubernetes {
         Place { pod, credentials }
     }
 
-    /// Grants the pods of a namespace every right that a sidecar may need.
+    /// Grants the pods of a namespace all permissions that a sidecar may need.
     ///
     /// # Panics
     /// If the API server rejects a manifest.
@@ -335,7 +335,7 @@ impl Kubernetes {
     /// after defaults and admission.
     ///
     /// # Errors
-    /// If the API server refuses a document. The error is the API server's answer.
+    /// If the API server refuses a document. The error is the API server's response.
     pub async fn dry_run(
         &self,
         namespace: &str,

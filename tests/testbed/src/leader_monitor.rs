@@ -46,7 +46,7 @@ pub async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
     found.get().expect("the wait found a leader")
 }
 
-/// Watches candidates until it is dropped.
+/// Watches candidates until dropped.
 #[derive(Debug)]
 pub struct LeaderMonitor {
     record: Arc<Mutex<Record>>,
@@ -193,8 +193,7 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
 }
 
 fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
-    // Skip an incomplete file. An incomplete file is a bug of the daemon, which the fixture
-    // reports.
+    // Skip an incomplete file, because the fixture reports this bug of the daemon.
     let status = file.read(directory)?.ok()?;
     leads(status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();

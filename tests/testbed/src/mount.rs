@@ -109,8 +109,8 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a program that gets EIO when it reads the boot id, like EMFILE in production. Returns
-/// `None` and prints a message if this user may not mount.
+/// Runs a program that cannot read the boot id (EIO). In production, the cause may be EMFILE.
+/// Returns `None` and prints a message if this user may not mount.
 ///
 /// # Panics
 /// If `unshare` is not installed.

@@ -15,8 +15,8 @@ impl Mutator {
         Self(seed)
     }
 
-    /// Returns the seed in the environment variable `HOSTILE_SEED`, which repeats a failed run;
-    /// without the variable, a fixed seed.
+    /// Returns the seed in the environment variable `HOSTILE_SEED`, or a fixed seed if the variable
+    /// is not set. The seed of a failed run reproduces that run.
     ///
     /// # Panics
     /// If the variable is not a number.
@@ -45,7 +45,7 @@ impl Mutator {
     /// Chooses one of several values.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no values.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }

@@ -101,7 +101,7 @@ impl Network {
     /// Creates the hosts. This process must be alone in its network and mount namespaces.
     ///
     /// # Errors
-    /// If a host cannot be made.
+    /// If a host cannot be created.
     pub fn new(members: usize, clients: usize) -> Result<Self, Failure> {
         ip("link set lo up")?;
         ip("link add hosts type bridge")?;

@@ -282,7 +282,8 @@ async fn connect(client: TcpStream, target: u16, link: Link) {
     let both = async {
         tokio::pin!(replies);
         tokio::select! {
-            // `requests` returns the write half, so that it stays open while lingering.
+            // `requests` returns the write half of the server's connection, so that the connection
+            // stays open for this time.
             _to_server = requests => { let _ = tokio::time::timeout(LINGER, replies).await; }
             _ = &mut replies => {}
         }

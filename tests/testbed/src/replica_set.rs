@@ -253,7 +253,7 @@ impl ReplicaSet {
     /// Runs a command on the admin database of one member.
     ///
     /// # Errors
-    /// The errors of the driver.
+    /// The driver's error.
     pub async fn command(&self, index: usize, command: Document) -> Result<Document, Failure> {
         let client = self.direct_client(index).await?;
         Ok(client.database("admin").run_command(command).await?)
@@ -272,8 +272,8 @@ impl ReplicaSet {
         done.unwrap_or_else(|failure| panic!("set failCommand: {failure}"));
     }
 
-    /// Makes these commands fail on a member, for one application, as `how` describes, such as
-    /// `{errorCode: 237}`; see [`fail_command`](Self::fail_command).
+    /// Makes these commands of one application fail on a member. `how` describes the failure, such
+    /// as `{errorCode: 237}`; see [`fail_command`](Self::fail_command).
     ///
     /// # Panics
     /// If the member refuses the command.

@@ -33,7 +33,7 @@ pub enum Storage {
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    // The owner is `None` after `keep`.
+    // `None` after `keep`, which leaves the directory in place.
     owner: Option<tempfile::TempDir>,
 }
 

@@ -35,8 +35,8 @@ fn echo(listener: TcpListener) {
     }
 }
 
-/// Connects. Returns the time until the first answer, and the shortest time of a later answer on
-/// the connection.
+/// Connects and sends pings. Returns the time until the first reply, and the shortest round-trip
+/// time of the later pings.
 fn ping(address: SocketAddr) -> [Duration; 2] {
     let begin = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();

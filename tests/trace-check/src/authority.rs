@@ -1,4 +1,4 @@
-//! Tracks the authority of each machine over time, as its replay shows it.
+//! Tracks the authority of each machine over time, as computed by its replay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -119,7 +119,8 @@ impl Authorities {
         });
     }
 
-    /// Returns the deadlines of all machines in a process. Their ids begin with the process id.
+    /// Returns the deadlines of all machines in a process. The machines' ids begin with the process
+    /// id.
     pub(crate) fn of_process(&self, id: u32, clock: Option<&String>) -> Vec<Grants<'_>> {
         let prefix = format!("{id}-");
         let machines = self.deadlines.range(prefix.clone()..);

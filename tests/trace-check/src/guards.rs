@@ -126,10 +126,12 @@ impl Guard {
         Ok(of(&self.options.policy.terms).map(|grants| grants.role))
     }
 
-    /// Returns when the command may have run, or `None` if it was not started. If a guard is
-    /// killed, its daemon ends the command, and the trace does not show when.
+    /// Returns the period in which the command may have been running, or `None` if the command was
+    /// not started. If a guard is killed, its daemon ends the command, and the trace does not show
+    /// when.
     fn interval(&self) -> Option<(BootTime, BootTime)> {
-        // The policy never extends a deadline that has passed, so its last deadline applies.
+        // The policy never extends a deadline that has passed, so the policy's last deadline
+        // applies.
         let last = self.policy.as_ref()?.valid_until();
         let mut orders = self.given.iter().rev();
         let (_, terms) = orders.find(|(_, terms)| terms.valid_until == last)?;

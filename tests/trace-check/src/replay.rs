@@ -33,8 +33,8 @@ pub(crate) trait Machine: Sized + 'static {
     fn call(effect: &Self::Effect) -> Option<(CallId, Operation)>;
     /// Returns the reply in an input, if the input is a reply to a call.
     fn reply(input: &Self::Input) -> Option<Reply>;
-    /// Returns the deadline that an effect sets for a command, or for a lock, the deadline of its
-    /// authority.
+    /// Returns the deadline in an effect: the command's deadline for a lease, or the end of
+    /// authority for a lock.
     fn deadline(effect: &Self::Effect) -> Option<BootTime>;
     /// Returns the claim and the token if an effect is an attempt to lead.
     fn attempt(effect: &Self::Effect) -> Option<(Claim, Token)>;

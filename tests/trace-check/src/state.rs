@@ -148,8 +148,8 @@ pub(crate) fn changed<'a>(before: &'a Stored, after: &'a Stored) -> Vec<&'a str>
 /// another way.
 pub(crate) fn appended<'a>(before: &Stored, after: &'a Stored, field: &str) -> Option<&'a [Bson]> {
     let (old, new) = (before.list(field), after.list(field));
-    // New elements displace the oldest. Try the longest match first, so that as few elements as
-    // possible count as new.
+    // New elements displace the oldest elements. Try the longest match first, so that as few
+    // elements as possible count as new.
     (0..=old.len().min(new.len()))
         .rev()
         .find(|kept| old.ends_with(&new[..*kept]) && (*kept == old.len() || new.len() == MOST))

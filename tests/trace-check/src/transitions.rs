@@ -234,9 +234,9 @@ impl History<'_, '_> {
         }
     }
 
-    /// Checks times. Changes must be in the order of their calls. A rejected write must have met a
-    /// document that its filter does not match. A read must show a document that existed during the
-    /// read.
+    /// Checks times. Changes must be in the order of their calls. If a write was rejected, its
+    /// filter must not match the document at some time during the write. A read must show a
+    /// document that existed during the read.
     fn times(&mut self, transitions: &[Transition], makers: &[Option<&Made<'_>>]) {
         let Some(first) = transitions.first() else {
             return;
@@ -278,7 +278,7 @@ impl History<'_, '_> {
     }
 }
 
-/// Returns a violation if no state of the document during the call explains the answer.
+/// Returns a violation unless a state of the document during the call explains the answer.
 fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -> Option<String> {
     let call = made.call;
     let (sent, answered) = (call.sent, call.answered());

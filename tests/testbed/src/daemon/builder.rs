@@ -204,9 +204,9 @@ impl DaemonBuilder {
         self
     }
 
-    /// Disables the trace, because the test measures the daemon, runs it as another user, or
-    /// violates the assumptions of the trace check. By default, the trace is checked when the
-    /// daemon is dropped.
+    /// Disables the trace. By default, the trace is checked when the daemon is dropped. Use this if
+    /// the test measures the daemon, runs the daemon as another user, or violates the assumptions
+    /// of the trace check.
     pub fn untraced(mut self) -> Self {
         self.traced = false;
         self

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::{Certificates, Failure, Host, Launch, Process, ReservedPort, Scratch, Storage};
 
-/// Maximum startup time. Startup takes 2 s on two idle cores, and longer on a busy machine.
+/// Maximum startup time. Startup takes 2 s on two idle cores, and more on a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
 const LOG_END_BYTES: usize = 4_000;

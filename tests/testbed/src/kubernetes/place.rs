@@ -25,7 +25,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leasehold}
 subjects: [{kind: ServiceAccount, name: default}]
 ";
 
-/// Returns a Service that routes to the pods of `app` whose label says leader.
+/// Returns a Service that routes to the pods of `app` whose label has the value `leader`.
 pub(super) fn service(app: &str, label: &str) -> String {
     format!(
         "
@@ -48,8 +48,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Gives a daemon the pod's credentials and these variables with the API server's address; see
-    /// [`Kubernetes::environment`](super::Kubernetes::environment).
+    /// Passes the pod's credentials to a daemon, and sets these variables, which contain the API
+    /// server's address; see [`Kubernetes::environment`](super::Kubernetes::environment).
     pub fn mounted(
         &self,
         mut daemon: DaemonBuilder,

@@ -16,8 +16,8 @@ use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, Storage, mongod
 
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
-/// Election timeout that is short enough for tests, but so long that a busy machine does not cause
-/// elections.
+/// Election timeout that is short enough for tests, but long enough that a busy machine does not
+/// cause elections.
 const ELECTION_TIMEOUT_FAST: Duration = Duration::from_secs(2);
 
 /// Builds a set; see [`ReplicaSet::builder`].

@@ -129,8 +129,8 @@ mod tests {
         let server = tokio::spawn(async move {
             let (mut first, _) = listener.accept().await.unwrap();
             let asked = wire::read(&mut first).await.unwrap();
-            // The connection of a later search. The first search has timed out, so its reply is
-            // late.
+            // This is the connection of the next search. The first search has timed out, so the
+            // reply on its connection is late.
             let (mut next, _) = listener.accept().await.unwrap();
             let late = wire::reply(&asked, &doc! { "late": 1 }).unwrap();
             // The connection may be closed already.

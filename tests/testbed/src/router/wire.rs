@@ -94,8 +94,8 @@ pub(super) fn cursor_in(reply: &Document) -> Option<i64> {
     cursor.get_i64("id").ok().filter(|id| *id != 0)
 }
 
-/// Returns the second of the newest event's cluster time in a reply, or `None` if there is no
-/// event.
+/// Returns the cluster time of the newest event in a reply, in whole seconds, or `None` if there is
+/// no event.
 pub(super) fn newest_event(reply: &Document) -> Option<u64> {
     let batch = reply
         .get_document("cursor")

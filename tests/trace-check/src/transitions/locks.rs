@@ -93,8 +93,9 @@ fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
     entry.map_or(WallMillis::default(), |entry| entry.owner.renewed_at)
 }
 
-/// Takes over the dates of the grants between `before` and `actual`. They are informational: the date
-/// is the time of the server, or of the join if an older version granted the lock.
+/// Copies the dates of the grants between `before` and `actual` into `expected`. The dates are
+/// informational: a date is the time of the server, or of the join if an older version granted the
+/// lock.
 pub(super) fn date_grants(
     expected: &mut LockDocument,
     before: &LockDocument,
