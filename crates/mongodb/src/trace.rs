@@ -1,6 +1,6 @@
 //! Writes the inputs and effects of state machines to a file, for tests and bug reports. Each turn
-//! is written before its effects are carried out, so that the trace of a killed process is
-//! complete.
+//! is written before its effects are carried out. The trace is therefore complete even if the
+//! process is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::store::mongo::lock;
 
 pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 
-/// Number of state machines of this process that have begun a trace.
+/// Number of state machines in this process that have started a trace.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
 /// A trace file, to which several processes can append.
@@ -43,7 +43,7 @@ impl Trace {
         }
     }
 
-    /// Writes a line. If the write fails, ends the trace, so that the trace has no gap.
+    /// Writes a line. A failed write ends the trace, because a trace must not have gaps.
     fn write(&self, record: &impl Serialize) {
         let mut file = lock(&self.file);
         let Some(open) = file.as_mut() else { return };
@@ -56,7 +56,7 @@ impl Trace {
     }
 }
 
-/// The source of random bits of one state machine, and its trace, if a trace file is configured.
+/// The random bits of one state machine, and its trace if a trace file is configured.
 #[derive(Debug)]
 pub struct MachineTrace {
     file: Option<Trace>,
@@ -78,7 +78,7 @@ impl Randomness for MachineTrace {
 }
 
 impl MachineTrace {
-    /// Creates a trace before its state machine exists.
+    /// Creates the trace. Its state machine does not exist yet.
     pub fn new(file: Option<Trace>) -> Self {
         Self {
             file,
@@ -111,10 +111,10 @@ impl MachineTrace {
         });
     }
 
-    /// Returns a copy for [`MachineTrace::turn`], because the state machine consumes the input.
+    /// Copies the input for [`MachineTrace::turn`], because the state machine consumes the input.
     pub(crate) fn copy(&self, input: &impl Serialize) -> Option<serde_json::Value> {
         let copied = self.file.as_ref().map(|_| serde_json::to_value(input));
-        // Every value of an input type can be expressed in JSON.
+        // JSON can represent every value of an input type.
         copied.and_then(Result::ok)
     }
 
@@ -131,7 +131,7 @@ impl MachineTrace {
         });
     }
 
-    /// Writes that a store call is about to be handed to the driver.
+    /// Writes that a store call is about to be passed to the driver.
     pub(crate) fn sent(&mut self, call: CallId) {
         self.event(|| {
             let at = leasehold_clock::boot_now();
@@ -151,7 +151,7 @@ impl MachineTrace {
         });
     }
 
-    /// Writes the record that `event` builds, if there is a file.
+    /// Writes the record that `event` builds, if a trace file is open.
     fn event<O: Serialize, I: Serialize, E: Serialize>(
         &mut self,
         event: impl FnOnce() -> Event<O, I, E>,

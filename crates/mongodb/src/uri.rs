@@ -1,5 +1,6 @@
-//! Checks connection strings without network access. One string serves all programs of a team, so
-//! the driver gets only the options that it accepts and that do not weaken the protocol.
+//! Checks connection strings without network access. A team may use one string for programs with
+//! different drivers, so our driver gets only the options that it accepts and that do not weaken
+//! the protocol.
 
 mod options;
 #[cfg(test)]
@@ -15,16 +16,17 @@ use mongodb::options::{AuthMechanism, ClientOptions, ConnectionString, Credentia
 pub(crate) use self::options::{APP_NAME_MAX, LOAD_BALANCED};
 pub use self::options::{OPTIONS, Treatment, UriOption};
 
-/// Maximum size of a connection string in bytes, in case the path of its file is wrong (`/dev/zero`).
+/// Maximum size of a connection string in bytes. The limit matters if the path of the string's file
+/// is wrong (`/dev/zero`).
 pub const BYTES_MAX: usize = 64 * 1024;
 
-/// Mechanisms that servers since MongoDB 4.0 support.
+/// Login mechanisms that MongoDB 4.0 and later support.
 const MECHANISMS: &str =
     "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-OIDC, PLAIN or MONGODB-AWS";
 
 const NAME_SHOWN_MAX: usize = 40;
 
-/// An option of a connection string that is not applied as written, or that has a risk.
+/// A connection string option that is not applied as written, or that has a risk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct UriNotice {
@@ -47,7 +49,7 @@ impl fmt::Display for UriNotice {
     }
 }
 
-/// Problem of a connection string. The description quotes nothing but names of options.
+/// A problem in a connection string. The description quotes only names of options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriProblem {
@@ -60,7 +62,7 @@ pub enum UriProblem {
          belong to it, and remove all other text"
     )]
     Whitespace,
-    /// The string contains characters outside ASCII.
+    /// The string contains non-ASCII characters.
     #[error(
         "is not a connection string: it has characters outside ASCII; percent-encode their UTF-8 \
          bytes"
@@ -88,21 +90,21 @@ pub enum UriProblem {
     /// The string has an option twice, with different values.
     #[error("has two values of the option {0}: remove one")]
     Ambiguous(&'static str),
-    /// The driver rejects options for their values or their combination. Contains their names, and
-    /// the driver's reason.
+    /// The driver rejects the values or the combination of options. Contains their names and the
+    /// driver's reason.
     #[error(
         "has options that the driver refuses{}: correct the value of {}, or remove what \
          contradicts it",
         .1.as_ref().map_or(String::new(), |why| format!(" ({why})")), .0.join(", ")
     )]
     Rejected(Vec<&'static str>, Option<String>),
-    /// The string requests a login that needs a build with this cargo feature.
+    /// The string requests a login that requires a build with this cargo feature.
     #[error(
         "requests the login {0}, which is not in this program: build one with --features {1} \
          (docs/mongodb.md), or use another login"
     )]
     Login(&'static str, &'static str),
-    /// The string requests a login that no build has.
+    /// The string requests a login that leasehold never supports.
     #[error(
         "requests the login GSSAPI (Kerberos), which leasehold does not have: use another one \
          (docs/mongodb.md)"
@@ -120,8 +122,8 @@ pub enum UriProblem {
     Malformed,
 }
 
-/// Returns true if a server has a port out of range. Returns false if the digits may be a part of a
-/// password that is not percent-encoded.
+/// True if a server has a port out of range. False if the digits may belong to a password that is
+/// not percent-encoded.
 fn has_wrong_port(servers: &str) -> bool {
     let (authority, database) = servers.split_once('/').unwrap_or((servers, ""));
     let (_, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -140,7 +142,7 @@ pub struct ConnectionUri {
 }
 
 impl fmt::Debug for ConnectionUri {
-    /// Omits the text, which may hold a password.
+    /// Omits the text, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionUri")
             .field("notices", &self.notices)
@@ -165,14 +167,15 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // If a non-ASCII character follows a %, the driver (3.9.1) panics, with a part of the text
-        // in the message.
+        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics and shows a part of the
+        // text.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }
         let rest = &uri[scheme.len()..];
         let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // An X.509 login may have an empty user name. The driver refuses it without authMechanism.
+        // An X.509 login may have an empty user name, but without authMechanism the driver refuses
+        // an empty name.
         let servers = servers.strip_prefix('@').unwrap_or(servers);
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
             return Err(match has_wrong_port(servers) {
@@ -185,19 +188,19 @@ impl ConnectionUri {
             let notices = options.notices;
             Ok(Self { driver, notices })
         });
-        // A password with a question mark is not distinguishable from options.
+        // Options cannot be told from a password that contains a question mark.
         parsed.map_err(|problem| match query.contains('@') {
             true => UriProblem::Malformed,
             false => problem,
         })
     }
 
-    /// Returns the options that are not applied as written, and those that have a risk, each once.
+    /// Returns the options that are not applied as written or have a risk, each once.
     pub fn notices(&self) -> &[UriNotice] {
         &self.notices
     }
 
-    /// Describes the servers, the set, the login and the encryption, without the password.
+    /// Describes the servers, the replica set, the login and the encryption. Omits the password.
     pub fn describe(&self) -> String {
         let servers = match &self.driver.host_info {
             HostInfo::DnsRecord(name) => format!("servers from the SRV record of {name}"),
@@ -241,7 +244,7 @@ impl ConnectionUri {
         }
     }
 
-    /// Returns true for a connection to one server only, whatever its type is.
+    /// True for a connection to one server only, whatever the server's type.
     pub fn is_direct(&self) -> bool {
         self.driver.direct_connection == Some(true)
     }
@@ -356,16 +359,16 @@ impl<'a> UriOptions<'a> {
 
 fn parsed(uri: &str) -> Result<ConnectionString, Error> {
     let parsed = ConnectionString::parse(uri)?;
-    // The options of an SRV record are checked when its servers are known.
+    // An SRV record may add options, which are checked once its servers are known.
     if let HostInfo::HostIdentifiers(_) = parsed.host_info {
-        // This future is ready at once, because the driver looks nothing up.
+        // This future is ready immediately, because the driver has no name to look up.
         let options = ClientOptions::parse(parsed.clone()).into_future();
         options.now_or_never().transpose()?;
     }
     Ok(parsed)
 }
 
-/// Returns true if a text has the form of an option's name, so that it may be shown.
+/// True if a text looks like the name of an option, and may therefore be shown.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !text.is_empty() && text.len() <= NAME_SHOWN_MAX && text.bytes().all(is_plain)
@@ -375,7 +378,7 @@ fn check_login(value: &str) -> Result<(), UriProblem> {
     let value = value.to_ascii_lowercase();
     match value.as_str() {
         "gssapi" => return Err(UriProblem::Kerberos),
-        // The driver refuses this mechanism only at the login.
+        // The driver refuses this mechanism only when it logs in.
         "mongodb-cr" => return Err(UriProblem::Value("authMechanism", MECHANISMS)),
         _ => {}
     }

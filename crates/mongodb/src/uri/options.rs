@@ -1,22 +1,22 @@
-//! The options of connection strings, and their treatment by leasehold.
+//! The options of connection strings, and how leasehold treats them.
 
 use std::sync::LazyLock;
 
 use self::Treatment::{Applied, AppliedWithRisk, Ignored, Overridden, Refused};
 
-/// Treatment of an option by leasehold.
+/// How leasehold treats an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Treatment {
-    /// The driver applies it.
+    /// The driver applies the option.
     Applied,
-    /// The driver applies it, with this risk.
+    /// The driver applies the option, which has this risk.
     AppliedWithRisk(&'static str),
-    /// leasehold overrides it as described, for the protocol or by a key of the configuration.
+    /// leasehold overrides the option as described, because of the protocol or a configuration key.
     Overridden(&'static str),
     /// The option has no effect, for this reason.
     Ignored(&'static str),
-    /// The connection string is refused; contains the reason and the remedy.
+    /// leasehold refuses the connection string, for this reason and with this remedy.
     Refused(&'static str),
 }
 
@@ -26,19 +26,19 @@ pub enum Treatment {
 pub struct UriOption {
     /// The name in its usual spelling. Case does not matter.
     pub name: &'static str,
-    /// The treatment of the option by leasehold.
+    /// How leasehold treats the option.
     pub treatment: Treatment,
     /// Deprecated names of the option.
     pub aliases: &'static [&'static str],
 }
 
-/// Maximum length of an application name in bytes, as servers define it.
+/// The servers' maximum length of an application name, in bytes.
 pub(crate) const APP_NAME_MAX: usize = 128;
 pub(crate) const LOAD_BALANCED: &str = "behind a load balancer no change of the primary can be \
      seen: remove it, and name the members or the mongos";
 
-/// The options of the drivers' specification and of single drivers. An option is ignored only if it
-/// changes neither security nor the choice of the leader.
+/// The options in the drivers' specification, and options of single drivers. An option is ignored
+/// only if it changes neither security nor the choice of the leader.
 const TREATMENTS: [(Treatment, &str); 25] = [
     (
         Applied,
@@ -167,7 +167,7 @@ const ALIASES: &str = "\
     tlsCRLFile=crl,sslCRL,ssl_crlfile sslCA=ca,ssl_ca_certs \
     tlsCertificateFile=cert,sslCert,ssl_certfile tlsPrivateKeyFile=key,pfx,sslKey,ssl_keyfile";
 
-/// Options with values that change nothing. They cause no notice and no refusal.
+/// Values of options that have no effect. They cause neither a notice nor a refusal.
 const HARMLESS: &str = "\
     enableOverloadRetargeting=false journal=true loadBalanced=false maxAdaptiveRetries=0 \
     maxStalenessSeconds=-1 minPoolSize=0 readConcernLevel=majority,linearizable \
@@ -200,7 +200,7 @@ fn values_of(text: &'static str, name: &str) -> impl Iterator<Item = &'static st
 }
 
 impl UriOption {
-    /// Returns the option of a name or an alias.
+    /// Returns the option with this name or alias.
     pub fn find(name: &str) -> Option<&'static Self> {
         let is_name = |known: &str| known.eq_ignore_ascii_case(name);
         let mut options = OPTIONS.iter();
@@ -208,7 +208,7 @@ impl UriOption {
     }
 
     pub(super) fn nearest(name: &str) -> Option<&'static str> {
-        /// A name with a lower similarity is not taken for a misspelling.
+        /// Minimum similarity of a name that counts as a misspelling.
         const SIMILARITY_MIN: f64 = 0.84;
         let name = name.to_ascii_lowercase();
         let names = OPTIONS.iter().flat_map(|option| {
@@ -223,8 +223,8 @@ impl UriOption {
         (similarity >= SIMILARITY_MIN).then_some(known)
     }
 
-    /// Returns true if an empty value is a mistake, because the driver would reach or trust other
-    /// servers, or log in as another user.
+    /// True if an empty value is a mistake, because the driver would connect to or trust different
+    /// servers, or log in as a different user.
     pub(super) fn requires_value(&self) -> bool {
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
         self.treatment == Applied && !harmless.contains(&self.name)

@@ -1,5 +1,5 @@
-//! Goal: each wrong option is named with its remedy before anything connects, and no message shows
-//! a password.
+//! Goal: before any connection, an error names each wrong option and its remedy. No message shows a
+//! password.
 
 use super::*;
 
@@ -164,7 +164,7 @@ fn options_that_are_not_applied_are_noticed_once_each_and_kept_from_the_driver()
         ConnectionString::parse(uri).expect("a connection string")
     };
     let plain = driver_of("");
-    // Atlas and compose files have these options.
+    // Connection strings from Atlas and in compose files often contain these options.
     let (driver, notices) = of("retryWrites=true&w=majority&appName=Cluster0&RETRYWRITES=true");
     assert_eq!(driver, driver_of("?appName=Cluster0"));
     assert_eq!(notices, ["retryWrites (no retries by the driver)"]);

@@ -10,14 +10,14 @@ use crate::store::KnownHome;
 use crate::trace::Trace;
 use leasehold_core::election::{Identity, Timings};
 
-/// Returns the connection string, or an error message without secrets. It is called again when the
-/// store cannot be used, so that a rotated secret takes effect.
+/// Returns the connection string, or an error message without secrets. The store calls this
+/// function again after a failure, so that a rotated secret takes effect.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// Returns the name of the source of the connection string, if it has one.
 pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// How a candidate learns of other processes' writes.
+/// How a candidate notices writes by other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WatchMode {
@@ -41,9 +41,9 @@ pub enum WatchMode {
 pub struct StoreOptions {
     /// The source of the connection string.
     pub uri: UriProvider,
-    /// The name of that source for messages, such as the path of a file.
+    /// The name of that source in messages, such as a file's path.
     pub uri_name: UriName,
-    /// The client to use instead of a new one: see [`StoreOptions::with_client`].
+    /// An existing client to use: see [`StoreOptions::with_client`].
     pub client: Option<Client>,
     /// The database; `leasehold` by default.
     pub database: String,
@@ -61,11 +61,11 @@ pub struct StoreOptions {
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,
-    /// The recorded deployment, which keeps a restarted process from following a connection string to
-    /// another one.
+    /// The recorded deployment. It prevents a restarted process from following a connection string
+    /// to a different deployment.
     pub home: Option<KnownHome>,
-    /// The trace of the candidate or contender; none by default. Each line is written before the event
-    /// loop goes on.
+    /// The trace of the candidate or contender; none by default. Each line is written before the
+    /// event loop continues.
     pub trace: Option<Trace>,
 }
 
@@ -76,7 +76,7 @@ impl StoreOptions {
         Self::with_uri_provider(Arc::new(move || Ok(uri.clone())), identity)
     }
 
-    /// Like [`StoreOptions::new`], with a connection string that may change.
+    /// Like [`StoreOptions::new`], but for a connection string that may change.
     pub fn with_uri_provider(uri: UriProvider, identity: Identity) -> Self {
         Self {
             uri,
@@ -94,18 +94,20 @@ impl StoreOptions {
         }
     }
 
-    /// Uses a client of the program, which is never shut down. Leases and locks may share it.
+    /// Uses the program's own client, which leasehold never shuts down. Leases and locks may share
+    /// the client.
     ///
-    /// `uri` must be the connection string of the client: its servers are compared and its options
-    /// refused as usual. Each call sets its own read and write concern. Differences:
+    /// `uri` must be the client's connection string: leasehold compares its servers and refuses its
+    /// options as usual. Each call sets its own read and write concern. Differences:
     ///
-    /// - The client's monitors report nothing here, so the first failed call notices an election of
-    ///   the set, and each call first asks the primary for its set, which costs a round trip.
+    /// - The client's monitors do not report to leasehold. An election is noticed only when a call
+    ///   fails, and each call first asks the primary for its set, which costs a round trip.
     /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain the client's. Set
-    ///   `max_pool_size` to the sum of one connection for each waiter for a lock (for its change
-    ///   stream), one for each elector, 20 for the calls, and the program's own. A renewal that waits
-    ///   for a connection can cost the lock or the lease, and the driver's default is 10.
-    /// - The client is not replaced when a certificate or a password changes, and works only as long
+    ///   `max_pool_size` to the sum of one connection per waiter for a lock (for its change
+    ///   stream), one per elector, 20 for the calls, and the program's own connections. The
+    ///   driver's default is only 10, and a renewal that waits for a connection can cost the lock
+    ///   or the lease.
+    /// - The client is not replaced when a certificate or a password changes. It works only as long
     ///   as the runtime that created it.
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
@@ -119,7 +121,7 @@ impl StoreOptions {
 }
 
 impl fmt::Debug for StoreOptions {
-    /// Omits the connection string, which may hold a password.
+    /// Omits the connection string, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions")
             .field("database", &self.database)

@@ -1,5 +1,5 @@
-//! Converts the driver's errors into outcomes, and into messages without secrets. The messages never
-//! contain the text of an error, which may quote the server's reply or the password in a URI.
+//! Converts the driver's errors into outcomes, and into messages without secrets. A message never
+//! contains the text of an error, which may quote the server's reply or the password in a URI.
 
 use std::error::Error as _;
 use std::io;
@@ -13,13 +13,13 @@ use leasehold_core::election::Outcome;
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
-/// Failure kind if the server refuses the client's user or certificate.
+/// Kind of the failure if the server refuses the client's user or certificate.
 pub(super) const LOGIN_REFUSED: &str = "authentication failed";
-/// Failure kind if the server requires a user and the client has none.
+/// Kind of the failure if the server requires a user and the client has none.
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
 const MECHANISM_UNAVAILABLE: i32 = 334;
-/// Code of all errors of Atlas' proxies.
+/// The code of all errors from Atlas' proxies.
 const ATLAS_ERROR: i32 = 8000;
 /// `ShutdownInProgress`, `InterruptedAtShutdown`.
 const SHUTTING_DOWN: [i32; 2] = [91, 11_600];
@@ -31,23 +31,23 @@ const COMMAND_NOT_SUPPORTED: [i32; 5] = [59, 115, 238, 303, 40324];
 const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// Returns the outcome of a failed call, with a description unless the outcome is a rejection.
+/// Returns the outcome of a failed call, with a description unless the server rejected the write.
 pub(super) fn classify<F>(error: &Error, servers: &Servers) -> Answer<F> {
     let foreign_index = refusals::foreign_index(error).is_some();
     if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
         return Answer::of(Outcome::Rejected);
     }
     let outcome = match never_sent(error) || foreign_index {
-        // A write that an index refused is not applied later.
+        // A write that an index refused is never applied later.
         true => Outcome::Failed,
-        // The command was handed to a connection. Regardless of the error, it may be applied later.
+        // The command reached a connection, so whatever the error, it may be applied later.
         false => Outcome::Unknown,
     };
     Answer::failed(outcome, describe(error, servers))
 }
 
-/// Returns true if the error proves that no command left this process. A cleared connection pool is
-/// not a proof, because it also ends calls that wait for their reply.
+/// True if the error proves that no command left this process. A cleared connection pool does not
+/// prove this, because clearing the pool also ends calls that wait for a reply.
 fn never_sent(error: &Error) -> bool {
     matches!(
         error.kind.as_ref(),
@@ -61,7 +61,7 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Returns the server's reply inside a login error of the driver, or else the error itself.
+/// Returns the server's reply inside a login error of the driver; otherwise the error itself.
 pub(super) fn reply(error: &Error) -> &Error {
     let ErrorKind::Authentication { .. } = error.kind.as_ref() else {
         return error;
@@ -72,7 +72,7 @@ pub(super) fn reply(error: &Error) -> &Error {
     boxed.map(Box::as_ref).or_else(plain).unwrap_or(error)
 }
 
-/// Returns true if the server refuses the credentials. Logins also fail on overload or shutdown.
+/// True if the server refuses the credentials. Overload and shutdown also fail logins.
 pub(super) fn refuses_login(error: &Error) -> bool {
     let is_login = matches!(error.kind.as_ref(), ErrorKind::Authentication { .. });
     match reply(error).kind.as_ref() {
@@ -85,7 +85,7 @@ pub(super) fn refuses_login(error: &Error) -> bool {
     }
 }
 
-/// Returns true if the server has no change streams, or does not permit them.
+/// True if the server has no change streams, or does not permit them.
 pub(super) fn lacks_change_streams(error: &Error) -> bool {
     code(error).is_some_and(|code| {
         code == NO_CHANGE_STREAMS || code == UNAUTHORIZED || COMMAND_NOT_SUPPORTED.contains(&code)
@@ -96,7 +96,7 @@ pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
 
-/// Returns true if the server refused the document, which proves the right to write.
+/// True if the server refused the document, which proves that the user has the right to write.
 pub(super) fn is_write_error(error: &Error) -> bool {
     let kind = error.kind.as_ref();
     matches!(kind, ErrorKind::Write(WriteFailure::WriteError(_)))
@@ -108,7 +108,7 @@ pub(super) fn code(error: &Error) -> Option<i32> {
 
 pub(super) struct ServerError<'a> {
     pub(super) code: i32,
-    /// The server's name of the error; empty if the server sends none.
+    /// The server's name for the error; empty if the server sends none.
     pub(super) name: &'a str,
     pub(super) message: &'a str,
 }
@@ -195,7 +195,7 @@ const UNRESOLVED: (&str, &str) = (
 pub(super) const NETWORK: &str = "check the host, the network and the firewalls between";
 
 /// Describes why a server cannot be used, if the error shows the reason. `answered` is true if a
-/// server has answered before, so that the TLS settings cannot be wrong.
+/// server has answered before; the TLS settings are then correct.
 pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<Failure> {
     let (kind, remedy) = match error.kind.as_ref() {
         ErrorKind::Io(error) => {
@@ -228,8 +228,8 @@ pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Describes an IO error. The text of a system error comes from this machine, not from the server,
-/// so it may be shown.
+/// Describes an IO error. The text of a system error may be shown, because it comes from this
+/// machine and not from the server.
 fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
     let (kind, remedy) = match error.kind() {
         io::ErrorKind::ConnectionRefused => (
@@ -322,7 +322,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
     }
 }
 
-/// Describes a connection string whose only server is not the primary.
+/// Describes the failure if the connection string's only server is not the primary.
 pub(super) fn not_primary() -> Failure {
     Failure::lasting(
         "the server is not the primary",
@@ -330,8 +330,8 @@ pub(super) fn not_primary() -> Failure {
     )
 }
 
-/// Returns the rights that a refused command needs. Only the command's name is read from the
-/// server's text, because the rest contains the command's values.
+/// Returns the rights that a refused command needs. Reads only the command's name from the server's
+/// text, because the rest contains the command's values.
 fn lacks(message: &str) -> &'static str {
     let command = message.split_once("execute command { ");
     let name = command.and_then(|(_, command)| command.split_once(':'));

@@ -1,5 +1,5 @@
-//! Probes of a deployment, which connect like a candidate and need the same four rights. They leave
-//! nothing behind: the update matches no document, and every server refuses the insert.
+//! Probes a deployment. The probes connect like a candidate and need the same four rights. They
+//! leave nothing behind: the update matches no document, and every server refuses the insert.
 
 mod certificates;
 mod collection;
@@ -27,10 +27,10 @@ use super::{document, follow, hints, home, outcome, tls};
 use crate::store::{FailoverSettings, Failure};
 use leasehold_core::election::{BootTime, Found, ResourceName, WallMillis};
 
-/// Value of `_id` that every MongoDB server refuses, because it is an array.
+/// An `_id` that every MongoDB server refuses, because the value is an array.
 const REFUSED_ID: [&str; 1] = ["leasehold check"];
 
-/// A deployment that is examined for one lease.
+/// Examines a deployment for one lease.
 #[derive(Debug)]
 pub struct StoreProbe {
     deployment: Arc<Deployment>,
@@ -42,7 +42,7 @@ pub struct StoreProbe {
 pub struct SeedList {
     /// The canonical addresses, as `host:port`.
     pub addresses: Vec<String>,
-    /// The replica set that the connection string demands.
+    /// The replica set that the connection string requires.
     pub set: Option<String>,
     tls: Option<TlsOptions>,
 }
@@ -70,41 +70,41 @@ pub struct StorageEngine {
 pub struct ServerTime {
     /// The server's address.
     pub server: String,
-    /// Local time before the question was sent.
+    /// Local time before the request was sent.
     pub sent: BootTime,
-    /// Local time after the reply.
+    /// Local time after the reply was received.
     pub received: BootTime,
     /// The server's wall clock, in milliseconds since 1970.
     pub wall_ms: i64,
 }
 
-/// Returns true if the user lacks a right, or if the URI has no user and the server requires one.
+/// True if the user lacks a right, or if the server requires a user and the URI names none.
 pub fn lacks_right(failure: &Failure) -> bool {
     failure.code == Some(outcome::UNAUTHORIZED)
 }
 
-/// Returns true if there is no collection of hints.
+/// True if the collection of hints does not exist.
 pub fn lacks_hints(failure: &Failure) -> bool {
     failure.kind == hints::NO_HINTS
 }
 
-/// Returns true if a server answered and refused the login.
+/// True if a server answered and refused the login.
 pub fn refuses_login(failure: &Failure) -> bool {
     failure.kind == outcome::LOGIN_REFUSED
 }
 
-/// Returns true if no client can be created, because the TLS files or options are not usable.
+/// True if no client can be created because the TLS files or options are unusable.
 pub fn refuses_tls(failure: &Failure) -> bool {
     [tls::REFUSED, tls::UNREAD].contains(&failure.kind)
 }
 
-/// Returns true if the URI has no user and the server requires one.
+/// True if the server requires a user and the URI names none.
 pub fn requires_login(failure: &Failure) -> bool {
     failure.kind == outcome::LOGIN_REQUIRED
 }
 
 impl StoreProbe {
-    /// Creates a probe that connects at its first use.
+    /// Creates a probe. It connects at first use.
     pub fn new(options: StoreOptions, lease: ResourceName) -> Self {
         let deployment = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }
@@ -115,7 +115,7 @@ impl StoreProbe {
         MongoCollection::over(Arc::clone(&self.deployment))
     }
 
-    /// Returns the servers that the connection string names, after the lookup of an SRV record.
+    /// Returns the servers that the connection string names. Resolves an SRV record.
     pub async fn seeds(&self) -> Result<SeedList, Failure> {
         let options = async {
             let uri = self.deployment.uri().await?;
@@ -132,7 +132,7 @@ impl StoreProbe {
         })
     }
 
-    /// Asks the primary to describe itself, once, within the timeouts of a candidate.
+    /// Asks the primary once to describe itself, within the timeouts of a candidate.
     pub async fn describe(&self) -> Result<Description, Failure> {
         let hello = self.deployment.admin(home::question()).await?;
         let build = self.deployment.admin(doc! { "buildInfo": 1 }).await?;
@@ -140,14 +140,15 @@ impl StoreProbe {
         Ok(Description::of(&hello, &build, &seeds))
     }
 
-    /// Returns the named servers of other deployments than the primary's, with their descriptions.
+    /// Returns the servers in the connection string that belong to a different deployment than the
+    /// primary, with their descriptions.
     pub async fn strangers(&self) -> Result<Vec<(String, String)>, Failure> {
         let hello = self.deployment.admin(home::question()).await?;
         let strangers = self.deployment.strangers(&hello);
         strangers.await.map_err(|error| self.failure(error))
     }
 
-    /// Returns the last known states of all servers that were observed, by address.
+    /// Returns the last known state of each observed server, by address.
     pub fn servers(&self) -> BTreeMap<String, ServerState> {
         self.deployment.servers.known().states()
     }
@@ -168,15 +169,15 @@ impl StoreProbe {
         })
     }
 
-    /// Reads the lease document, which need not exist, with the read concern of a candidate's reads or
-    /// of its confirming reads.
+    /// Reads the lease document, which need not exist. `confirm` selects the read concern of a
+    /// candidate's confirming reads instead of its normal reads.
     pub async fn read(&self, confirm: bool) -> Result<(), Failure> {
         let read = self.read_lease(doc! { "_id": 1 }, confirm);
         read.await.map(drop)
     }
 
-    /// Returns the lease, or the reason why the document of its name is not a lease. The date is the
-    /// holder's last write by the holder's wall clock, zero if unknown.
+    /// Returns the lease, or the reason why the document with its name is not a lease. Also returns
+    /// when the holder last wrote, by the holder's wall clock; zero if unknown.
     pub async fn lease(&self) -> Result<(Found, WallMillis), Failure> {
         let found = self.read_lease(document::projection(), false).await?;
         let holder = found.as_ref().map(|found| found.get_document("holder"));
@@ -195,7 +196,8 @@ impl StoreProbe {
         read.map_err(|error| self.failure(error))
     }
 
-    /// Sends an insert that the server must refuse. Fails if the refusal has another reason.
+    /// Sends an insert that the server must refuse because of its `_id`. Fails if the server
+    /// refuses the insert for another reason.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {
@@ -209,8 +211,8 @@ impl StoreProbe {
         }
     }
 
-    /// Sends an update that matches no document. Unlike a candidate's updates, it needs no right to
-    /// read.
+    /// Sends an update that matches no document. Unlike a candidate's updates, this update does not
+    /// need the right to read.
     pub async fn update(&self) -> Result<(), Failure> {
         let update = doc! { "$set": { "checked": true } };
         let collection = self.collection().await?;
@@ -240,8 +242,8 @@ impl StoreProbe {
         allowed.map_err(|refusal| refusal.failure(&self.deployment))
     }
 
-    /// Sends a candidate-like write whose filter matches nothing. The server acknowledges it once a
-    /// majority has all earlier writes on disk.
+    /// Sends a candidate-like write whose filter matches nothing. The server acknowledges the write
+    /// once a majority has stored all earlier writes on disk.
     pub async fn write_nothing(&self) -> Result<(), Failure> {
         let update = doc! { "$set": { "checked": true } };
         let (nothing, projection) = (self.matches_nothing(), doc! { "_id": 1 });
@@ -249,14 +251,14 @@ impl StoreProbe {
         written.await.map(drop).map_err(|error| self.failure(error))
     }
 
-    /// Returns the settings of the set's elections. Needs the right `replSetGetConfig`.
+    /// Returns the replica set's election settings. Needs the right `replSetGetConfig`.
     pub async fn failover_settings(&self) -> Result<FailoverSettings, Failure> {
         self.deployment.failover_settings().await
     }
 
     /// Returns the primary's storage engine. Needs the right `serverStatus`.
     pub async fn storage_engine(&self) -> Result<StorageEngine, Failure> {
-        // The longest sections are left out, because nothing reads them.
+        // Omits the longest sections, because nothing reads them.
         let command = doc! { "serverStatus": 1, "metrics": 0, "wiredTiger": 0, "tcmalloc": 0 };
         let status = self.deployment.admin(command).await?;
         let engine = status.get_document("storageEngine");
@@ -288,7 +290,8 @@ impl StoreProbe {
         self.deployment.shut_down().await;
     }
 
-    /// Returns a filter that no document meets, with the name of the lease, as routers require.
+    /// Returns a filter that matches no document. It contains the lease's name, because routers
+    /// require the name.
     fn matches_nothing(&self) -> Document {
         doc! { "_id": self.lease.as_str(), "kind": { "$in": [] } }
     }

@@ -1,13 +1,14 @@
-//! Names and remedies of the errors that a server returns when it refuses a write.
+//! Names and remedies of the errors with which a server refuses a write.
 
 use mongodb::error::Error;
 
 use super::outcome::{self, ServerError};
 use crate::store::Failure;
 
-/// The unique index, which rejects a second document with the same name.
+/// The unique index on `_id`, which rejects a second document with the same name.
 const ID_INDEX: &str = "_id_";
-/// A server that cannot create or extend a file returns this code, with this text.
+/// Error code of a server that cannot create or extend a file. The message then contains
+/// [`NO_SPACE`].
 const UNKNOWN_ERROR: i32 = 8;
 const NO_SPACE: &str = "No space left on device";
 const NAME_MAX: usize = 64;
@@ -68,8 +69,8 @@ const PASSING: [(i32, &str, &str); 26] = [
     (14031, "OutOfDiskSpace", DISK_FULL),
 ];
 
-/// Errors that last until an operator acts. They end a wait for a lock, because a retry would fail
-/// too.
+/// Errors that last until an operator acts. These errors end a wait for a lock, because a retry
+/// would fail too.
 const LASTING: [(i32, &str, &str); 19] = [
     (
         20,
@@ -121,7 +122,7 @@ const LASTING: [(i32, &str, &str); 19] = [
         "a database of this name exists with different letter case: set mongodb.database to its exact name",
     ),
     (17419, "Location17419", TOO_LARGE),
-    // A view does not support some expressions of our projections.
+    // On a view, some expressions of our projections are not supported.
     (28667, "Location28667", VIEW),
 ];
 
@@ -143,7 +144,7 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
     }
-    // The text decides, because capped collections and other products share some codes.
+    // The text decides, because error codes of capped collections and other products overlap.
     if message.contains("time-series collection") {
         return Failure::lasting(kind, TIME_SERIES);
     }
@@ -162,13 +163,13 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     if let Some((_, name)) = known.chain(NAMES).find(|(known, _)| *known == code) {
         return Some(name.into());
     }
-    // A name is an identifier of the server's source; everything else could be data.
+    // A name must look like an identifier of the server's source; any other text could be data.
     let is_name = (1..=NAME_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_name.then(|| name.into())
 }
 
-/// Returns the name of the index that refused a document for a reason other than its `_id`. In this
+/// Returns the name of the index, other than the index on `_id`, that refused a document. In this
 /// case, no document with this `_id` exists.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let error = outcome::server_error(error)?;

@@ -1,5 +1,6 @@
-//! Roll calls: idle candidates write nothing, so an operator asks them to add themselves. Question
-//! and answers change no field that a decision or filter of the election depends on.
+//! Roll calls. Idle candidates write nothing, so an operator asks them to add themselves to the
+//! lease document. The request and the answers change no field that a decision or a filter of the
+//! election depends on.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
@@ -9,7 +10,7 @@ use super::document::{id, ours, uuid};
 use leasehold_core::election::Identity;
 
 const FIELD: &str = "roll_call";
-/// A lease document keeps this many answers, and discards later ones.
+/// Maximum number of answers in a lease document. Later answers are discarded.
 const PRESENT_MAX: i32 = 1_000;
 
 pub(super) type RollCallId = [u8; 16];
@@ -30,8 +31,8 @@ pub struct Present {
     pub identity: Identity,
     /// The version of leasehold that the candidate runs.
     pub version: Option<String>,
-    /// The health of its workload; `None` if it has no health check, or is of a version that does
-    /// not report it.
+    /// The health of the candidate's workload; `None` if there is no health check, or if an older
+    /// version does not report its result.
     pub healthy: Option<bool>,
 }
 

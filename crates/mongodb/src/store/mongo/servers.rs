@@ -1,5 +1,5 @@
-//! The settings of the connection string and the states of the servers, to explain why no call
-//! succeeds. The driver forgets a server that contradicts the connection string.
+//! Explains why no call succeeds, from the settings of the connection string and the states of the
+//! servers. The driver itself forgets a server that contradicts the connection string.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,9 +21,10 @@ use leasehold_clock::duration::short;
 use leasehold_core::election::BootTime;
 
 const NAMED_MAX: usize = 3;
-/// Time limit of a look-up. With up to four nameservers, the C library gives up earlier.
+/// Time limit of a name look-up. The C library gives up earlier if there are at most four
+/// nameservers.
 const LOOKUP_MAX: Duration = Duration::from_secs(45);
-/// A look-up that takes at least this long can be the cause of failures.
+/// Minimum duration of a look-up that counts as a possible cause of failures.
 pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
 
 /// The settings of the connection string, without its password.
@@ -32,7 +33,7 @@ pub(super) struct Asked {
     pub(super) login: AuthMethod,
     pub(super) set: Option<String>,
     pub(super) tls: bool,
-    /// True for a direct connection to one server, whatever its type is.
+    /// True for a direct connection to one server, whatever the server's type.
     pub(super) direct: bool,
     pub(super) hosts: Vec<String>,
     pub(super) files: Vec<NamedFile>,
@@ -44,7 +45,7 @@ pub(super) enum AuthMethod {
     Nobody,
     Password {
         user: String,
-        /// The database in which the server looks the user up.
+        /// The database in which the server looks up the user.
         source: String,
     },
     Certificate,
@@ -52,16 +53,16 @@ pub(super) enum AuthMethod {
     Token,
 }
 
-/// The state of a server at its last reply, or the reason why it did not reply.
+/// The state of a server in its last reply, or the reason why it did not reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
     /// The server accepts writes.
     Writable,
-    /// The server accepts no writes, but may vote or take over.
+    /// The server does not accept writes, but may vote or become primary.
     Member(&'static str),
-    /// The server is in another state. Contains its description.
+    /// The server is in any other state. Contains its description.
     Unready(&'static str),
-    /// The server is not a member of the requested set. Contains the description of the server.
+    /// The server is not a member of the requested set. Contains the server's description.
     Elsewhere(String),
     /// The server did not reply, for this reason.
     Unreachable(Failure),
@@ -76,7 +77,7 @@ pub(super) struct Servers(watch::Sender<ServerStates>);
 pub(super) struct ServerStates {
     asked: Asked,
     seen: BTreeMap<String, ServerState>,
-    /// True if a server has answered before, so that the TLS settings cannot be wrong.
+    /// True once a server has answered, which proves the TLS settings correct.
     answered: bool,
     /// The key is a server's canonical address, or the name of an SRV record.
     causes: BTreeMap<String, Cause>,
@@ -84,16 +85,16 @@ pub(super) struct ServerStates {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A look-up of the server's name has been running since this instant.
+    /// Start of a look-up of the server's name that is still running.
     Resolving(BootTime),
-    /// The look-up of the server's name took this long.
+    /// Duration of the last look-up of the server's name.
     Resolved(Duration),
-    /// The server closes connections before it has read anything.
+    /// The server closes connections before it reads anything, because it has too many.
     Full,
 }
 
 impl Cause {
-    /// Returns `None` while a look-up is not slow.
+    /// `None` if the look-up is not slow.
     fn describe(self) -> Option<Failure> {
         let slow = match self {
             Self::Resolving(since) => {
@@ -177,7 +178,7 @@ impl Asked {
 }
 
 impl Servers {
-    /// Observations made under other settings are discarded.
+    /// Sets the settings. Discards observations that were made under different settings.
     pub(super) fn ask(&self, asked: Asked) {
         self.0.send_if_modified(|known| {
             let is_new = known.asked != asked;
@@ -193,7 +194,7 @@ impl Servers {
         });
     }
 
-    /// Must not be kept during a call of another method.
+    /// The returned reference must not be held during a call to another method.
     pub(super) fn known(&self) -> watch::Ref<'_, ServerStates> {
         self.0.borrow()
     }
@@ -206,13 +207,13 @@ impl Servers {
         self.0.send_modify(|known| known.record_event(event));
     }
 
-    /// Returns true if any server has answered, or if this server could not be reached.
+    /// True if any server has answered, or if this server was found unreachable.
     pub(super) fn has_observed(&self, address: &str) -> bool {
         let known = self.known();
         known.answered || known.seen.contains_key(&canonical(address))
     }
 
-    /// `None` removes the cause.
+    /// Records the possible cause of failures; `None` removes it.
     pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
         self.0.send_modify(|known| {
             match cause {
@@ -222,8 +223,9 @@ impl Servers {
         });
     }
 
-    /// Looks up a name, for at most [`LOOKUP_MAX`], and returns the time that it took. The name is
-    /// listed as a possible cause during the look-up, and afterwards if the look-up was slow.
+    /// Looks up a name within [`LOOKUP_MAX`], and returns the duration of the look-up. While the
+    /// look-up runs, and afterwards if the look-up was slow, the name is listed as a possible
+    /// cause.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,
@@ -245,8 +247,8 @@ impl Servers {
         cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
-    /// Waits until the servers refuse what the connection string asks for, so that no retry can
-    /// succeed, and returns the reason.
+    /// Waits until the servers refuse what the connection string requires, and returns the reason.
+    /// A retry could not succeed.
     pub(super) async fn refused(&self) -> Failure {
         let mut states = self.0.subscribe();
         loop {
@@ -257,7 +259,7 @@ impl Servers {
                     return failure;
                 }
             }
-            // Cannot fail, because `self` has the sender.
+            // Cannot fail, because `self` owns the sender.
             let _ = states.changed().await;
         }
     }
@@ -309,7 +311,7 @@ impl ServerStates {
 
     pub(super) fn no_primary(&self) -> Failure {
         let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
-        // For the driver, the type of a server that refuses the login is unknown.
+        // The driver does not know the type of a server that refuses the login.
         let refused = self.seen.values().find_map(|seen| match seen {
             ServerState::RefusedLogin(failure) => Some(failure.clone()),
             _ => None,
@@ -318,7 +320,7 @@ impl ServerStates {
             return failure;
         }
         let wrong = self.seen.values().any(elsewhere);
-        // The wrong setting is more important than servers that are down.
+        // A wrong setting is more important to report than servers that are down.
         let states = self.states();
         let states = states
             .iter()
@@ -346,7 +348,8 @@ impl ServerStates {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
-        // The driver never uses these servers. If the string names no others, a retry cannot succeed.
+        // The driver never uses these servers. If the string names no other server, a retry cannot
+        // succeed.
         let hopeless = wrong && hosts.all(|host| self.seen.get(host).is_some_and(elsewhere));
         let retry = match hopeless {
             true => RetryPolicy::Reconfigure,
@@ -442,7 +445,7 @@ mod tests {
         assert_eq!(
             one.retry,
             RetryPolicy::WaitForServer,
-            "the other may come back"
+            "the unreachable server may return"
         );
         let both = servers(&[("a:1", elsewhere.clone()), ("b:1", elsewhere)]).no_primary();
         assert_eq!(both.retry, RetryPolicy::Reconfigure);

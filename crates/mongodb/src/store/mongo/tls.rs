@@ -1,5 +1,5 @@
-//! Explains why a TLS connection failed: which file the driver cannot use, or what the library's
-//! error means.
+//! Explains why a TLS connection failed: which file the driver cannot use, or what the error of the
+//! TLS library means.
 
 use std::fs::{self, File};
 use std::io;
@@ -33,7 +33,7 @@ const AUTHORITIES: &str = "tlsCAFile";
 const UNREADABLE: &str = "cannot be read";
 const ENCRYPTED: [&str; 2] = ["ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"];
 
-/// An option of the connection string that names a file, and the path.
+/// A connection string option that names a file, and the file's path.
 pub(super) type NamedFile = (&'static str, PathBuf);
 
 pub(super) type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -49,8 +49,8 @@ pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {
         .collect()
 }
 
-/// Returns why one of the files cannot be read. Only regular files are opened, because opening any
-/// other could block.
+/// Returns why one of the files cannot be read. Opens only regular files, because opening any other
+/// file could block.
 pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
@@ -81,8 +81,9 @@ fn cause(error: &io::Error) -> String {
     }
 }
 
-/// Returns the file that the driver cannot use, with the cause. The driver's error may not name the
-/// file, so the checks of the TLS library are repeated for each one. Blocks while it reads them.
+/// Returns the file that the driver cannot use, with the cause. Repeats the checks of the TLS
+/// library for each file, because the driver's error may not name the file. Blocks while it reads
+/// the files.
 pub(super) fn unusable(files: &[NamedFile]) -> String {
     let cause = |(option, path): &NamedFile| {
         let cause = match *option {
@@ -140,7 +141,8 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     }
 }
 
-/// Describes a TLS connection that this client or the server refused; `None` for another error.
+/// Describes a TLS failure that this client or the server caused by refusing the connection; `None`
+/// for any other error.
 pub(super) fn refusal(error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let (kind, remedy) = match error {
@@ -162,7 +164,7 @@ pub(super) fn refusal(error: &io::Error) -> Option<Failure> {
 
 fn refused_certificate(error: &CertificateError) -> Failure {
     let (what, remedy) = match error {
-        // BadSignature: the certificate is signed by another authority of the same name.
+        // BadSignature: a different authority with the same name signed the certificate.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             ("is not signed by a trusted authority", "check tlsCAFile")
         }

@@ -1,5 +1,5 @@
-//! The writes of operators. Each matches only the state that the operator saw, so that a request
-//! reaches only the leader that it was meant for. No write changes `revision` or `holder`.
+//! Writes by operators. Each write matches only the state that the operator saw, because a request
+//! must reach only the leader for which it was meant. No write changes `revision` or `holder`.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ const ACTIONS_MAX: i32 = 20;
 /// Name of [`ActionKind::Retire`] in the document.
 pub(super) const RETIRE: &str = "retire";
 
-/// The random id of an action. Its author searches for the id after an unknown outcome.
+/// The random id of an action. After an unknown outcome, the operator searches the document for
+/// this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionId([u8; 16]);
 
@@ -45,13 +46,13 @@ pub struct OperatorAction {
 /// The kinds of [`OperatorAction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActionKind {
-    /// Requests the leader to step down.
+    /// Asks the leader to step down.
     StepDown,
-    /// Requests the leader to step down in favor of a candidate.
+    /// Asks the leader to step down in favor of a candidate.
     Transfer {
         /// The candidate.
         to: Identity,
-        /// How long the free lease is reserved for that candidate.
+        /// How long the free lease is reserved for the candidate.
         reserve: Duration,
     },
     /// Ends leadership, and prevents it until [`ActionKind::Resume`].
@@ -62,11 +63,11 @@ pub enum ActionKind {
     Cancel,
     /// Raises the token after the restore of a backup.
     RaiseToken {
-        /// Minimum of the lease's token afterwards.
+        /// Minimum token of the lease after the action.
         at_least: Token,
     },
-    /// Hides a lease from listings until the next write of a candidate. The document keeps its
-    /// token. The operator has seen no renewal.
+    /// Hides a lease from lists until a candidate writes to it again. The document keeps its token.
+    /// Requires that the operator has seen no renewal.
     Retire,
     /// Creates a free lease with this token.
     Create {
@@ -91,10 +92,10 @@ impl ActionKind {
     }
 }
 
-/// The outcome of an action; rejected if the lease has changed since it was seen.
+/// The outcome of an action. Rejected if the lease changed after the operator saw it.
 pub type Acted = Outcome<()>;
 
-/// Returns the filter and the update of an action; `None` if it has nothing to act on.
+/// Returns the filter and the update of an action; `None` if there is nothing to change.
 pub(super) fn write(
     name: &str,
     seen: &LeaseRecord,
@@ -142,8 +143,8 @@ pub(super) fn write(
             update.insert("$max", doc! { "token": at_least.get() });
         }
         ActionKind::Retire => {
-            // Each write of a candidate changes the revision. The revision in the record ends the
-            // retirement with the next write. The token stays in the document.
+            // The record contains the current revision. The next write by a candidate changes the
+            // document's revision, which ends the retirement. The token stays in the document.
             let revision = uuid(seen.lease.revision.bytes());
             filter.insert("revision", revision.clone());
             filter.insert("request", Bson::Null);
@@ -151,7 +152,7 @@ pub(super) fn write(
             record.insert("revision", revision);
             record.insert("token", seen.lease.token.get());
         }
-        // Inserts a document.
+        // This action inserts a document instead.
         ActionKind::Create { .. } => return None,
     }
     let mut push = doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } };

@@ -1,5 +1,5 @@
-//! Goal: no document and no change event causes a panic, and everything that is shown is safe on a
-//! terminal. Method: random BSON, alone and in the fields of a lease.
+//! Goal: no document and no change event causes a panic, and all output is safe on a terminal.
+//! Method: random BSON, alone and in the fields of a lease.
 
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use proptest::prelude::*;

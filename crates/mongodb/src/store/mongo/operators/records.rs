@@ -16,7 +16,8 @@ use leasehold_core::election::{
 };
 use leasehold_core::lock::{FoundLock, LockDocument};
 
-/// Returns the projection of all reads: the shown fields. Documents of other programs may be large.
+/// The projection of all reads: only the shown fields, because documents of other programs may be
+/// large.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
@@ -85,7 +86,7 @@ pub struct LeaseRecord {
     pub history: Vec<PastHolder>,
     /// Actions of operators, oldest first.
     pub actions: Vec<ActionRecord>,
-    /// The roll call, if one is under way.
+    /// The current roll call, if any.
     pub roll_call: Option<RollCall>,
     /// The request as stored, for the filter of a cancellation.
     pub(super) stored_request: Option<Bson>,
@@ -96,7 +97,7 @@ pub struct LeaseRecord {
 pub struct HolderRecord {
     /// The identity, escaped for a terminal.
     pub identity: Identity,
-    /// The token of the holder's claim, which old versions do not write.
+    /// The token of the holder's claim. Old versions do not write this field.
     pub token: Option<Token>,
     /// Time of the last renewal, by the holder's wall clock.
     pub renewed_at: WallMillis,
@@ -119,7 +120,7 @@ pub struct RequestRecord {
     pub at: WallMillis,
 }
 
-/// An action of an operator, as recorded in the lease, without fields that cannot be read.
+/// An operator's action, as recorded in the lease. Unreadable fields are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActionRecord {
     /// The action's random id.
@@ -128,7 +129,7 @@ pub struct ActionRecord {
     pub action: String,
     /// The revision of the lease when it was retired.
     pub revision: Option<Revision>,
-    /// The token that the action was meant for.
+    /// The leader's token for which the action was meant.
     pub token: Option<Token>,
     /// The candidate of a transfer.
     pub to: Option<String>,
@@ -145,8 +146,8 @@ pub struct ActionRecord {
 pub struct LockRecord {
     /// The fields that contenders read.
     pub lock: LockDocument,
-    /// End of the minimum hold of each holder that has one: by the clock of the store if the work
-    /// has ended, else by the holder's wall clock. Informational.
+    /// End of each holder's minimum hold, if any: by the server's clock if the work has ended,
+    /// otherwise by the holder's wall clock. Informational.
     pub kept_until: BTreeMap<Claim, WallMillis>,
     /// Former holders, oldest first.
     pub history: Vec<PastHolder>,
@@ -157,7 +158,7 @@ pub struct LockRecord {
 pub enum RequestEffect {
     /// The leader applies the request.
     Effective,
-    /// The request names another token than the leader's.
+    /// The request names a token other than the leader's.
     OtherToken {
         /// The token in the request.
         named: Token,
@@ -171,14 +172,15 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the token of the holder's claim. An operator may have raised the document's token.
+    /// Returns the token of the holder's claim, which may be lower than the document's token,
+    /// because operators can raise the latter.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
     }
 
-    /// Returns true if an operator has retired the lease and no candidate has written to it since.
-    /// Each write of a candidate changes the revision, so no clock is compared.
+    /// True if an operator has retired the lease and no candidate has written to it since. Compares
+    /// revisions, which each write by a candidate changes, and not clocks.
     pub fn is_retired(&self) -> bool {
         let newest = self.actions.last();
         newest.is_some_and(|newest| {
@@ -196,7 +198,7 @@ impl LeaseRecord {
         Some(self.held_by()?.lease_duration.duration())
     }
 
-    /// Returns whether the current leader applies the standing request; `None` without a request.
+    /// Returns the effect of the standing request on the current leader; `None` without a request.
     pub fn effect(&self) -> Option<RequestEffect> {
         let request = match &self.request.as_ref()?.request {
             Ok(request) => request,

@@ -1,5 +1,5 @@
-//! A live view of a collection: one read when the change stream opens, then its events. A document is
-//! read again if an event does not contain all changes.
+//! A live view of a collection. Reads all documents when the change stream opens, then follows its
+//! events. Reads a document again if an event lacks some of the changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use super::{CollectionEntry, LISTED_MAX, MongoCollection, Scope, name_of};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::{BootTime, Timings};
 
-/// Capacity of the channels between stream, view and reader. Further events stay on the server.
+/// Capacity of the channels between stream, view and reader. While they are full, further events
+/// wait on the server.
 const EVENTS_MAX: usize = 256;
-/// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because an
-/// operator must not see the state before an outage as the current one.
+/// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
+/// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Minimum time without events of a holder before its lease is read. An open stream may be stale,
-/// because its member lags or is cut off from the set.
+/// A holder's lease is read if the stream has reported no event of it for this long. An open stream
+/// may be stale because its member lags or is isolated from the set.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 /// Maximum number of leases that one check reads.
 const DOUBTED_MAX: usize = 1_000;
@@ -33,7 +34,7 @@ const DOUBTED_MAX: usize = 1_000;
 /// An event of a [`LiveView`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ViewEvent {
-    /// All documents. They replace the documents of earlier events.
+    /// All documents. The list replaces all documents of earlier events.
     Listed {
         /// The documents, sorted by name.
         entries: Vec<CollectionEntry>,
@@ -52,9 +53,9 @@ pub enum ViewEvent {
         /// The document's name.
         name: String,
     },
-    /// A read failed, for this reason; the view retries.
+    /// A read failed, for this reason. The view retries.
     Failed(Failure),
-    /// The change stream failed, for this reason; the view reads at intervals.
+    /// The change stream failed, for this reason. The view reads at intervals.
     Polling(Failure),
     /// The change stream is open.
     Streaming,
@@ -68,8 +69,8 @@ pub struct LiveView {
     _tasks: JoinSet<()>,
 }
 
-/// When MongoDB last answered a [`LiveView`]; while nothing changes, that is every 2 s. Clones share
-/// the time.
+/// The time of MongoDB's last answer to a [`LiveView`]. MongoDB answers every 2 s even if nothing
+/// changes. Clones share the time.
 #[derive(Debug, Clone, Default)]
 pub struct LastAnswer(Arc<AtomicU64>);
 
@@ -90,8 +91,8 @@ fn await_max(timings: Timings) -> Duration {
     HEARTBEAT.min(follow::await_max(timings))
 }
 
-/// Returns the maximum time between two answers while MongoDB answers each call in time: from the
-/// change stream, or without one from a read at each `retry_interval`.
+/// Returns the maximum time between two answers if MongoDB answers each call in time. The answers
+/// come from the change stream, or without a stream from a read at each `retry_interval`.
 pub(super) fn answers_within(timings: Timings) -> Duration {
     await_max(timings).max(timings.retry_interval()) + timings.operation_timeout()
 }
@@ -174,7 +175,7 @@ struct ViewTask {
     collection: MongoCollection,
     scope: Scope,
     documents: BTreeMap<String, Stored>,
-    /// Names of documents outside of the scope, whose updates are ignored.
+    /// Names of documents outside of the scope. Their updates are ignored.
     others: BTreeSet<String>,
     events: mpsc::Sender<ViewEvent>,
     reopen: Arc<Notify>,
@@ -190,7 +191,7 @@ struct Stored {
     at: BootTime,
 }
 
-/// The reader of the view has been dropped.
+/// Error: the reader of the view was dropped.
 struct Gone;
 
 impl ViewTask {
@@ -277,7 +278,7 @@ impl ViewTask {
         match self.collection.document(&id).await {
             Ok(found) => self.replace(id, found).await,
             Err(failure) => {
-                // Makes the view list all documents again soon.
+                // Lists all documents again soon.
                 self.listed = false;
                 self.send(ViewEvent::Failed(failure)).await
             }
@@ -315,8 +316,8 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the leases without recent renewals in the stream. If a holder has renewed, the stream
-    /// is stale and is reopened.
+    /// Reads the leases for which the stream has not reported recent renewals. If a holder has
+    /// renewed, the stream is stale and is reopened.
     async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let quiet = self.documents.iter_mut().filter(|(_, stored)| {

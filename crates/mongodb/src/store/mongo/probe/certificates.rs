@@ -1,6 +1,6 @@
-//! Finds out when certificates expire. The driver does not show them, so a second connection
-//! fetches each server's chain. Verification at later dates covers the whole chain without a
-//! parser.
+//! Determines when certificates expire. The driver does not expose certificates, so a second
+//! connection fetches each server's chain. Verifying the chain for later dates covers every
+//! certificate without a parser.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use crate::store::{Failure, RetryPolicy};
 
 /// A date after the expiry of all certificates: the last second of the year 9999.
 const LATE: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-/// Maximum number of dates that are tried. Each date is the expiry of another certificate.
+/// Maximum number of dates to try. Each date is when the next certificate expires.
 const DATES_MAX: usize = 8;
 
 /// The authorities and the client certificate of a connection string.
@@ -35,8 +35,8 @@ pub struct Certificates {
 }
 
 impl SeedList {
-    /// Reads the files that the connection string names outside of the event loop, because a disk
-    /// may hang. Returns `None` without TLS.
+    /// Reads the files that the connection string names. Reads outside of the event loop, because a
+    /// disk may hang. Returns `None` without TLS.
     pub async fn certificates(&self) -> Result<Option<Certificates>, Failure> {
         let Some(options) = self.tls.clone() else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Certificates {
         })
     }
 
-    /// Connects to a server, given as `host:port`, and returns the time when its chain expires.
+    /// Connects to a server, given as `host:port`, and returns when its certificate chain expires.
     pub async fn server(&self, address: &str) -> Result<SystemTime, Failure> {
         let failed = |why: String, remedy| {
             Failure::new("TLS connection failed", remedy).of(format!("({why})"))
@@ -121,14 +121,14 @@ impl Certificates {
         until.ok_or_else(|| Failure::new(kind, "renew it"))
     }
 
-    /// Returns the time when the client certificate expires, if there is one.
+    /// Returns when the client certificate expires, if there is one.
     pub fn client(&self) -> Option<SystemTime> {
         let (end_entity, others) = self.client.split_first()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
         let verifier = verifier.build().ok()?;
-        // The verifier checks the dates before the issuer, which only the server can judge.
+        // The verifier checks the dates before the issuer. Only the server can judge the issuer.
         valid_until(|at| {
             let verified = verifier.verify_client_cert(end_entity, others, at);
             verified.map(drop)

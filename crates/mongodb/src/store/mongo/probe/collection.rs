@@ -15,13 +15,14 @@ use leasehold_core::election::{
     Acquisition, Claim, Declared, Identity, Operation, Revision, Session, Token,
 };
 
-/// The server reports this code if the collection does not exist. The first candidate creates it.
+/// Error code if the collection does not exist. The first candidate creates the collection.
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const DURATION: Declared = Declared { millis: 24_000 };
 
 impl StoreProbe {
     /// Writes leases and a lock in a transaction and aborts it. A collection that would refuse a
-    /// candidate's writes (validator, unique index, collation, view, capped) refuses these too.
+    /// candidate's writes (validator, unique index, collation, view, capped) also refuses these
+    /// writes.
     pub async fn try_documents(&self) -> Result<(), Failure> {
         let tried = self.tried().await;
         tried.map_err(|error| match &error {
@@ -38,8 +39,8 @@ impl StoreProbe {
         })
     }
 
-    /// Fails if an index of the collection deletes documents, or refuses two leases with a value in
-    /// common. Needs the right `listIndexes`.
+    /// Fails if an index of the collection deletes documents, or prevents two leases from having
+    /// equal values in a field. Needs the right `listIndexes`.
     pub async fn indexes(&self) -> Result<(), Failure> {
         let collection = self.collection().await?;
         let database = &self.deployment.options.database;
@@ -72,7 +73,7 @@ impl StoreProbe {
         let name = format!("leasehold check {}", ObjectId::new().to_hex());
         let identity = &self.deployment.options.identity;
         let tried = write_all(&collection, &mut session, &name, identity).await;
-        // If this fails, the server aborts the transaction by itself.
+        // If the abort fails, the server aborts the transaction by itself.
         let _ = session.abort_transaction().await;
         Ok(tried?)
     }

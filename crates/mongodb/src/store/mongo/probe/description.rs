@@ -1,4 +1,4 @@
-//! The description of a deployment by its primary.
+//! Describes a deployment with its primary's replies.
 
 use mongodb::bson::{Bson, Document};
 
@@ -30,7 +30,7 @@ pub struct Description {
 pub enum Product {
     /// The server describes itself like MongoDB.
     MongoDb,
-    /// This product, which implements MongoDB's protocol with other guarantees.
+    /// This other product, whose guarantees differ from MongoDB's.
     Lookalike(&'static str),
     /// The product is unknown, because `buildInfo` lacks fields of MongoDB.
     Unrecognized,
@@ -73,7 +73,7 @@ impl Description {
     }
 }
 
-/// Returns a text of the server, safe to show; empty if the field is not a text.
+/// Returns a text field of a reply, safe to show; empty if the field is not a text.
 pub(super) fn text(document: &Document, field: &str) -> String {
     document.get_str(field).map(shown).unwrap_or_default()
 }

@@ -12,13 +12,13 @@ use crate::store::Failure;
 use crate::store::mongo::follow;
 use leasehold_core::election::BootTime;
 
-/// More samples would not change the percentiles that a human reads.
+/// Maximum number of samples. More samples would not change the percentiles that a human reads.
 const SAMPLES_MAX: usize = 100;
-/// Time after which a measurement starts no further call.
+/// Time after which a measurement starts no more calls.
 pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
 /// Maximum number of change stream positions to wait for. Each position costs a log entry.
 const POSITIONS_MAX: usize = 10;
-/// The server holds a getMore without events for this time.
+/// How long the server may hold a getMore without events.
 const AWAIT: Duration = Duration::from_millis(1);
 
 /// The measured durations of one kind of call.
@@ -73,8 +73,9 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures majority-acknowledged writes by linearizable reads, which wait until a majority has
-    /// an empty log entry. A standalone server refuses them.
+    /// Measures majority-acknowledged writes with linearizable reads, because such a read waits
+    /// until a majority has stored an empty log entry. A standalone server refuses linearizable
+    /// reads.
     pub async fn majority_writes(&self) -> Result<Latencies, Failure> {
         repeated(SAMPLES_MAX, async || {
             let began = leasehold_clock::boot_now();
@@ -84,14 +85,14 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures the time until a change stream is past the log entry of a linearizable read.
+    /// Measures how long a change stream takes to pass the log entry of a linearizable read.
     pub async fn stream_delays(&self) -> Result<Latencies, Failure> {
         let collection = self.collection().await?;
         let opening = follow::opening(&collection, follow::events_of(self.lease.as_str()));
         let opened = opening.max_await_time(AWAIT).await;
         let mut stream = opened.map_err(|error| self.described(&error))?;
         repeated(POSITIONS_MAX, async || {
-            // Contains the log position of the write once the position is known.
+            // The log position of the write, once known.
             let written = AtomicU64::new(u64::MAX);
             let sent = leasehold_clock::boot_now();
             let write = async {
@@ -122,7 +123,7 @@ impl StoreProbe {
         .await
     }
 
-    /// Sends a linearizable read. Returns the position of the empty log entry that the read wrote;
+    /// Sends a linearizable read. Returns the log position of the empty entry that the read wrote;
     /// 0 if unknown.
     async fn linearizable(&self) -> Result<u64, Failure> {
         let collection = self.collection().await?;
@@ -137,8 +138,8 @@ fn position_of(time: Timestamp) -> u64 {
     u64::from(time.time) << 32 | u64::from(time.increment)
 }
 
-/// Returns the log position at the start of a resume token: the type of a timestamp and its eight
-/// bytes, in hexadecimal digits.
+/// Returns the log position at the start of a resume token: a type byte for a timestamp and the
+/// timestamp's eight bytes, in hexadecimal digits.
 fn position(token: &ResumeToken) -> Option<u64> {
     const TIMESTAMP: &str = "82";
     let token = serialize_to_document(token).ok()?;
