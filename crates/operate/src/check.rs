@@ -1,6 +1,6 @@
-//! `leasehold check`: examines an installation before or while a daemon runs there. It changes
-//! nothing, and needs only the rights of a daemon. If a right is missing, the checks that need it
-//! are skipped.
+//! `leasehold check`: examines an installation before or while a daemon runs there. The command
+//! changes nothing, and needs only a daemon's permissions. If a permission is missing, the checks
+//! that need it are skipped.
 
 mod collection;
 mod host;
@@ -78,7 +78,7 @@ impl Installation {
         self.limited(Duration::ZERO, call).await
     }
 
-    /// Limits the time of several calls to the timeout plus `longer`.
+    /// Limits the total time of several calls to the timeout plus `longer`.
     async fn limited<T>(
         &self,
         longer: Duration,
@@ -92,7 +92,7 @@ impl Installation {
 
 const NOT_REACHED: Skip = "the primary was not reached";
 
-/// The description of the primary, or the reason for skipping checks that need a primary.
+/// The description of the primary, or the reason to skip checks that need a primary.
 type Primary<'a> = Result<&'a Description, Skip>;
 
 /// Runs the checks.
@@ -124,7 +124,7 @@ pub fn run(mut args: CheckArgs) -> Result<ExitCode, CommandError> {
     examined?.map(ExitCode::from)
 }
 
-/// Prints the checks in a fixed order, first the checks that need no server.
+/// Prints the checks in a fixed order, starting with those that need no server.
 async fn examine(
     installation: &Installation,
     sources: &Sources,

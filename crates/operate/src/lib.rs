@@ -1,7 +1,7 @@
-//! The operators' tools for leases and locks: commands and a web page.
+//! Operators' tools for leases and locks: commands and a web page.
 //!
-//! A tool never contends for a lease or a lock, and does not run a command. It sees the daemon only
-//! through status files, HTTP and the documents in MongoDB.
+//! The tools never contend for a lease or a lock, and never run a command. They observe daemons
+//! only through status files, HTTP and the documents in MongoDB.
 
 #![forbid(unsafe_code)]
 

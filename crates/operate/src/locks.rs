@@ -1,5 +1,5 @@
-//! `leasehold locks`: lists, breaks and prunes locks, for operators. It removes only expired
-//! entries unless `--force` is given.
+//! `leasehold locks`: lists, breaks and prunes locks, for operators. Without `--force`, only
+//! expired entries are removed.
 
 mod breaking;
 mod calls;
@@ -42,7 +42,7 @@ write was applied, 78 configuration, or the name is a lease's.";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct LocksArgs {
-    // May be given before or after the subcommand.
+    // These flags may precede or follow the subcommand.
     #[command(flatten)]
     connection: ConnectionArgs<LocksKeys>,
     #[command(flatten)]

@@ -1,5 +1,6 @@
-//! The operators' commands: list leases, send requests to leaders, repair a token, and serve a page
-//! with all of them. A write is applied only if the lease has not changed since the operator read it.
+//! Operators' commands: list leases, send requests to leaders, repair a token, and serve a web page
+//! with these functions. A write is applied only if the lease has not changed since the operator's
+//! read.
 
 pub(crate) mod arguments;
 mod describe;
@@ -43,7 +44,7 @@ use self::roll_call::{ANSWER_MAX, Roll};
 use leasehold_cli::store_options::{of_locks, read};
 use leasehold_cli::{answer, run_to_end, say};
 
-/// A command names the servers that it tries after this time without an answer.
+/// After this time without an answer, a command prints the servers that it tries.
 const CONNECTING_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -166,8 +167,8 @@ pub(crate) async fn list_locks(
     run_on(&session.collection, &config.mongodb.uri, false, listed).await
 }
 
-/// Runs a command on a collection, then closes the connections. After a second without an answer of
-/// MongoDB, says once which servers are tried. `serves` is true for a command that runs like a daemon.
+/// Runs a command on a collection, then closes the connections. If MongoDB has not answered within
+/// a second, prints the servers that are tried. `serves` is true for a long-running command.
 pub(crate) async fn run_on<T>(
     collection: &MongoCollection,
     uri: &UriSource,
@@ -195,7 +196,7 @@ pub(crate) async fn run_on<T>(
     done
 }
 
-/// Runs a command with its configuration. `serves` is true for a command that runs like a daemon.
+/// Runs a command with its configuration. `serves` is true for a long-running command.
 pub(crate) fn configured<S: Selection>(
     connection: &ConnectionArgs<S>,
     serves: bool,
@@ -206,7 +207,7 @@ pub(crate) fn configured<S: Selection>(
     let json = config.log.format.json;
     let json = json.unwrap_or_else(|| serves && log::is_json_by_default());
     log::start(config.log.level, json);
-    // The error of an invalid configuration names them.
+    // If the configuration is invalid, its error already names these variables.
     for ignored in sources.ignored_variables() {
         match serves {
             true => warn!("{ignored}"),
@@ -244,7 +245,6 @@ struct Session {
     collection: MongoCollection,
     json: bool,
     timeout: Duration,
-    /// When the command gives up.
     deadline: BootTime,
 }
 
@@ -258,7 +258,6 @@ impl Session {
         }
     }
 
-    /// Names the collection and its replica set.
     fn place(&self) -> String {
         let info = self.collection.info().unwrap_or_default();
         let set = info.set.map(|set| format!(" ({set})"));
@@ -266,8 +265,8 @@ impl Session {
         format!("{database}.{collection}{}", set.unwrap_or_default())
     }
 
-    /// Opens a live view, and waits for its first listing, unless MongoDB refuses the login or the
-    /// replica set.
+    /// Opens a live view, and waits for its first listing. Fails early if MongoDB refuses the login
+    /// or the replica set.
     async fn follow(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
         tokio::select! {
             followed = self.listed(scope, doing) => followed,
@@ -291,8 +290,8 @@ impl Session {
                 _ => {}
             }
         }
-        // If no server is reachable, the driver still retries at the deadline, so no call has
-        // failed.
+        // If no server is reachable, no call has failed, because the driver is still retrying at
+        // the deadline.
         let failure = last.or_else(|| self.collection.trouble());
         let failure = failure.unwrap_or_else(|| Failure::no_answer(self.timeout));
         Err(OperatorError::Store { doing, failure })
@@ -343,7 +342,7 @@ impl Session {
         OperatorError::Missing { name, hint }
     }
 
-    /// Returns the error for a name that neither a lease nor a lock has.
+    /// Returns the error for a name that is neither a lease's nor a lock's.
     async fn missing_document(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
         let hint = self
@@ -371,16 +370,16 @@ pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> O
 #[serde(rename_all = "snake_case")]
 enum RequestResult {
     Done,
-    /// Nothing to do: the lease has the requested state.
+    /// Nothing to do, because the lease already has the requested state.
     Already,
     /// Written; the command does not wait for the effect.
     Requested,
     Refused,
     /// The lease was deleted after the command read it.
     Deleted,
-    /// Another operator or candidate came first.
+    /// Another operator or candidate changed the lease first.
     Superseded,
-    /// Written, without an effect before the timeout.
+    /// Written, but without an effect before the timeout.
     UnderWay,
 }
 
@@ -390,7 +389,7 @@ struct CommandOutcome {
     /// Time since the write was sent.
     took: Option<Duration>,
     leader: Option<Leader>,
-    /// The evidence about a holder that has not applied the request.
+    /// The evidence on whether the holder is alive, if it has not applied the request.
     evidence: Option<Value>,
 }
 

@@ -1,5 +1,5 @@
 //! Tries each action that the role must permit and each feature that the protocol needs, and
-//! measures their durations.
+//! measures latencies.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use leasehold_mongodb::store::mongo::probe::{
 };
 use leasehold_mongodb::store::{Failure, StoreKind};
 
-/// The only action without which a candidate still works.
+/// The only optional action.
 const CHANGE_STREAM: &str = "changeStream";
 
-/// The granted actions, or the reasons for skipping checks that need them.
+/// Results of the permission checks: for each action, success, or the reason to skip checks that
+/// need it.
 struct Tried<'a> {
     installation: &'a Installation,
     primary: Primary<'a>,
@@ -55,7 +56,7 @@ pub(super) async fn checks(
         Check::new("change-stream", watched),
         Check::new("hints", tried.hints().await),
     ];
-    // One check after the other, because a measurement must not include other calls.
+    // The checks run one after the other, because other calls would distort a measurement.
     let reads_and_writes = vec![
         Check::new("collection", tried.collection().await),
         Check::new("lease-document", tried.lease_document().await),
@@ -104,7 +105,8 @@ impl Tried<'_> {
         self.action(CHANGE_STREAM, watch, permitted).await
     }
 
-    /// Tries an action. A refusal names the action that the role lacks, and how to grant it.
+    /// Tries an action. If the action is not permitted, the finding names it and the command that
+    /// grants it.
     async fn action(
         &self,
         action: &str,
@@ -171,8 +173,8 @@ impl Tried<'_> {
         })
     }
 
-    /// Checks that the collection accepts leases (a validator, a view or a unique index may not),
-    /// and that no TTL index deletes them.
+    /// Checks that the collection accepts leases, and that no TTL index deletes them. A validator,
+    /// a view or a unique index can prevent leases.
     async fn collection(&self) -> Checked {
         let description = self.primary?;
         if description.kind == StoreKind::Standalone || description.product != Product::MongoDb {
@@ -296,7 +298,7 @@ impl Tried<'_> {
         Ok(self.judged(&measured, calls))
     }
 
-    /// Compares durations with `operation_timeout`, after which a renewal counts as unknown.
+    /// Compares latencies with `operation_timeout`. A slower renewal has an unknown outcome.
     fn judged(&self, measured: &Latencies, calls: &str) -> Finding {
         let limit = self.installation.config.lease.timings.operation_timeout();
         let result = match measured.p99 {
@@ -325,8 +327,8 @@ impl Tried<'_> {
     }
 }
 
-/// Warns if the last write of the holder is older than its lease duration, by the wall clocks of the
-/// holder and of this machine.
+/// Warns if the holder's last write is older than its lease duration, according to the wall clocks
+/// of the holder and this machine.
 fn held(
     lease: &ResourceName,
     held: String,

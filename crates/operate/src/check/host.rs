@@ -27,7 +27,7 @@ pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path)
     checks
 }
 
-/// Checks the system calls that only commands, hooks and health commands need.
+/// Checks the system calls needed to run commands, hooks and health checks.
 fn guard() -> Finding {
     match prerequisites() {
         Ok(()) => Finding::ok("can run and stop a command"),
@@ -144,7 +144,7 @@ async fn port(config: &Config) -> Checked {
     let Err(error) = probe(address) else {
         return Ok(Finding::ok(format!("{address} is free")));
     };
-    // The process that listens at this address may be a daemon of this lease.
+    // The process that listens on this address may be a daemon of this lease.
     if error.kind() == io::ErrorKind::AddrInUse
         && let Ok(daemon) = status_of(reachable(address)).await
         && daemon.lease == config.lease.name.as_str()
@@ -157,7 +157,7 @@ async fn port(config: &Config) -> Checked {
     Err(cannot_listen(address, HTTP_LISTEN, &error).into())
 }
 
-/// Returns an address at which this host reaches a listener on `address`.
+/// Returns an address where this host can connect to a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

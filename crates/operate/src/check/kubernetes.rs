@@ -142,7 +142,8 @@ impl TimedRequests {
         }
     }
 
-    /// Judges the duration of the requests. As in the daemon, each used a new connection.
+    /// Compares the requests' latency with `label_wait`. Each request uses a new connection, as in
+    /// the daemon.
     fn latency(mut self, label_wait: Duration) -> Finding {
         self.took.sort_unstable();
         let median = self.took.get(self.took.len() / 2).copied();

@@ -13,10 +13,10 @@ pub(super) use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_mongodb::store::Failure;
 
-/// Version of the JSON output. It changes only if the meaning of a field changes.
+/// Version of the JSON output, increased only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
 
-/// Results in ascending order of severity.
+/// The variants are in ascending order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckResult {
@@ -52,7 +52,7 @@ pub(super) type Checked = Result<Finding, Finding>;
 pub(super) type Skip = &'static str;
 
 impl Finding {
-    /// Creates a finding. Omits an empty remedy, and the remedy of a check that is skipped or ok.
+    /// Creates a finding. Omits the remedy if it is empty, or if the check is skipped or ok.
     pub(super) fn new(
         result: CheckResult,
         detail: impl Into<String>,
@@ -141,7 +141,7 @@ pub(super) struct Check {
     /// The group, set by [`Report::add`].
     group: &'static str,
     name: &'static str,
-    /// The server, host or right, if the check examines several.
+    /// The server, host or permission, if the check examines several of them.
     subject: Option<String>,
     #[serde(flatten)]
     finding: Finding,

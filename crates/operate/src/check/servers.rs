@@ -17,16 +17,15 @@ use leasehold_mongodb::store::mongo::probe::{
 use leasehold_mongodb::store::{Failure, RetryPolicy, StoreKind};
 use leasehold_status::directory::{DEPLOYMENT_FILE, recorded_deployment};
 
-/// Interval between attempts to reach a primary.
 const RETRY: Duration = Duration::from_millis(250);
-/// Interval between reads of the states that the driver's monitors keep.
+/// Interval between reads of the driver's server states.
 const POLL: Duration = Duration::from_millis(20);
-/// The first version with the change streams that candidates open.
+/// Oldest MongoDB version whose change streams candidates can use.
 const VERSION_MIN: (u32, u32) = (4, 4);
-/// A look-up that takes longer has waited for an unresponsive nameserver.
+/// A slower DNS look-up indicates an unresponsive nameserver.
 const SLOW_MIN: Duration = Duration::from_secs(1);
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
-/// Fewest data-bearing members for a set to survive losing one.
+/// Minimum number of data-bearing members for a set to survive losing one.
 const MEMBERS_MIN: usize = 3;
 
 /// A certificate should be renewed this long before it expires.
@@ -71,7 +70,7 @@ pub(super) async fn checks(
         };
         Check::new("server", finding).of(member)
     }));
-    // Servers of another set, and members that the set lists under another name.
+    // These servers belong to another set, or the set lists them under another name.
     let others = states.iter().filter(|(address, state)| {
         matches!(state, ServerState::Elsewhere(_)) && !members.contains(address)
     });
@@ -370,7 +369,7 @@ async fn one_deployment(
     })
 }
 
-/// Compares the deployment with the candidate's deployment that the status directory records.
+/// Compares the deployment with the deployment recorded in the status directory.
 fn record(directory: &Path, description: Option<&Description>) -> Checked {
     let file = directory.join(DEPLOYMENT_FILE);
     let file = file.display();

@@ -1,5 +1,5 @@
-//! Checks that this host's clock advances as the primary's does, and that a leader survives an
-//! election of the replica set.
+//! Checks that this host's clock and the primary's clock run at one rate, and that a leader
+//! survives a replica set election.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -14,15 +14,17 @@ use leasehold_mongodb::store::mongo::probe::{Description, ServerTime, StoreProbe
 use leasehold_mongodb::store::{FailoverSettings, Failure, StoreKind};
 
 const CLOCK_SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
-/// Clock sources that are slow to read, stop or drift. Linux falls back to them if the TSC is
-/// unstable.
+/// Clock sources that are slow to read, or may stop or drift. Linux falls back to them if the TSC
+/// is unstable.
 const POOR_SOURCES: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"];
-/// Time between the readings of the server's clock. With round trips of 1 ms, the error is 0.07 %.
+/// Time between the first and the last readings of the server's clock. With round trips of 1 ms,
+/// the error is 0.07 %.
 const WATCHED: Duration = Duration::from_secs(3);
-/// Number of readings at each end. The reading with the shortest round trip counts.
+/// Number of readings at the start and at the end. The check uses the reading with the shortest
+/// round trip.
 const READINGS: usize = 5;
 const SERVER_RESOLUTION: Duration = Duration::from_millis(1);
-/// Suspicious deviation of a clock rate. Working clocks differ by less than a thousandth.
+/// Suspicious deviation of a clock rate. Working clocks deviate by less than 0.001.
 const SUSPICIOUS: f64 = 0.01;
 
 pub(super) async fn checks(installation: &Installation, primary: Primary<'_>) -> Vec<Check> {
@@ -72,8 +74,8 @@ fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> F
     .millis("renew_deadline_ms", timings.renew_deadline())
 }
 
-/// After a primary froze, its successor waits until it has caught up with all members, including
-/// the frozen one.
+/// Checks the effect of catchUpTimeoutMillis. After a primary freezes, its successor waits until it
+/// has caught up with all members, including the frozen one.
 fn catch_up(timings: &Timings, settings: &Result<FailoverSettings, String>) -> Checked {
     let settings = settings.as_ref().map_err(Finding::skipped)?;
     let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";
@@ -143,8 +145,8 @@ fn source(current: &str, available: &str) -> Finding {
     )
 }
 
-/// Compares the rate of this host's clock with the primary's wall clock. The protocol needs nearly
-/// equal rates on all candidates.
+/// Compares the rates of this host's clock and the primary's wall clock. The protocol needs nearly
+/// equal clock rates on all candidates.
 pub(super) async fn rate(installation: &Installation, primary: Primary<'_>) -> Checked {
     primary?;
     let watched = async {
@@ -179,7 +181,7 @@ fn round_trip(time: &ServerTime) -> Duration {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Deviation {
-    /// The server's rate relative to this host's, minus one.
+    /// The rate of the server's clock divided by the rate of this host's clock, minus one.
     by: f64,
     /// Maximum error of `by`.
     error: f64,

@@ -16,7 +16,7 @@ use leasehold_core::lock::{
 };
 use leasehold_host::{CommandError, exit};
 
-/// Interval between reads. An operator waits at a terminal.
+/// Interval between reads; short, because an operator is waiting.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Breaks a lock. `round_trip` is the maximum time of a read.
@@ -64,9 +64,9 @@ async fn expired(
 ) -> Result<u8, CommandError> {
     let mut observer = Observer::new(round_trip);
     let mut noted = false;
-    // Entries of the first read that have not been renewed or removed since, and have not expired.
-    // Entries whose work has ended are left out, because a minimum hold may be much longer than a
-    // lease duration.
+    // Entries of the first read that were neither renewed nor removed since, and have not expired.
+    // Entries whose work has ended are excluded, because their minimum hold may be much longer than
+    // a lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
     let holders = first.holders.iter().filter(|entry| !has_rest(entry));
     let mut silent: Vec<_> = holders.chain(&first.queue).map(version).collect();
@@ -94,7 +94,7 @@ async fn expired(
                 false => "a holder has expired and its place",
             };
             let why = match rests.chain(over.map(|entry| entry.min_hold)).max() {
-                // A shorter rest would be shown as 0.0s.
+                // A shorter time would be printed as 0.0s.
                 Some(rest) if rest.as_millis() < 50 => {
                     format!("{what} is kept (--force removes it)")
                 }
@@ -114,7 +114,7 @@ async fn expired(
                 lock.name
             ));
         }
-        // A read just before an entry expires shows a renewal of the entry.
+        // The loop also reads just before an entry expires, to notice a late renewal.
         let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));
         tokio::time::sleep(next.min(INTERVAL)).await;
         found = lock.read().await?.unwrap_or_default();
@@ -153,7 +153,7 @@ fn removed(operation: &LockOperation) -> Vec<Claim> {
     }
 }
 
-/// Sends an operation, which removes claims or only grants the lock, and prints the result.
+/// Sends an operation that evicts holders or grants the lock, and prints the result.
 async fn sent(
     lock: &LockCalls<'_>,
     operation: LockOperation,
@@ -198,7 +198,7 @@ fn has_renewed(lock: &LockDocument, seen: &[EntryVersion]) -> bool {
     entries(lock).any(|entry| seen.iter().any(|seen| is_later(entry, seen)))
 }
 
-/// Returns the expired holders with a minimum hold, each with the time until its end.
+/// Returns expired holders that are kept by a minimum hold, each with the remaining time.
 fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Duration)> {
     let expired = observations.iter().filter_map(|(claim, seen)| {
         let silent = seen.since + seen.lease_duration.duration() <= now;

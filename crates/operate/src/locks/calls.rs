@@ -1,5 +1,5 @@
-//! Calls of `leasehold locks`. Each call is repeated until MongoDB answers or `--timeout` has
-//! passed.
+//! MongoDB calls of `leasehold locks`. Each call is retried until MongoDB answers or `--timeout`
+//! has passed.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
 pub(super) struct Calls<'a> {
     locks: &'a MongoCollection,
-    /// Maximum time of one attempt: one `operation_timeout` to select a server, and one to answer.
+    /// Maximum time of one attempt: `operation_timeout` once for the server selection, and once for
+    /// the answer.
     attempt_max: Duration,
     retry_interval: Duration,
     timeout: Duration,
@@ -41,7 +42,7 @@ pub(super) enum WriteResult {
 /// The state of a lock after a write whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reread {
-    /// The lock is in the state that the write would cause.
+    /// The lock already has the state that the write would produce.
     Done,
     /// The lock is unchanged, so the write may be repeated.
     Unchanged,
@@ -76,7 +77,7 @@ impl<'a> Calls<'a> {
         self.read("list the locks", self.deadline(), list).await
     }
 
-    /// Repeats a read until an answer, a permanent failure or the deadline.
+    /// Retries a read until it succeeds, fails permanently, or reaches the deadline.
     async fn read<T>(
         &self,
         doing: &'static str,
@@ -115,8 +116,8 @@ impl<'a> Calls<'a> {
         let limit = self.attempt_within(deadline);
         let (outcome, failure) = match tokio::time::timeout(limit, tokio::spawn(write)).await {
             Ok(Ok(answer)) => (answer.outcome, answer.failure),
-            // The driver panicked, or has not answered. The write may be applied later, whatever the
-            // reason why the servers cannot be used now.
+            // The driver panicked or has not answered. The servers may still apply the write later,
+            // even if they are unreachable now.
             Ok(Err(_)) | Err(_) => {
                 let why = self.locks.trouble();
                 let why = why.map(|failure| failure.with_retry(RetryPolicy::WaitForServer));
@@ -181,15 +182,15 @@ impl LockCalls<'_> {
         }
     }
 
-    /// Returns when the last holder ended, in milliseconds by the server's clock; `None` without a
-    /// history.
+    /// Returns the end of the last hold, in milliseconds of the server's clock; `None` if the lock
+    /// has no history.
     pub(super) async fn last_end(&self, deadline: BootTime) -> Result<Option<i64>, OperatorError> {
         let history = || self.store.history();
         let history = self.calls.read("read the history", deadline, history);
         Ok(history.await?.iter().map(|end| end.ended_at.0).max())
     }
 
-    /// Sends an operation as [`write`](Self::write) does.
+    /// Sends an operation with [`write`](Self::write).
     pub(super) async fn perform(
         &self,
         doing: &'static str,
@@ -204,8 +205,8 @@ impl LockCalls<'_> {
             .await
     }
 
-    /// Repeats a write that was not sent. After a write with an unknown outcome, reads the lock again;
-    /// `reread` decides from it and the deadline if the write is repeated.
+    /// Retries a write that was not sent. After a write with an unknown outcome, reads the lock
+    /// again, and calls `reread` to decide whether the write is retried.
     pub(super) async fn write<F>(
         &self,
         doing: &'static str,
@@ -223,7 +224,7 @@ impl LockCalls<'_> {
             let unknown = match (outcome, may_be_applied.take()) {
                 (LockOutcome::Applied(_), _) => return Ok(WriteResult::Applied),
                 (LockOutcome::Rejected, None) => return Ok(WriteResult::Rejected),
-                // A server that refused this write does not apply it later.
+                // If the server refused this write, the server will not apply it later.
                 (LockOutcome::Failed | LockOutcome::Unknown, None) if is_final => {
                     return Err(OperatorError::Store { doing, failure });
                 }

@@ -1,4 +1,5 @@
-//! `leasehold locks prune`: shrinks the documents of unused locks, and says why it keeps the others.
+//! `leasehold locks prune`: shrinks the documents of unused locks, and prints why other locks are
+//! kept.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockR
 
 enum Pruning {
     Pruned,
-    /// The document has only its token already.
+    /// The document already contains only its token.
     Bare,
     Kept(Kept),
 }
@@ -56,7 +57,7 @@ impl Kept {
     }
 }
 
-/// Shrinks the documents of locks that have had no holder for this long, in the order of their
+/// Shrinks the documents of locks that have had no holder for `unused_for`, in the order of their
 /// names.
 pub(super) async fn run(
     calls: &Calls<'_>,
@@ -118,7 +119,7 @@ async fn one(
     let record = match &listed.content {
         Content::Lock(record) => record,
         Content::Foreign(why) => return Ok(Kept::not_a_lock(why)),
-        // Not in the scope.
+        // The scope excludes leases.
         Content::Lease(_) => return Ok(Pruning::Bare),
     };
     let Ok(name) = ResourceName::new(listed.name.as_str()) else {
@@ -134,8 +135,8 @@ async fn one(
     }
 }
 
-/// Returns why a lock with holders or waiters is kept; `None` if it has no waiter, and the work and
-/// the minimum hold of all holders have ended.
+/// Returns why a lock with holders or waiters is kept. Returns `None` if the lock has no waiter,
+/// and the work and the minimum hold of all holders have ended.
 fn occupied(lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {
@@ -151,7 +152,7 @@ fn occupied(lock: &LockDocument) -> Option<Pruning> {
     (!last.min_hold.is_zero()).then(|| Kept::because("kept", why))
 }
 
-/// Prunes a lock without entries that count, if it has been unused for this long.
+/// Prunes an unoccupied lock if it has been unused for `unused_for`.
 async fn prune(
     lock: &LockCalls<'_>,
     record: &LockRecord,
@@ -175,7 +176,7 @@ async fn prune(
     if unused < unused_for {
         return Ok(Kept::used(unused));
     }
-    // Each use since then raises the token, so the write does not match.
+    // Each later use raises the token, so that this write matches nothing.
     let seen = document.token;
     let send = || {
         let store = lock.store.clone();

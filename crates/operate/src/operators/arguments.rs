@@ -190,7 +190,7 @@ impl<S: Selection> ConnectionArgs<S> {
     }
 }
 
-/// Defines the name that a command is for, as an argument or as a flag.
+/// Defines the name of the command's lease or lock, as an argument or as a flag.
 macro_rules! name_argument {
     ($type:ident, $flag:literal, $alias:literal, $noun:literal) => {
         #[derive(Debug, Args)]
@@ -229,7 +229,7 @@ pub(super) struct Query {
 #[group(skip)]
 pub(super) struct Observe {
     /// Maximum wait for renewals
-    // The default is the default interval of renewals, plus a second.
+    // The default is the default renewal interval plus a second.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "4s", value_parser = between(Duration::ZERO, OBSERVE_MAX))]
     pub(super) observe: Duration,

@@ -1,5 +1,5 @@
-//! `leasehold describe`: one lease with its candidates, its history and its standing request, or one
-//! lock with its holders, waiters and history.
+//! `leasehold describe`: shows a lease with its candidates, history and pending request, or a lock
+//! with its holders, waiters and history.
 
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ async fn lock(
     let scope = Scope::One(name.clone());
     let limits = (args.observe.observe, args.observe.observe);
     await_renewals(session, followed, &scope, limits, false).await;
-    // The view does not have MongoDB's time.
+    // A separate read is needed, because the view does not contain MongoDB's time.
     let read = LockOperation::Read { confirm: false };
     let read = session.collection.lock(name.clone()).perform(read).await;
     let now = clock::boot_now();
@@ -210,7 +210,6 @@ impl LeaseDescription<'_> {
     }
 }
 
-/// Returns a reason as the end of a line.
 fn ending(reason: Option<&String>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
@@ -222,7 +221,7 @@ fn paused(lease: &LeaseRecord) -> String {
     }
 }
 
-/// Returns author, time and reason of the latest action of a kind, as the end of a line.
+/// Returns the author, time and reason of the latest action of a kind, as text to append to a line.
 fn latest(lease: &LeaseRecord, kind: &str) -> Option<String> {
     let mut latest = lease.actions.iter().rev();
     let action = latest.find(|action| action.action == kind)?;

@@ -1,5 +1,5 @@
-//! `leasehold leases` and `leasehold locks`: list all leases or all locks of the collection once.
-//! With `--watch`, they show a live table on a terminal, and otherwise print one JSON line per change.
+//! `leasehold leases` and `leasehold locks`: list all leases or all locks of the collection. With
+//! `--watch`, they show a live table on a terminal; elsewhere, they print one JSON line per change.
 
 mod screen;
 
@@ -27,11 +27,11 @@ use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
-/// A list watches silent holders for at most this time, because they rarely come back.
+/// A list waits at most this time for unresponsive holders, because they rarely recover.
 const SILENT_WATCHED: Duration = Duration::from_secs(4);
-/// Minimum time between two frames, so that frequent changes do not flood the terminal.
+/// Minimum time between frames; keeps frequent changes from flooding the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
-/// Maximum time between two frames, so that the column RENEWED advances.
+/// Maximum time between frames; keeps the column RENEWED current.
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
 /// The documents of a list.
@@ -45,7 +45,7 @@ pub(super) enum Listing {
 }
 
 impl Listing {
-    /// Returns the documents to follow, the noun for them, and the operation for errors.
+    /// Returns the scope to follow, the noun for its documents, and the operation for errors.
     const fn parts(self) -> (Scope, &'static str, &'static str) {
         match self {
             Self::Leases { .. } => (Scope::Leases, "leases", "list the leases"),
@@ -101,7 +101,7 @@ impl Listing {
     }
 }
 
-/// Lists the documents once each holder has renewed, after `observe` at the latest.
+/// Lists the documents once each holder has renewed, or after `observe`.
 pub(super) async fn run(
     session: &Session,
     listing: Listing,
@@ -117,7 +117,7 @@ pub(super) async fn run(
     Ok(exit::DONE.into())
 }
 
-/// Returns the list as text or JSON. Prints a note about documents that are left out.
+/// Returns the list as text or JSON. Prints a note about omitted documents.
 fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls) -> String {
     let ((_, noun, _), now) = (listing.parts(), clock::boot_now());
     if observed.documents().count() == LISTED_MAX {
@@ -139,10 +139,10 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits until each holder has renewed, or for `observe`. Watches silent holders for `patience` only.
-/// Reads the documents before a holder is reported as expired, because the stream may be stale. With
-/// `ask`, asks the candidates of leases without a live holder meanwhile, and returns their answers.
-/// Retired leases are not awaited.
+/// Waits until each holder has renewed, but at most for `observe`, and for unresponsive holders at
+/// most for `patience`. Reads the documents again before reporting a holder as expired, because the
+/// stream may be stale. With `ask`, also asks the candidates of leases without a live holder, and
+/// returns their answers. Ignores retired leases.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
@@ -194,7 +194,8 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
         exit::CANNOT_TELL,
         "register the signal handlers",
     ))?;
-    // MongoDB must be reachable at the start. Later, the command waits for it.
+    // MongoDB must be reachable at the start. If the connection is lost later, the command waits
+    // for MongoDB.
     let (scope, _, doing) = listing.parts();
     let followed = session.follow(scope, doing).await?;
     let ended = async {
@@ -213,7 +214,8 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
     }
 }
 
-/// Waits until the reader of standard output closes the pipe. Never returns for a file.
+/// Waits until the reader of standard output closes the pipe. Never returns if the output is a
+/// file.
 async fn output_closed() {
     if let Ok(output) = watched_output()
         && output.ready(Interest::ERROR).await.is_ok()
@@ -258,7 +260,7 @@ async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
                 next_check = clock::boot_now() + FRAME_MAX;
                 let before = std::mem::replace(&mut gone, silent_holders(&observed));
                 let changed = before.symmetric_difference(&gone).map(|(name, ..)| name);
-                // Deletions are printed already.
+                // Deletions have already been printed.
                 let changed = changed
                     .filter(|name| observed.get(name).is_some_and(|seen| listing.shows(seen)));
                 let changed: BTreeSet<_> = changed.cloned().collect();
@@ -275,7 +277,8 @@ async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
     }
 }
 
-/// Returns the documents whose holders seem to be gone, with the claims of a lock and the states.
+/// Returns the documents whose holders seem to be gone, with their states and, for locks, the
+/// claims.
 fn silent_holders(observed: &Observed) -> BTreeSet<(String, Option<Claim>, &'static str)> {
     let now = clock::boot_now();
     let silent = observed.documents().flat_map(|seen| {
@@ -371,7 +374,7 @@ fn draw(
     let ((_, noun, _), documents) = (listing.parts(), listing.shown(observed).count());
     let at = humantime::format_rfc3339_seconds(clock::wall_now());
     let place = session.place();
-    // A narrow terminal cuts the end of the line.
+    // The important part comes first, because a narrow terminal truncates the line.
     let needs = if troubled == 1 { "needs" } else { "need" };
     let title = format!("{documents} {noun}, {troubled} {needs} attention  {at}  {place}");
     let (footer, style) = match trouble {

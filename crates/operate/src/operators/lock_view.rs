@@ -1,4 +1,4 @@
-//! Locks as text and as JSON: holders, waiters, and minimum holds.
+//! Renders locks as text and as JSON: holders, waiters, and minimum holds.
 
 mod description;
 
@@ -22,7 +22,7 @@ const HEADER: [&str; 8] = [
 /// Smallest clock difference that is shown.
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
-/// A lock as this command has observed it.
+/// A lock, as observed by this command.
 pub(super) struct ObservedLock<'a> {
     name: &'a str,
     record: &'a LockRecord,
@@ -32,15 +32,14 @@ pub(super) struct ObservedLock<'a> {
     now: BootTime,
 }
 
-/// State of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HolderState {
-    /// Granted, but its owner has not confirmed the grant.
+    /// Granted, but not yet confirmed by the owner.
     Granted,
     Works(Liveness),
-    /// The work has ended, and its minimum hold lasts.
+    /// The work has ended, but the minimum hold has not.
     Kept,
-    /// Work and minimum hold have ended.
+    /// The work and the minimum hold have ended.
     Ended,
 }
 
@@ -86,7 +85,7 @@ pub(super) fn object(
     match (&seen.entry.content, ObservedLock::new(seen, store_now, now)) {
         (Content::Foreign(why), _) => json!({ "lock": seen.entry.name, "foreign": why }),
         (_, Some(view)) => view.object(),
-        // Not in the scope.
+        // The scope excludes documents that are not locks.
         (_, None) => json!({ "lock": seen.entry.name }),
     }
 }
@@ -118,7 +117,7 @@ impl<'a> ObservedLock<'a> {
         &self.evidence[..self.record.lock.holders.len()]
     }
 
-    /// Returns the holders whose work or minimum hold has not ended, with their states, and with true
+    /// Returns the holders whose work or minimum hold has not ended, each with its state, and true
     /// if the holder seems to be gone.
     pub(super) fn holding(&self) -> impl Iterator<Item = (&'a Entry, HolderState, bool)> {
         self.holders().iter().filter_map(move |(entry, evidence)| {
@@ -176,7 +175,7 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Describes how the last holder ended.
+    /// Describes how the last hold ended.
     fn last_end(&self) -> Option<String> {
         let last = self.record.history.last()?;
         let ago = self.by_store(last.ended_at)?;
@@ -237,7 +236,7 @@ impl<'a> ObservedLock<'a> {
         object["expires_for_others_in_ms"] = evidence.map(|it| millis(it.expires_in)).into();
     }
 
-    /// Returns the time since a date by MongoDB's clock.
+    /// Returns the time since a date, according to MongoDB's clock.
     fn by_store(&self, at: WallMillis) -> Option<Duration> {
         let passed = self.store_now?.0.checked_sub(at.0).filter(|_| at.0 > 0)?;
         Some(Duration::from_millis(u64::try_from(passed).unwrap_or(0)))
@@ -246,7 +245,7 @@ impl<'a> ObservedLock<'a> {
     /// Returns the end of a minimum hold, and the time until then.
     fn kept_until(&self, entry: &Entry) -> Option<(WallMillis, Duration)> {
         let until = *self.record.kept_until.get(&entry.claim)?;
-        // MongoDB dates the end of the work; the owner dates its renewals.
+        // The end of the work is dated by MongoDB's clock, and renewals by the owner's clock.
         let now = self.store_now.filter(|_| entry.work_done);
         let rest = until.0.saturating_sub(now.unwrap_or_else(wall).0);
         let rest = Duration::from_millis(u64::try_from(rest).unwrap_or(0));
@@ -263,7 +262,7 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns true unless the work or the minimum hold of a holder lasts.
+    /// Returns true if the work and the minimum hold of all holders have ended.
     fn is_free(&self) -> bool {
         let states = self.holders().iter();
         let mut states = states.map(|(entry, evidence)| self.state(entry, evidence.as_ref()));
@@ -278,11 +277,10 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns `kept until TIME (in DURATION)` for a minimum hold that has not passed.
+    /// Returns `kept until TIME (in DURATION)` for a minimum hold that has not ended.
     fn keeps(&self, entry: &Entry) -> Option<String> {
         let (until, rest) = self.kept_until(entry).filter(|(_, rest)| !rest.is_zero())?;
         let until = date(until);
-        // Hours, minutes and seconds.
         let time = until.get(11..19).unwrap_or(&until);
         Some(format!("kept until {time} UTC (in {})", short(rest)))
     }
@@ -305,7 +303,6 @@ impl<'a> ObservedLock<'a> {
         notes.collect::<Vec<_>>().join("; ")
     }
 
-    /// Describes the state of a holder.
     fn why(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
         let keeps = self.keeps(entry);
         let and_kept = |why: String| match &keeps {
@@ -364,8 +361,8 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns the age of the last write, by the clocks of the writer and of this machine, and by the
-    /// store's clock if it differs.
+    /// Returns the age of the last write according to the clocks of the writer and this machine,
+    /// and according to MongoDB's clock if that age differs.
     fn last_write(&self, entry: &Entry, evidence: Option<&Evidence>) -> String {
         let ours = match evidence {
             Some(evidence) => evidence.last_write_ago,

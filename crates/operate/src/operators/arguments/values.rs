@@ -3,9 +3,9 @@
 use leasehold_cli::values::{expected, identity, whole};
 use leasehold_core::election::{Identity, Token};
 
-/// Maximum length of a reason, in bytes. The document keeps the reasons of twenty actions.
+/// Maximum length of a reason, in bytes. The document stores the reasons of twenty actions.
 const REASON_MAX: usize = 500;
-/// Marks an author of the page in the history.
+/// Marks actions from the web page in the history.
 pub(super) const FROM_PAGE: &str = " (web)";
 
 pub(in crate::operators) fn reason(text: &str) -> Result<String, String> {
@@ -49,7 +49,7 @@ pub(super) fn author(given: Option<&Identity>) -> Identity {
     if let Some(given) = given {
         return given.clone();
     }
-    // A longer name and a host name together are too long for an identity.
+    // A longer name, together with the host name, would exceed the length of an identity.
     let is_plain =
         |user: &String| (1..=64).contains(&user.len()) && !user.chars().any(char::is_control);
     let mut users = ["USER", "LOGNAME"]

@@ -1,4 +1,4 @@
-//! The terminal of a live table: the alternate screen, without cursor and echo.
+//! Controls the terminal of a live table: alternate screen, no cursor, no echo.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -18,15 +18,15 @@ const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 pub(super) enum PressedKey {
     /// q or Ctrl-D.
     Quit,
-    /// Ctrl-C, which the terminal does not turn into a signal here.
+    /// Ctrl-C, which raises no signal here.
     Interrupt,
-    /// Down by this number of rows; 0 for a key without a meaning.
+    /// Scrolls down by this number of rows; 0 for an unknown key.
     Scroll(isize),
 }
 
-/// Dropping this restores the former state of the terminal.
+/// Restores the previous state of the terminal when dropped.
 pub(super) struct Screen {
-    /// The keys and the former settings; `None` if standard input is not a terminal.
+    /// The keys and the previous settings; `None` if standard input is not a terminal.
     keyboard: Option<(mpsc::Receiver<PressedKey>, Termios)>,
 }
 
@@ -51,7 +51,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Fails only if the terminal was closed.
+        // This write fails only if the terminal was closed.
         let _ = write(LEAVE);
         if let Some((_, before)) = &self.keyboard {
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
@@ -59,8 +59,8 @@ impl Drop for Screen {
     }
 }
 
-/// Turns off echo, line editing and signal keys of standard input, and reads keys. Signal keys are
-/// off, because Ctrl-Z would leave the shell on the alternate screen.
+/// Turns off echo, line editing and signal keys of standard input, and reads keys. If signal keys
+/// were on, Ctrl-Z would leave the shell on the alternate screen.
 fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
     let before = tcgetattr(io::stdin())?;
     let mut raw = before.clone();
@@ -70,7 +70,8 @@ fn keyboard() -> io::Result<(mpsc::Receiver<PressedKey>, Termios)> {
     raw.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
     let (sender, keys) = mpsc::channel(KEYS_MAX);
-    // A thread reads, because O_NONBLOCK would affect all processes that share the terminal.
+    // A thread reads the keys, because O_NONBLOCK would affect all processes that share the
+    // terminal.
     std::thread::Builder::new()
         .name("leasehold-keys".to_owned())
         .spawn(move || {

@@ -109,7 +109,7 @@ impl ObservedLock<'_> {
                 or_dash(end.reason.as_ref()),
             ])
         });
-        // MongoDB dates the end, and the holder dates the beginning.
+        // The end is dated by MongoDB's clock, and the beginning by the holder's clock.
         let header = [
             "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON",
         ];
