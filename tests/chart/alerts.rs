@@ -375,7 +375,7 @@ fn injected_pods_are_scraped_by_the_label_of_the_policy() {
         .replace(['.', '/', '-'], "_");
     let discovered = format!("__meta_kubernetes_pod_label_{name}");
     assert_eq!(relabeling["sourceLabels"], json!([discovered]));
-    // This release deploys no pods of its own, so it has no PodMonitor for them.
+    // This release deploys no pods, so the chart renders no PodMonitor.
     assert!(
         objects
             .iter()

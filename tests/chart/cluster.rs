@@ -74,7 +74,7 @@ impl Installed {
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
-    // Like `helm install`, skips the objects of `helm test`, which exist only during `helm test`.
+    // Skips the objects of `helm test`, as `helm install` does.
     arguments.push("--skip-tests");
     arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
     helm::render_chart(&helm::chart(), &arguments).unwrap()

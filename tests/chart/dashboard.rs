@@ -1,7 +1,8 @@
 //! Goal: the dashboards and the rules query only metrics that exist, and each panel shows correct
-//! values in each documented topology. Method: looks up every metric and label of an expression in
-//! docs/metrics.md and docs/collection-metrics.md, whose contents match a scrape. promtool
-//! evaluates the panels on the series of dashboard.test.yaml and collection.test.yaml.
+//! values in each documented topology. Method: looks up every metric and label of each expression
+//! in docs/metrics.md and docs/collection-metrics.md; another test compares these pages with a
+//! scrape. promtool evaluates the panels on the series of dashboard.test.yaml and
+//! collection.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::helm::{Objects, root, succeed, tool};
 
-/// Labels that a scrape adds to each series. Only series of injected pods get the last label.
+/// Labels that a scrape adds to each series. Only series of injected pods have the last label.
 const TARGET_LABELS: [&str; 5] = ["namespace", "pod", "instance", "job", "injected_by"];
 
 /// Each dashboard with the unit tests of its panels.

@@ -115,7 +115,7 @@ fn the_documented_values_of_supervisor_mode_render() {
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }
 
-/// Tests only the tutorial's files, because its commands need a cluster that runs pods.
+/// Tests only the tutorial's files, because the tutorial's commands need a cluster that runs pods.
 const TUTORIAL: &str = "docs/tutorial-kubernetes.md";
 
 #[test]

@@ -243,7 +243,7 @@ fn the_policy_does_not_restrict_events_of_the_core_group() {
 }
 
 /// A controller of the API server type-checks the policies' expressions against the kinds that they
-/// match. Any warning would fail the test, because a user of the chart could not fix it.
+/// match. The test fails on any warning, because a user of the chart could not fix the warning.
 #[test]
 fn the_expressions_of_the_policies_type_check() {
     run(async {

@@ -100,9 +100,9 @@ pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, Str
     render_chart(&chart(), &arguments)
 }
 
-/// Asserts that helm refuses each mistake. Each paragraph of the text describes one mistake. Its
-/// first line names an installation and a changed value, and the other lines are texts that the
-/// error must contain.
+/// Asserts that helm refuses each mistake. Each paragraph of the text describes one mistake. The
+/// paragraph's first line names an installation and a changed value, and the other lines are texts
+/// that the error must contain.
 #[track_caller]
 pub(crate) fn refused(mistakes: &str) {
     for mistake in mistakes.trim().split("\n\n") {

@@ -131,8 +131,8 @@ fn environment_variables_that_set_the_configuration_are_refused() {
             write the name itself
         "#,
     );
-    // In sidecar mode, the workload's variables do not affect the daemon. The workload may use them
-    // for a lock of its own.
+    // In sidecar mode, the workload's variables do not affect the daemon. The workload may use
+    // these variables for a separate lock.
     let own = r#"workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]"#;
     render("minimal", &[own]).unwrap();
 }

@@ -93,7 +93,7 @@ fn as_many_jobs_run_as_there_are_slots() {
     assert_eq!(most_at_once(&place, 3), 3);
 }
 
-/// A slot number belongs to only one job at a time, among all jobs of a lock.
+/// Two jobs of a lock never have the same slot number at the same time.
 #[test]
 fn each_slot_has_one_holder_at_a_time() {
     let place = Place::new();

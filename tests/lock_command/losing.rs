@@ -113,8 +113,8 @@ fn the_command_of_a_frozen_holder_exits_before_the_next_command_starts() {
     assert_eq!(job.output().code, 76);
 }
 
-/// Maximum number of attempts to freeze a grantee before it confirms its grant. On a busy machine,
-/// an attempt may come too late.
+/// Maximum number of attempts to freeze a grantee before the grantee confirms its grant. On a busy
+/// machine, an attempt may come too late.
 const TRIES: usize = 5;
 
 #[test]
@@ -139,8 +139,8 @@ fn the_command_of_a_frozen_grantee_exits_when_its_provisional_authority_ends() {
         let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
         holder.output();
         job.signal(Signal::CONT);
-        // The attempt came too late, because the grantee had already confirmed its grant. Its
-        // authority then lasts for the whole lease.
+        // The attempt came too late, because the grantee had already confirmed its grant. The
+        // grantee's authority then lasts for the whole lease.
         if next.code == 75 {
             continue;
         }

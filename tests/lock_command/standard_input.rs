@@ -1,5 +1,5 @@
-//! Goal: without a command, leasehold refuses a standard input that is already at its end, because
-//! the end of the input releases the lock.
+//! Goal: without a command, leasehold refuses a standard input that is already at end of file,
+//! because end of file releases the lock.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

@@ -136,7 +136,7 @@ fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + us
     let mut command = place.command(&[&["lock", "unread"], flags].concat());
     command.stdin(Stdio::piped()).stdout(writer);
     let mut job = Job::start(command);
-    // Dropping the command has closed the writer.
+    // The test's copy of the writer was closed when `command` was dropped.
     let input = job.input();
     (job, reader.into(), input)
 }

@@ -1,9 +1,8 @@
 //! Goal: no write changes a document that is not a lease of this version (I11), loses a field of a
-//! newer version, or lets the history exceed its limit. Method: give each field of a lease in turn
-//! every unusual BSON value, then several fields at once, drawn from a fixed seed. The test stores
-//! each document on a real server and attempts every write with the shipped store. The writes use
-//! the document's own revision and claim, so that their filters come as close to a match as
-//! possible.
+//! newer version, or lets the history exceed its limit. Method: set each field of a lease to every
+//! unusual BSON value in turn, then set several fields at once, drawn from a fixed seed. The test
+//! stores each document on a real server and attempts every write with the shipped store. The
+//! writes use the document's own revision and claim, so that their filters almost match.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Goal: each write has the same outcome on a real server as in the election's reference store,
+//! Goal: each write has the same outcome on a real server and in the election's reference store,
 //! which the simulator, the model and the unit tests use. Method: apply every write to every
 //! document of a table with the shipped store.
 

@@ -1,7 +1,7 @@
 //! Goal: a daemon refuses a new connection string that names another replica set, because two
-//! daemons could then lead, one on each set. Method: replace one daemon's URI file with the string
-//! of another set, which the daemon reads when calls fail. Another test restarts the daemon on the
-//! status directory that records its deployment.
+//! daemons could then lead, one on each set. Method: write the connection string of another set to
+//! one daemon's URI file, and make the daemon's calls fail, so that the daemon rereads the file.
+//! Another test restarts the daemon on the status directory that records its deployment.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -19,8 +19,8 @@ async fn refuses(daemon: &Daemon) {
         .await;
 }
 
-/// Asserts, for longer than a takeover takes, that no other candidate leads and that no candidate
-/// writes to the other set. Returns the lease on the other set.
+/// Asserts that for longer than a takeover takes, no other candidate leads and no candidate writes
+/// to the other set. Returns the lease on the other set.
 async fn leads_alone(
     leader: &Daemon,
     monitor: &LeaderMonitor,

@@ -1,7 +1,7 @@
-//! Goal: followers do not trust a change stream that answers but is stale, so they notice changes
-//! in MongoDB within the bound. Method: step down the primary, so that cursors stay on it, and lock
-//! it (`fsyncLock`, as for a backup). A locked member answers each getMore, but no longer applies
-//! writes.
+//! Goal: followers do not trust a stale change stream, even if the stream still returns replies, so
+//! followers notice changes in MongoDB within the bound. Method: make the primary step down while
+//! cursors are open on it, and then lock this member (`fsyncLock`, as for a backup). A locked
+//! member answers each getMore, but no longer applies writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

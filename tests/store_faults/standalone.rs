@@ -1,5 +1,5 @@
-//! Goal: leasehold works with a single mongod without a replica set by polling, and the daemon logs
-//! the missing guarantees.
+//! Goal: on a single mongod outside a replica set, leasehold polls, and the daemon logs the missing
+//! guarantees.
 
 use std::sync::Arc;
 

@@ -41,7 +41,8 @@ pub(crate) enum Actor {
     },
     /// A command that runs under a lock.
     Job(Work),
-    /// A program that uses the library once, and later makes a late write.
+    /// A program that acquires the lock once through the library, and writes again after the
+    /// release.
     Embedder(Embedder),
     /// A program that uses the library to acquire and release a lock repeatedly.
     Resident(Resident),

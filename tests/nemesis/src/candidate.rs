@@ -58,7 +58,7 @@ struct State {
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,
-    /// Codes of exits that no fault caused.
+    /// Exit codes of exits that no fault caused.
     exits: Vec<i32>,
 }
 

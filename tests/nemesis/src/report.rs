@@ -88,7 +88,8 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
     counts
 }
 
-/// A fault that struck alone, and the longest time without work that began during or after it.
+/// A fault during which no other fault was active, and the longest time without work that began
+/// during or after that fault.
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,

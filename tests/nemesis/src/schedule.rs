@@ -13,7 +13,7 @@ use crate::world::World;
 const TOGETHER_MAX: usize = 3;
 /// Maximum number of draws. If none matches the requested name, no fault has this name.
 const DRAWS_MAX: usize = 10_000;
-/// Several faults strike together in every round whose number is a multiple of this.
+/// In every round whose number is a multiple of this constant, several faults strike together.
 const TOGETHER_EVERY: usize = 3;
 const QUIET_MILLIS: std::ops::Range<u64> = 500..2_000;
 /// Number of rounds between copies of the document, which later faults restore.

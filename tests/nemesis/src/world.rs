@@ -102,7 +102,7 @@ pub(crate) struct World {
 pub(crate) enum Edit {
     Delete,
     Replace(Document),
-    /// Converts the token to this type.
+    /// Converts the token to this BSON type.
     Token(&'static str),
 }
 

@@ -45,9 +45,9 @@ impl Certificates {
             directory,
             issuer: Issuer::new(authority, key),
         };
-        // mongod treats a client whose O, OU and DC match the server's as a cluster member, and
-        // refuses it as a user. The two certificates therefore have different organizational units
-        // (OU).
+        // If a client's O, OU and DC match those of the server, mongod treats the client as a
+        // cluster member and refuses its login as a user. The two certificates therefore have
+        // different organizational units (OU).
         certificates.renew_server();
         certificates.issue("client", "clients", "leasehold");
         certificates
@@ -127,7 +127,7 @@ impl Certificates {
         let names = addresses.map(SanType::IpAddress);
         params.subject_alt_names.extend(names);
         params.distinguished_name = name(unit, common_name);
-        // The certificate is valid for so long that a test can set a client's clock to a later
+        // The certificate is valid until 2050, so that a test can set a client's clock to a later
         // time.
         params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -150,8 +150,8 @@ impl Daemon {
     }
 
     /// Returns the sum of a metric's samples that have all of these labels, such as
-    /// `outcome="unknown"`. Waits for the page, because the daemon starts to listen some
-    /// milliseconds after its start.
+    /// `outcome="unknown"`. Waits until the daemon listens, which takes a few milliseconds after
+    /// its start.
     ///
     /// # Panics
     /// If there is no response.

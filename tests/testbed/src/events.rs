@@ -102,7 +102,7 @@ impl EventStream {
     /// Receives the next event or comment, or `None` at the end of the stream.
     ///
     /// # Panics
-    /// If nothing arrives, or anything other than an event or a comment.
+    /// If nothing arrives, or if the received text is neither an event nor a comment.
     pub async fn next(&mut self) -> Option<Item> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::Failure;
 
 /// Returns the path of a mongod that runs on this machine. The script `fetch-mongod` of this crate
-/// finds or fetches it once per process (`MONGOD`, PATH, cache, download).
+/// finds or fetches mongod once per process (`MONGOD`, PATH, cache, download).
 ///
 /// # Errors
 /// If the script fails. The error is its last output, which names the remedy.
@@ -17,7 +17,7 @@ pub fn mongod_binary() -> Result<PathBuf, Failure> {
     FOUND.get_or_init(fetch).clone().map_err(Failure::new)
 }
 
-/// Returns the path of an etcdctl. The script `fetch-etcdctl` of this crate finds or builds it
+/// Returns the path of an etcdctl. The script `fetch-etcdctl` of this crate finds or builds etcdctl
 /// (`ETCDCTL`, cache, build).
 ///
 /// # Errors

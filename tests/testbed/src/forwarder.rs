@@ -93,7 +93,8 @@ async fn serve(listeners: Vec<Listening>) {
 
 async fn connect(client: TcpStream, target: SocketAddr, weather: watch::Receiver<Weather>) {
     let latency = weather.borrow().latency;
-    // The kernel has already completed the client's handshake, so add its round trip here.
+    // The kernel has already completed the client's handshake, so add the handshake's round trip
+    // here.
     tokio::time::sleep(2 * latency).await;
     let Ok(server) = TcpStream::connect(target).await else {
         return;

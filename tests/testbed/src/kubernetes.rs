@@ -101,9 +101,9 @@ impl Kubernetes {
         Ok(kubernetes)
     }
 
-    /// Returns the control plane that the tests of a binary share. The first test starts it, and it
-    /// runs for as long as any test holds it. Must be called inside [`run`](crate::run), whose
-    /// runtime serves the clients of all tests.
+    /// Returns the control plane that the tests of a binary share. The first test starts the
+    /// control plane, which then runs while any test holds it. Must be called inside
+    /// [`run`](crate::run), whose runtime serves the clients of all tests.
     pub async fn shared() -> Arc<Self> {
         // A value in a static is never dropped; see `shared.rs`.
         static CURRENT: Mutex<Weak<Kubernetes>> = Mutex::const_new(Weak::new());
@@ -146,7 +146,7 @@ impl Kubernetes {
         self.control_plane.client(&credentials.token_file())
     }
 
-    /// Returns the environment variables that give a process in a pod the API server's address.
+    /// Returns the environment variables with the API server's address, for a process in a pod.
     pub fn environment(&self) -> [(String, String); 2] {
         environment(self.control_plane.address(), self.port())
     }
@@ -313,7 +313,7 @@ impl Kubernetes {
         self.apply(namespace, &place::service(app, label)).await;
     }
 
-    /// Creates the credentials that a projected volume gives to a pod.
+    /// Creates the credentials that a pod reads from a projected volume.
     ///
     /// # Panics
     /// If the API server does not issue a token.

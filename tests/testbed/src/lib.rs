@@ -9,7 +9,7 @@
 //! Every component listens on 127.0.0.1, keeps its data in a temporary directory, and ends with the
 //! process that started it, even if that process is killed.
 
-// A broken fixture must stop the test with the reason.
+// A broken fixture must fail the test and name the reason.
 #![allow(clippy::unwrap_used)]
 // The testbed measures the daemon from outside, so it reads clocks directly.
 #![allow(clippy::disallowed_methods)]

@@ -1,6 +1,6 @@
 //! Generates random bytes and random mutations of valid inputs, from a seed.
 
-/// A source of mutated inputs. Equal seeds give equal inputs.
+/// A source of mutated inputs. Equal seeds produce equal inputs.
 #[derive(Debug, Clone)]
 pub struct Mutator(u64);
 

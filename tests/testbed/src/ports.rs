@@ -72,8 +72,8 @@ fn next_number() -> u16 {
 }
 
 /// Returns true if this process can bind the port, so no process listens on it. The probe itself
-/// never listens, because another thread's forked child inherits the probe until it executes its
-/// program. A listening copy would prevent the port's owner from binding the port.
+/// never listens: a child that another thread forks inherits the probe until the child executes its
+/// program, and a listening copy would prevent the port's owner from binding the port.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }
@@ -132,7 +132,8 @@ mod tests {
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).expect("bind a reserved port");
         assert!(!is_free(port.number()));
         drop(listener);
-        // Another test's forked child inherits the listener until it executes its program.
+        // A child that another test forks inherits the listener until the child executes its
+        // program.
         let end = Instant::now() + Duration::from_secs(60);
         while !is_free(port.number()) {
             assert!(Instant::now() < end, "port {} stays in use", port.number());

@@ -16,7 +16,7 @@ pub const VARIABLE: &str = "LEASEHOLD_TRACE";
 /// them. [`Checked::skipped`] lists comparisons that were not possible.
 ///
 /// # Errors
-/// If there are violations, which the error contains.
+/// If there are violations. The error lists them.
 ///
 /// # Panics
 /// If a file cannot be read.

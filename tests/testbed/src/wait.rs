@@ -35,7 +35,7 @@ pub async fn within(
     begin.elapsed()
 }
 
-/// Polls `look` until it returns a value.
+/// Polls `look` until `look` returns a value.
 ///
 /// # Panics
 /// If this takes longer than [`LONG`]. The message contains `what`.

@@ -59,7 +59,7 @@ pub struct Transitions {
     pub all: usize,
     /// Changes that machines' calls made.
     pub calls: usize,
-    /// Changes that calls with an unknown outcome made, which `calls` includes.
+    /// Changes that calls with an unknown outcome made. `calls` includes these changes.
     pub unknown: usize,
     /// Operators' requests, roll calls, and forced removals of lock holders.
     pub operators: usize,
@@ -212,8 +212,8 @@ impl History<'_, '_> {
         }
     }
 
-    /// Checks that each applied write has its change, and that its answer shows the document after
-    /// the change.
+    /// Checks that each applied write has a change, and that the write's answer shows the document
+    /// after the change.
     fn answers(&mut self, shown: &BTreeMap<usize, &Transition>) {
         for (index, made) in self.calls.iter().enumerate() {
             let call = made.call;

@@ -230,7 +230,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// Starts the daemon, without waiting for anything; see [`Daemon::wait_until`].
+    /// Starts the daemon, and returns immediately; see [`Daemon::wait_until`].
     ///
     /// # Panics
     /// If the daemon cannot be started.

@@ -35,7 +35,7 @@ const CONTROLLERS: [&str; 11] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// Where a control plane runs, and which etcd it uses.
+/// The host of a control plane, and its etcd.
 #[derive(Debug)]
 pub(super) enum Surroundings {
     /// On loopback, with its own etcd. The etcd flushes its data to this storage, if any.

@@ -91,7 +91,7 @@ async fn stop_requested() {
     }
 }
 
-/// Starts a replica set and leaves it running. Prints a shell assignment with its connection string
+/// Starts a replica set and leaves it running. Prints a shell assignment with the connection string
 /// to standard output, and everything else to standard error.
 async fn mongodb() -> Result<(), Failure> {
     refuse_a_second_one()?;
@@ -155,7 +155,7 @@ async fn demonstrate() -> Result<(), Failure> {
         look(&mut view, &daemons).await;
         view.finish();
         println!("\n{}", kept_up(&set, &daemons));
-        // Before this point, an interrupted demonstration ends everything.
+        // If the demonstration is interrupted before this point, all of its processes end.
         note(&set, &daemons)?;
         daemons.into_iter().for_each(Daemon::leave_up);
         set.leave_up();
