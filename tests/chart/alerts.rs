@@ -79,7 +79,8 @@ fn without_aggregation_labels_a_moved_release_has_a_leader() {
     promtool(&[named], &tests(fires));
 }
 
-/// The default rules count leaders per namespace, and replicas on hosts have no namespace.
+/// The default rules count leaders per namespace, so they would not count a pod and a host
+/// together: a host has no namespace.
 #[test]
 fn without_aggregation_labels_leaders_in_a_pod_and_on_a_host_are_counted_together() {
     let expected = |name: &str, summary: &str, description: &str| {

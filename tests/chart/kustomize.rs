@@ -126,7 +126,8 @@ fn program(objects: &Objects, place: &Path) -> Command {
         };
         program.env(variable["name"].as_str().unwrap(), value.as_str().unwrap());
     }
-    // The container's command does not exist on this machine, and must never start anyway.
+    // The container's command does not exist on this machine, but the program must never start the
+    // command.
     if words.iter().any(|word| word == "--") {
         program.args(["--", "/bin/false"]);
     }

@@ -248,8 +248,8 @@ fn a_request_above_its_limit_is_refused() {
     }
 }
 
-/// Without this check, helm would create a part of the release before the API server refuses the
-/// rest, or the pods could not run.
+/// Without this check, the API server would refuse some objects after helm has created others, or
+/// the pods could not run.
 #[test]
 fn conflicting_fields_are_refused() {
     refused(

@@ -1,7 +1,7 @@
 //! Goal: the chart never renders an object or a field that Kubernetes refuses. Method: runs
 //! kubeconform in strict mode with the real API server's schemas (including the Prometheus
-//! operator's definitions), and a dry run on this server, whose server-side apply refuses unknown
-//! fields.
+//! operator's definitions), and a dry run of a server-side apply, because a server-side apply
+//! refuses unknown fields.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -90,8 +90,8 @@ fn a_rollback_past_each_change_is_refused_or_accepted_as_documented() {
     });
 }
 
-/// If the lease of a key could change, pods with the old lease and pods with the new lease would
-/// run at once after a rollback.
+/// If the lease of a key could change, a rollback would run pods with the old lease and pods with
+/// the new lease at the same time.
 #[test]
 fn a_key_of_additional_leases_keeps_its_lease_after_its_removal() {
     run(async {

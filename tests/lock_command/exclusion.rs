@@ -63,8 +63,8 @@ fn only_one_job_runs_at_a_time() {
     let mut tokens: Vec<i64> = lines.iter().map(|line| line[1].parse().unwrap()).collect();
     tokens.dedup();
     assert_eq!(tokens.len(), 8, "{tokens:?}");
-    // Tokens may have gaps, because a job that gets the lock too late to start its command returns
-    // the lock.
+    // Tokens may have gaps, because a job that acquires the lock too late to start its command
+    // releases the lock.
     assert!(
         tokens.is_sorted(),
         "tokens grow with each grant: {tokens:?}"
@@ -74,8 +74,8 @@ fn only_one_job_runs_at_a_time() {
 #[test]
 fn readers_run_together_and_a_writer_runs_alone() {
     let place = Place::new();
-    // All four readers begin before a writer waits, because a later reader would wait behind the
-    // writer.
+    // All four readers begin before the writer joins the queue, because a later reader would queue
+    // behind the writer.
     let together = format!("{}; sleep 0.1", until_begun(&place, 4));
     let mut started = jobs_that(&place, 4, &["readers", "--shared"], &together);
     eventually("four jobs hold the lock", || place.journal().len() >= 4);

@@ -1,5 +1,5 @@
-//! Tests `leasehold lock` and `leasehold locks`, as a job and an operator use them, on a real
-//! replica set.
+//! Tests `leasehold lock` and `leasehold locks`, as jobs and operators use them, on a real replica
+//! set.
 
 // The tests observe processes from outside, with their own clocks.
 #![allow(clippy::disallowed_methods)]

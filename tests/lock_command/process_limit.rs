@@ -1,6 +1,6 @@
-//! Goal: at a process limit, a job runs under the lock or not at all. Its exit code and message
-//! blame the limit, not the command. Method: runs jobs as a separate user with a low process limit,
-//! because no limit applies to root.
+//! Goal: when the process limit is reached, a job runs under the lock or not at all. The job's exit
+//! code and message blame the limit, not the command. Method: runs jobs as a separate user with a
+//! low process limit, because no limit applies to root.
 
 use crate::another_user::AnotherUser;
 

@@ -145,8 +145,8 @@ async fn the_documented_rights_create_the_collection_of_hints() {
             .await;
         let of_them = format!("{collection}.hints");
         set.grant(name, database, &of_them, &rights).await;
-        // Drop the hints collection. An earlier candidate may have created the collection before
-        // another privilege was missing.
+        // Drop the hints collection. An earlier candidate may have created the collection and then
+        // failed, because it lacked another privilege.
         hints(&stage).drop().await.expect("dropped");
         let candidate = stage_on_user(&stage, &user).candidate("a");
         let candidate = candidate.flag("--mongodb-watch=hints").start();

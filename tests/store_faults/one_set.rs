@@ -30,7 +30,7 @@ fn stored_in(set: &ReplicaSet, stage: &Stage) -> StoredLease {
 }
 
 /// Asserts that candidates refuse a string with the two servers in either order, write nothing, and
-/// log `names`, which names the server of the other set.
+/// log the text `names`, which identifies the server of the other set.
 async fn nobody_leads(stage: &Stage, servers: [String; 2], options: &str, names: &str) {
     let [first, second] = servers;
     let stage = stage.clone().timings(DaemonTimings::DEMO);

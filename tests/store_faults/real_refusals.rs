@@ -116,8 +116,8 @@ async fn a_validator_and_a_view_are_named_and_recovered_from() {
             error.contains("is a view") && shown.iter().any(|code| error.contains(code))
         })
         .await;
-        // The error has code 166, from the write, or the code of the read that follows an
-        // unanswered write.
+        // The error code is 166 if the server answered the write. Otherwise, it is the code of the
+        // subsequent read.
         lock_refused(&stage, FREE, &["code ", "the collection is a view"]).await;
         run(&stage, doc! { "drop": stage.collection() }).await;
         candidate.wait_leads(LONG).await;

@@ -14,8 +14,8 @@ async fn a_pool_of_one_connection_delays_no_renewal() {
     let uri = format!("{}&maxPoolSize=1&maxConnecting=1", stage.set().uri());
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
     a.wait_stream().await;
-    // The stream's getMore waits for two seconds; a renewal queued behind it would time out after
-    // one second.
+    // The stream's getMore waits for two seconds; a renewal queued behind the getMore would time
+    // out after one second.
     for _ in 0..10 {
         a.wait_renewal(LONG).await;
     }
@@ -37,7 +37,7 @@ async fn hanging_change_streams_never_cost_the_leadership() {
     let held = a.valid_until_ns();
     // A stream times out after a third of the lease plus operation_timeout.
     let each = timings.lease_duration / 3 + timings.operation_timeout;
-    // Six hanging streams would need twice the connections in the pool.
+    // Six hanging streams would need twice as many connections as the pool has.
     let end = Instant::now() + each * 6;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;

@@ -35,7 +35,7 @@ use actors::Actor;
 use report::Report;
 use world::{Options, Profile, World};
 
-/// Set in the process that runs inside the new namespaces.
+/// Environment variable that marks the process inside the new namespaces.
 const INSIDE: &str = "LEASEHOLD_NEMESIS_INSIDE";
 /// Minimum length of a run that measures growth.
 const SOAK_MINUTES: f64 = 10.0;

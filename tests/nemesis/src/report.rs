@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) jobs: usize,
     pub(crate) checked: Checked,
     pub(crate) bound: Duration,
-    /// Figures of the lease and of the other designs. Empty if no other design took part.
+    /// Statistics of the lease and of the other designs. Empty if no other design took part.
     pub(crate) compared: Vec<Compared>,
     pub(crate) growths: Vec<Finding>,
     pub(crate) linearizable: String,

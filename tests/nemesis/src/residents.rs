@@ -24,7 +24,8 @@ const NAME: &str = "residents";
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const VISIT_EVERY: Duration = Duration::from_secs(1);
 const FOLLOWED: Duration = Duration::from_secs(20);
-/// Timeout of an HTTP request, generous because the server may be waiting for MongoDB.
+/// Timeout of an HTTP request. The timeout is generous, because the server may be waiting for
+/// MongoDB.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PATHS: [&str; 3] = ["/", "/document?name=orders", "/livez"];
 

@@ -31,8 +31,8 @@ const LOCK_RULES: [(Mode, Rule); 3] = [
     (Mode::Slot, Rule::Slots),
 ];
 
-/// The exit codes for SIGABRT (a panic) and SIGSEGV. The exit code for SIGKILL is not a crash,
-/// because a daemon also returns it if its guard has killed the command.
+/// The exit codes for SIGABRT (a panic) and SIGSEGV. The exit code for SIGKILL does not count as a
+/// crash, because the daemon also exits with this code if its guard has killed the command.
 const CRASHES: [i32; 2] = [134, 139];
 
 struct Evidence {

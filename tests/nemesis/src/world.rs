@@ -45,8 +45,8 @@ impl Profile {
         }
     }
 
-    /// Maximum time until a replica set that has lost its primary elects another: the election
-    /// timeout, up to 15% jitter, and the vote.
+    /// Maximum time that a replica set needs to elect a new primary: the election timeout, up to
+    /// 15% jitter, and the vote.
     pub(crate) fn election(self) -> Duration {
         match self {
             Self::Fast => Duration::from_millis(2_900),
@@ -86,7 +86,7 @@ pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) jobs: Vec<Jobs>,
-    /// Job loops with locks of other designs, [`RIVAL_LOOPS`] for each.
+    /// Job loops with locks of other designs, [`RIVAL_LOOPS`] for each design.
     pub(crate) rivals: Vec<Jobs>,
     pub(crate) residents: Option<Residents>,
     pub(crate) set: ReplicaSet,
@@ -237,7 +237,7 @@ impl World {
     }
 
     /// Waits until all candidates know the leader. Until then no fault may delete the document,
-    /// because a candidate that has never seen the current token could issue it again.
+    /// because a candidate that has never seen the current token could issue that token again.
     pub(crate) async fn known(&self) {
         let known = async || self.candidates.iter().all(Candidate::knows_leader);
         leasehold_testbed::eventually("all candidates know the leader", known).await;

@@ -114,7 +114,7 @@ impl LeaderMonitor {
         lock(&self.record).violations.clone()
     }
 
-    /// Stops watching and returns the violations, for tests that expect some.
+    /// Stops watching and returns the violations, for tests that expect violations.
     pub fn dismiss(mut self) -> Vec<String> {
         self.end();
         std::mem::take(&mut lock(&self.record).violations)
@@ -193,7 +193,7 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
 }
 
 fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
-    // Skip an incomplete file, because the fixture reports this bug of the daemon.
+    // Skip an incomplete file, because the `Daemon` fixture already reports incomplete files.
     let status = file.read(directory)?.ok()?;
     leads(status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();

@@ -91,7 +91,7 @@ pub fn skip(why: &str) {
 pub const INVARIANT_VIOLATED: &str = "invariant violated";
 
 /// Fails the test because of a violation. If the test has already failed, only prints the
-/// violation, because a destructor must not panic then.
+/// violation, because a panic during unwinding would abort the process.
 ///
 /// # Panics
 /// Unless the thread is already panicking.

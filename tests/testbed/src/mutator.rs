@@ -58,8 +58,8 @@ impl Mutator {
             .collect()
     }
 
-    /// Picks an input and changes it in one to four places. `tokens` are texts to insert that occur
-    /// in valid inputs or resemble them.
+    /// Picks an input and changes it in one to four places. `tokens` are texts to insert: parts of
+    /// valid inputs, and similar texts.
     ///
     /// # Panics
     /// If there are no inputs or no tokens.

@@ -171,7 +171,7 @@ impl Network {
         }
     }
 
-    /// Returns the address through which this process reaches a member on the route of `from`, or
+    /// Returns the address at which this process can use the route from `from` to a member, or
     /// `None` if there is no route.
     pub fn route(&self, from: Node, member: usize) -> Option<SocketAddr> {
         let address = Node::Member(member).address();

@@ -144,8 +144,8 @@ impl Launch {
             // setsid forks if it leads a process group, so it must not lead a group.
             Lifetime::Detached => Command::new(stage("setsid")?),
         };
-        // `env` follows these stages, so that no preloaded library is loaded into them, and no
-        // variable that a shell exports reaches the program.
+        // `env` follows these stages. Otherwise, a preloaded library would be loaded into the
+        // stages, and variables that a shell exports would reach the program.
         command.args(["/usr/bin/env", "-i"]);
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         for (name, value) in std::iter::once((&"PATH".to_owned(), &path))

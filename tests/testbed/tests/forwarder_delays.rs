@@ -22,7 +22,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const LATENCY: Duration = Duration::from_millis(40);
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 const PINGS: usize = 3;
-/// Set in the process that runs inside the new namespaces.
+/// Environment variable that marks the process inside the new namespaces.
 const INSIDE: &str = "LEASEHOLD_TESTBED_INSIDE";
 
 fn echo(listener: TcpListener) {

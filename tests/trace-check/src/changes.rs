@@ -1,5 +1,5 @@
-//! Recordings of a collection's changes, with the documents before and after each change, as a
-//! change stream with pre- and post-images reports them.
+//! Recordings of a collection's changes. A recorded change includes the document before and after
+//! the change, as in a change stream with pre- and post-images.
 //!
 //! A recording is a file of [`Line`]s in JSON. The testbed (`leasehold_testbed::Changes`) writes
 //! recordings, and the check of transitions reads them.

@@ -7,8 +7,8 @@ use leasehold_core::trace::Kind;
 use crate::Violation;
 use crate::authority::{Claim, Exclusion};
 
-/// Checks the claims of all documents. With `some_untraced`, a claim's successor may have no trace,
-/// so the proof that the claim's process exited before its deadline may be missing.
+/// Checks the claims of all documents. With `some_untraced`, a claim's successor may have no trace.
+/// The proof that the claim's process exited before its deadline may then be missing.
 pub(crate) fn check(claims: &[Claim], some_untraced: bool) -> Vec<Violation> {
     let mut documents: BTreeMap<_, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {

@@ -178,7 +178,7 @@ impl Checker {
         }
     }
 
-    /// Declares that a version took part that writes no traces. Claims whose successor has no trace
+    /// Declares that a version that writes no traces took part. Claims whose successor has no trace
     /// are not compared with later claims, because the successor may have proof that they ended
     /// early.
     pub fn some_untraced(&mut self) {

@@ -22,7 +22,7 @@ Checks traces that were written with LEASEHOLD_TRACE=FILE, all by daemons and jo
 Exit codes: 0 nothing found, 1 violations, 2 a file cannot be read, 64 usage.";
 
 enum Input {
-    /// The flag `--some-untraced`: a version took part that writes no traces.
+    /// The flag `--some-untraced`: a version that writes no traces took part.
     SomeUntraced,
     Trace(PathBuf),
     Changes(PathBuf),

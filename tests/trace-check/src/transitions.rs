@@ -234,8 +234,8 @@ impl History<'_, '_> {
         }
     }
 
-    /// Checks times. Changes must be in the order of their calls. If a write was rejected, its
-    /// filter must not match the document at some time during the write. A read must show a
+    /// Checks times. Changes must be in the order of their calls. A write may be rejected only if,
+    /// at some time during the call, its filter did not match the document. A read must show a
     /// document that existed during the read.
     fn times(&mut self, transitions: &[Transition], makers: &[Option<&Made<'_>>]) {
         let Some(first) = transitions.first() else {

@@ -134,7 +134,7 @@ fn in_millis(duration: Duration) -> Duration {
     millis.min(MIN_HOLD_MAX)
 }
 
-/// Checks that the history gained exactly the entries that ended and had a token.
+/// Checks that the history gained exactly the ended entries that had a token.
 fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), String> {
     let added = appended(before, after, "history").ok_or("the history was rewritten")?;
     let as_expected = performed.ended.len() == added.len()

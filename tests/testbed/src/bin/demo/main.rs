@@ -105,7 +105,8 @@ async fn mongodb() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if an earlier demonstration is still running, because the file can record only one.
+/// Fails if an earlier demonstration is still running, because the file can record only one
+/// demonstration.
 fn refuse_a_second_one() -> Result<(), Failure> {
     match kept::any_runs() {
         true => Err(Failure::new(
