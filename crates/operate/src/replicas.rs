@@ -1,6 +1,6 @@
-//! `leasehold replicas`: asks every replica of a lease over HTTP, and finds out if exactly one
-//! leads. MongoDB could not show this, because replicas on different stores each lead on their own
-//! store.
+//! `leasehold replicas`: asks every replica of a lease over HTTP, and checks that exactly one
+//! leads. MongoDB cannot show this, because replicas with different stores could each lead on their
+//! own store.
 
 #[cfg(test)]
 mod tests;
@@ -26,14 +26,14 @@ use leasehold_core::election::Role;
 use leasehold_host::{CommandError, exit};
 
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Maximum length of an answer; the answer of a daemon has about a kilobyte.
+/// Maximum length of an answer. A daemon's answer has about 1 KB.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum length of the shown part of a foreign answer.
+/// Maximum number of characters shown of another program's answer.
 const SHOWN_MAX: usize = 40;
-/// Time limit for resolving a name. Two nameservers may fail to answer, for 5 s each.
+/// Time limit for resolving a name. Two nameservers may each time out after 5 s.
 const RESOLVE_MAX: Duration = Duration::from_secs(12);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum of `--wait`. A rollout that takes longer than an hour has failed.
+/// Maximum of `--wait`. A rollout that takes longer than an hour counts as failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
@@ -56,7 +56,7 @@ reason; 64 usage.";
 #[command(after_help = HELP)]
 pub struct ReplicasArgs {
     /// HTTP address of one or more replicas
-    // A name stands for all of its addresses.
+    // A host name means all of its addresses.
     #[arg(value_name = "HOST:PORT", required = true, value_parser = host_and_port)]
     replicas: Vec<String>,
     /// Lease that all replicas contend for
@@ -94,23 +94,24 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// The deployment, database and collection that a replica contends on.
+/// The deployment, database and collection that a replica uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct ReplicaStore {
     kind: String,
     set: Option<String>,
-    /// `None` from earlier versions.
+    /// `None` if the daemon is of an earlier version.
     set_id: Option<String>,
     database: String,
     collection: String,
 }
 
-/// A part of the answer to `GET /status`.
+/// The fields of the answer to `GET /status` that the command needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicaStatus {
     pub(crate) lease: String,
     pub(crate) identity: String,
-    /// Id of the process, equal at all addresses of a replica; `None` from earlier versions.
+    /// Id of the process, equal at all addresses of a replica; `None` if the daemon is of an
+    /// earlier version.
     session: Option<String>,
     role: String,
     leader: bool,
@@ -155,12 +156,13 @@ struct Replica {
 #[derive(Debug, Default)]
 struct Round {
     replicas: Vec<Replica>,
-    /// Addresses of a family that no replica uses, each with the error.
+    /// Addresses of an IP family that no replica listens on, each with the error.
     unused: Vec<(SocketAddr, NoStatus)>,
     problems: Vec<FailedCheck>,
 }
 
-/// Asks the replicas until all checks pass or the time is over, and prints the last answers.
+/// Asks the replicas until all checks pass or the time limit is reached, and prints the last
+/// answers.
 pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
     let round = run_to_end(exit::CANNOT_TELL, last_round(args))?;
     let text = match args.output.json() {
@@ -186,7 +188,6 @@ async fn last_round(args: &ReplicasArgs) -> Round {
     }
 }
 
-/// Returns the answer of a daemon to `GET /status`.
 pub(crate) async fn status_of(address: SocketAddr) -> Result<ReplicaStatus, NoStatus> {
     let answer = tokio::time::timeout(ANSWER_MAX, get_status(address)).await;
     let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
@@ -195,7 +196,7 @@ pub(crate) async fn status_of(address: SocketAddr) -> Result<ReplicaStatus, NoSt
     parsed.ok_or_else(|| foreign(&answer))
 }
 
-/// Names the program that answered, by the first line of its answer.
+/// Describes the program that answered by the first line of its answer.
 fn foreign(answer: &str) -> NoStatus {
     let first = answer.lines().next().unwrap_or_default();
     let shown: String = first.chars().take(SHOWN_MAX).collect();
@@ -249,8 +250,9 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
 
 type Answered = (SocketAddr, Result<ReplicaStatus, NoStatus>);
 
-/// Groups the answers by replica. Returns the addresses of a family that no replica uses
-/// separately, because a host has IPv6 addresses even if its daemon listens on IPv4 alone.
+/// Groups the answers by replica. Addresses of an IP family that no replica listens on are returned
+/// separately, because a host name may have IPv6 addresses although the daemon listens only on
+/// IPv4.
 fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, NoStatus)>) {
     let answer = |is_ipv6| {
         let mut answers = answers.iter();
@@ -371,7 +373,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     problems
 }
 
-/// Names the holder that the replicas see although no replica leads.
+/// Describes the holder that a replica sees, if no replica leads.
 fn seen_holder(states: &[&ReplicaStatus]) -> String {
     let seen = states
         .iter()
@@ -410,8 +412,8 @@ impl ReplicaStore {
 }
 
 impl Replica {
-    /// Returns true if this process gave that answer. If one session gives different answers, the
-    /// VM was copied while it ran, and the session has two processes.
+    /// Returns true if this process gave that answer. Different answers with one session mean that
+    /// a running VM was cloned, and two processes share the session.
     fn is_of(&self, answer: &Result<ReplicaStatus, NoStatus>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer

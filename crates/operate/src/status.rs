@@ -1,6 +1,6 @@
-//! `leasehold status`: reads the leader from the status directory, without contacting the daemon
-//! or MongoDB. A file that says "leader" counts only until its deadline, by the deadline's clock
-//! and in the boot that wrote it.
+//! `leasehold status`: reads the leader from the status directory, without contacting the daemon or
+//! MongoDB. A file that says "leader" is valid only until its deadline, and only in the boot that
+//! wrote it.
 
 #[cfg(test)]
 mod any_file;
@@ -29,9 +29,10 @@ use leasehold_host::{CommandError, exit};
 use leasehold_status::directory::{JSON_FILE, roots};
 use leasehold_status::render::StatusDocument;
 
-/// Interval of the reads of `--watch`. inotify would not report that a deadline passes.
+/// Interval between reads with `--watch`. inotify cannot report that a deadline has passed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum size of a status file, which has at most 2 KiB (four names of 253 bytes, escaped).
+/// Maximum size that is read. A daemon's status file has at most 2 KiB (four escaped names of 253
+/// bytes).
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
 const HELP: &str = "\
@@ -99,11 +100,11 @@ fn printed(judgement: &Judgement, json: bool) -> Result<ExitCode, CommandError> 
     Ok(ExitCode::from(judgement.verdict.exit_code()))
 }
 
-/// Reads the file in `directory`, and judges it at the current time.
+/// Reads the file in `directory`, and evaluates it at the current time.
 pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let path = directory.join(JSON_FILE);
-    // The clock is read after the file. With an earlier time, a file that takes long to read would
-    // count as leader beyond its deadline.
+    // The clock is read after the file. Otherwise, if reading is slow, the file could count as
+    // leader after its deadline.
     let text = read(&path);
     let now = clock::boot_now();
     let text = match text {
@@ -119,7 +120,7 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
             return Judgement::cannot_tell(why);
         }
     };
-    // An unknown boot may differ from the file's boot.
+    // If the boot is unknown, the file may be from another boot.
     match (clock::boot_id(), clock::time_namespace()) {
         (Ok(boot_id), Ok(namespace)) => judge(&text, lease, boot_id.as_deref(), namespace, now),
         (Err(error), _) | (_, Err(error)) => Judgement::cannot_tell(error.to_string()),
@@ -147,7 +148,8 @@ fn directory_of(args: &StatusArgs) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Returns the first directory with a status file, in the order in which daemons choose theirs.
+/// Returns the first directory with a status file, in the order in which daemons choose a
+/// directory.
 fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
     let places = || roots.iter().map(|root| root.join(lease));
     let found = places().find(|place| place.join(JSON_FILE).exists());
@@ -195,7 +197,7 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Returns the error if no daemon runs, with the lease of the last daemon.
+/// Returns the error for the case that no daemon runs, with the lease of the last daemon.
 fn all_gone(gone: &[(&PathBuf, Judgement)]) -> CommandError {
     let documents = gone.iter().filter_map(|(_, gone)| gone.document.as_ref());
     let last = documents.max_by(|one, other| one.updated_at.cmp(&other.updated_at));
@@ -228,13 +230,13 @@ fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infall
     }
 }
 
-/// Returns the document with the verdict as `leader`, and the basis of the verdict.
+/// Returns the document as JSON, with `leader` set to the verdict, and the reason for the verdict.
 fn to_json(judgement: &Judgement) -> String {
     #[derive(Serialize)]
     struct Judged {
         #[serde(flatten)]
         document: Option<StatusDocument>,
-        /// Set only without a document, because a document has its own `leader`.
+        /// Set only if there is no document, because a document has its own `leader`.
         #[serde(skip_serializing_if = "Option::is_none")]
         leader: Option<bool>,
         fresh: bool,
@@ -253,7 +255,7 @@ fn to_json(judgement: &Judgement) -> String {
     json.expect("strings, numbers and nulls can always be written as JSON") + "\n"
 }
 
-/// Formats a line that changes only with the leadership.
+/// Formats a line that changes only if the leadership changes.
 fn line(judgement: &Judgement) -> String {
     let verdict = judgement.verdict;
     let why = judgement.why.as_deref();
@@ -266,7 +268,7 @@ fn line(judgement: &Judgement) -> String {
         return format!("{lease}: {}, {why}", verdict.as_str());
     }
     match &document.holder {
-        // Without the reason, which the first renewal changes to "renewed".
+        // The reason is omitted, because the first renewal changes it to "renewed".
         _ if verdict == FileVerdict::Leader => {
             let token = document.token.unwrap_or_default();
             format!("{lease}: leader, token {token}")
@@ -328,8 +330,8 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         .collect()
 }
 
-/// Returns true if the daemon does not know the holder, because it has not read MongoDB for a lease
-/// duration.
+/// Returns true if the daemon does not know the holder, because its last read of MongoDB is older
+/// than a lease duration.
 fn not_read(document: &StatusDocument) -> bool {
     document.role == Role::Unknown.as_str()
 }

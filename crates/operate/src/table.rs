@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use leasehold_host::terminal;
 
 const GAP: usize = 2;
-/// Width of the names of fields.
+/// Width of the column with field names.
 const FIELD: usize = 11;
-/// Columns and rows of a terminal that does not report its size.
+/// Columns and rows that are assumed if a terminal does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 
 pub(crate) fn size() -> (usize, usize) {
@@ -28,7 +28,7 @@ pub(crate) fn color() -> bool {
     terminal::color(&io::stdout())
 }
 
-/// A line on the terminal that is erased when this value is dropped.
+/// A temporary line on the terminal, erased on drop.
 pub(crate) struct PassingLine {
     is_shown: bool,
 }
@@ -98,8 +98,8 @@ impl Row {
     }
 }
 
-/// Renders rows as aligned lines. With a `width`, columns that do not fit are continued below their
-/// row, so that no name is cut. The last column is prose, and the first row is the header.
+/// Renders rows as aligned lines. With a `width`, columns that do not fit continue below their row,
+/// so that no name is truncated. The last column is prose, and the first row is the header.
 pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
@@ -128,7 +128,7 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
             [prose] if column + prose.width() <= max => {
                 lines = vec![(line + prose).trim_end().to_owned()];
             }
-            // The columns below the header have their names in the rows.
+            // The header omits these columns, because continued cells contain their column names.
             _ if index == 0 => {}
             rest => {
                 let prose = named(header.get(aligned..).unwrap_or_default(), rest);
@@ -144,7 +144,7 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
     rows.iter().enumerate().flat_map(line).collect()
 }
 
-/// Renders rows for standard output: as wide as the terminal, or unlimited in a pipe.
+/// Renders rows for standard output, limited to the width of a terminal but not in a pipe.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
     let width = io::stdout().is_terminal().then(|| size().0);
     lines(rows, width, color).join("\n") + "\n"
@@ -174,7 +174,7 @@ pub(crate) fn description(fields: &[(&str, String)], tables: &[(&str, Vec<Row>)]
     described
 }
 
-/// Returns cells as prose, with the names of their columns. The last cell is prose already.
+/// Returns cells as prose, with the names of their columns. The last cell is already prose.
 fn named(header: &[String], cells: &[String]) -> String {
     let Some((prose, cells)) = cells.split_last() else {
         return String::new();
@@ -201,7 +201,7 @@ fn continued(prose: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Cuts a line at a display width.
+/// Truncates a line to a display width.
 pub(crate) fn cut(line: &str, max: usize) -> String {
     if line.width() <= max {
         return line.to_owned();

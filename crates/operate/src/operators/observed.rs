@@ -1,9 +1,9 @@
-//! Time since each holder last renewed, on this command's own clock, and the evidence of the dates
-//! in the documents.
+//! Records the time since each holder last renewed, on this command's own clock, and the evidence
+//! from the dates in the documents.
 //!
-//! If a revision has not changed since this command started, it may have been written long before.
-//! The only evidence at the first look is then the date of the last write. The date comes from the
-//! holder's wall clock, so it is informational.
+//! A revision that the command finds at its start may be old. Until the revision changes, the only
+//! evidence is the date of the last write, which is informational, because it comes from the
+//! holder's wall clock.
 
 mod evidence;
 
@@ -19,7 +19,7 @@ use leasehold_mongodb::store::mongo::operators::{
 
 pub(crate) use evidence::{Evidence, Liveness, Silence, wall};
 
-/// A live view, and the documents that it has shown.
+/// A live view, and the documents received from the view.
 pub(super) struct Followed {
     pub(super) view: LiveView,
     pub(super) observed: Observed,
@@ -45,18 +45,18 @@ impl Followed {
     }
 }
 
-/// The documents of a collection, and when each holder's renewals were seen.
+/// The documents of a collection, and the times when renewals were observed.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     documents: BTreeMap<String, ObservedDocument>,
-    /// MongoDB's time, and when it was read. Only lists of locks contain it.
+    /// MongoDB's time, and the instant when it was read; known only in lists of locks.
     store_clock: Option<(WallMillis, BootTime)>,
 }
 
 #[derive(Debug)]
 pub(crate) struct ObservedDocument {
     pub(super) entry: CollectionEntry,
-    /// Time since the last renewal of a lease, or the last change of a lock.
+    /// Time since the last renewal of a lease, or since the last change of a lock.
     pub(super) silence: Silence,
     /// Time since the last renewal of each holder and waiter of a lock.
     pub(super) claims: BTreeMap<Claim, Silence>,
@@ -91,15 +91,14 @@ impl ObservedDocument {
         all.any(|evidence| evidence.liveness == Liveness::Expired)
     }
 
-    /// Returns true for a lease that an operator has retired.
     pub(super) fn is_retired(&self) -> bool {
         lease(&self.entry).is_some_and(LeaseRecord::is_retired)
     }
 }
 
 impl Observed {
-    /// Applies an event. Returns the names of the event's documents, including deleted ones. Each
-    /// name comes with true if the document changed other than by a renewal.
+    /// Applies an event. Returns the names of the event's documents, including deleted ones. The
+    /// value is false if the document was only renewed.
     pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
@@ -138,7 +137,7 @@ impl Observed {
         }
     }
 
-    /// Stores a document; returns true if it differs from the known one other than by a renewal.
+    /// Stores a document. Returns false if it was only renewed since the known version.
     fn put(
         &mut self,
         entry: CollectionEntry,
@@ -176,7 +175,7 @@ impl Observed {
         differs
     }
 
-    /// Returns the time by MongoDB's clock, if known.
+    /// Returns the current time on MongoDB's clock, if known.
     pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {
         let (read, at) = self.store_clock?;
         let passed = i64::try_from(now.since(at).as_millis()).unwrap_or(i64::MAX);
@@ -187,8 +186,8 @@ impl Observed {
         self.documents.values()
     }
 
-    /// Returns the names of the leases whose holders seem to be gone, and of free leases that are
-    /// neither paused nor retired.
+    /// Returns the names of leases without a live holder. Paused and retired free leases are
+    /// excluded.
     pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &str> {
         let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
             Some(evidence) => evidence.is_silent(),
@@ -213,8 +212,8 @@ impl Observed {
         Some((seen, lease(&seen.entry)?))
     }
 
-    /// Returns true once a renewal of each holder has been seen. Leaves out retired leases, and without
-    /// `silent` also silent holders.
+    /// Returns true once a renewal of each holder has been observed. Retired leases are ignored;
+    /// unresponsive holders are ignored unless `silent` is true.
     pub(super) fn is_complete(&self, silent: bool) -> bool {
         let now = clock::boot_now();
         let mut shown = self.documents().filter(|seen| !seen.is_retired());
@@ -226,8 +225,8 @@ impl Observed {
     }
 }
 
-/// Returns the lease in an event of a view of one document: `None` for an event without a state, and
-/// `Some(None)` if the lease does not exist.
+/// Returns the lease in an event of a single-document view: `None` if the event contains no state,
+/// and `Some(None)` if the lease does not exist.
 pub(super) fn shown(event: &ViewEvent) -> Option<Option<&LeaseRecord>> {
     match event {
         ViewEvent::Changed { entry, .. } => Some(lease(entry)),
@@ -258,7 +257,7 @@ pub(super) fn lock_of(entry: &CollectionEntry) -> Option<&LockRecord> {
     }
 }
 
-/// Removes the fields that differ in each reply: MongoDB's time, and the remaining minimum hold.
+/// Removes the fields that change with each reply: MongoDB's time, and the remaining minimum hold.
 fn without_reply(mut entry: CollectionEntry) -> CollectionEntry {
     if let Content::Lock(record) = &mut entry.content {
         record.lock.store_now = WallMillis::default();
@@ -268,7 +267,7 @@ fn without_reply(mut entry: CollectionEntry) -> CollectionEntry {
     entry
 }
 
-/// Returns true if the documents have equal names and differ at most by renewals or a roll call.
+/// Returns true if the documents have equal names and differ at most in renewals or a roll call.
 fn differs_by_renewal(before: &CollectionEntry, after: &CollectionEntry) -> bool {
     let without_renewals = |entry: &CollectionEntry| {
         let mut entry = without_reply(entry.clone());

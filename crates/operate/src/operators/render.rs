@@ -1,4 +1,4 @@
-//! Leases as text and as JSON.
+//! Renders leases as text and as JSON.
 
 mod evidence;
 
@@ -27,8 +27,8 @@ const HEADER: [&str; 9] = [
 /// Smallest clock difference that is shown, in milliseconds.
 const SKEW_MIN: i64 = 1_000;
 
-/// Returns the time since a date, by this machine's wall clock; `None` for a date that is unknown
-/// or in the future.
+/// Returns the time since a date on this machine's wall clock; `None` if the date is unknown or in
+/// the future.
 pub(super) fn since(at: WallMillis) -> Option<Duration> {
     let age = wall().0.checked_sub(at.0).filter(|_| at.0 > 0)?;
     u64::try_from(age).ok().map(Duration::from_millis)
@@ -195,7 +195,7 @@ pub(super) fn request(request: &RequestRecord) -> String {
     }
 }
 
-/// Returns why the standing request has no effect, or `None` if it has an effect.
+/// Returns why the pending request will have no effect, or `None` if it will have one.
 pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     match lease.effect()? {
         RequestEffect::Effective => None,
@@ -209,16 +209,16 @@ pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     }
 }
 
-/// Returns a duration in milliseconds as a number of JSON, with at most three digits after the point.
+/// Returns a duration as a JSON number of milliseconds, with at most three decimal places.
 pub(crate) fn json_millis(duration: Duration) -> Value {
     three_digits(duration.as_secs_f64() * 1e3)
 }
 
-/// Rounds a number of JSON to three digits after the point.
+/// Rounds a JSON number to three decimal places.
 pub(crate) fn three_digits(number: f64) -> Value {
     let thousandths = (number * 1e3).round();
     match thousandths % 1e3 == 0.0 {
-        // A whole number has no point.
+        // A whole number is written without a decimal point.
         true => json!((thousandths / 1e3) as i64),
         false => json!(thousandths / 1e3),
     }
@@ -344,8 +344,8 @@ pub(super) fn store_object(store: &StoreInfo) -> Value {
     })
 }
 
-/// Returns how long a former holder held. `<` marks an upper bound: an expired holder held until its
-/// last write, whose time is not recorded.
+/// Returns the time that a former holder held the lease. `<` marks an upper bound, because the last
+/// write of an expired holder is not recorded.
 pub(super) fn held_for(ended: &PastHolder) -> String {
     let held = ended.ended_at.0.checked_sub(ended.acquired_at.0);
     let held = held.and_then(|millis| u64::try_from(millis).ok());
@@ -361,7 +361,7 @@ pub(super) fn held_for(ended: &PastHolder) -> String {
 /// Returns the table of former holders, newest first.
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
-        // The document contains the winner's reason.
+        // The document contains the reason of the candidate that took over.
         let reason = ended.reason.as_deref().map(|reason| match reason {
             "took_over" => "expired",
             other => other,

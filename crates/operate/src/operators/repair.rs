@@ -1,6 +1,6 @@
 //! `leasehold repair`: raises the token of a lease after a backup was restored, so that no token is
-//! used twice. Running candidates detect the restored document and wait, so the command refuses
-//! while a candidate renews.
+//! used twice. Running candidates detect the restored document and wait. The command is therefore
+//! refused while a candidate renews.
 
 use std::time::Duration;
 
@@ -73,14 +73,14 @@ pub(super) fn done(message: String, sent: BootTime) -> CommandOutcome {
     CommandOutcome::new(RequestResult::Done, message).after(clock::boot_now().since(sent))
 }
 
-/// Watches the lease for its lease duration; returns the refusal if a candidate writes.
+/// Watches the lease for one lease duration. Returns the refusal if a candidate writes.
 async fn written_by_another(
     followed: &mut Followed,
     name: &ResourceName,
     lease: &LeaseRecord,
     at_least: Token,
 ) -> Option<CommandOutcome> {
-    // A candidate acquires a free lease within moments.
+    // If the lease is free, a running candidate acquires it immediately.
     let lasts = lease.lease_duration();
     let lasts = lasts.unwrap_or(Timings::default().lease_duration());
     say(&format!(
@@ -94,7 +94,7 @@ async fn written_by_another(
     Some(refused)
 }
 
-/// Watches a lease for some time; returns the refusal if it changes other than by a request.
+/// Watches a lease for some time. Returns the refusal if it changes, except by a request.
 pub(super) async fn watched(
     followed: &mut Followed,
     seen: &LeaseRecord,
@@ -136,7 +136,7 @@ fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
     }
 }
 
-/// Returns true if the write was applied, and false if the lease changed before it.
+/// Returns true if the write was applied, and false if the lease had changed before.
 pub(super) fn written(
     name: &ResourceName,
     answer: Answer<()>,
@@ -147,7 +147,7 @@ pub(super) fn written(
     match answer.outcome {
         Acted::Applied(()) => Ok(true),
         Acted::Rejected => Ok(false),
-        // A server that refused this write does not apply it later.
+        // If the server refused this write, the server will not apply it later.
         Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {
             Err(OperatorError::unknown_lease(name, failure))
         }

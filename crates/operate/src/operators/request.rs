@@ -23,7 +23,7 @@ use leasehold_mongodb::store::mongo::operators::{
 };
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
-/// Minimum wait for a renewal: the default interval of renewals, plus a second.
+/// Minimum wait for a renewal: the default renewal interval plus a second.
 const OBSERVE_MIN: Duration = Duration::from_secs(4);
 const DOING: &str = "write the request";
 
@@ -61,7 +61,8 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, Co
     }
 }
 
-/// Returns the state of a request when this command stops waiting for it, and how to withdraw it.
+/// Describes the state of a request when this command stops waiting, and how to withdraw the
+/// request.
 fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
     match (stage, kind) {
         (Stage::Deciding, _) => "nothing written".to_owned(),
@@ -84,10 +85,10 @@ fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
 }
 
 enum Written {
-    /// The write was sent at this time and recorded as the action with this id; `None` if another
-    /// operator's equal request stands already.
+    /// The write was sent at this time. The action's id is `None` if another operator's equal
+    /// request is already pending.
     At(BootTime, Option<ActionId>),
-    /// The lease changed, and the request is obsolete.
+    /// The lease changed, so the request is obsolete.
     Rejected(CommandOutcome),
 }
 
@@ -163,7 +164,7 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Returns the holder that a request is for, with the evidence, if the holder seems to be gone.
+    /// Returns the holder and the evidence if the holder seems to be gone.
     fn silent(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
         let (seen, lease) = followed.observed.lease()?;
         let evidence = seen
@@ -172,7 +173,7 @@ impl<'a> PendingRequest<'a> {
         Some((lease.holder.as_ref()?.identity.clone(), evidence))
     }
 
-    /// Returns the silent holder, unless the request does not need the holder.
+    /// Returns the unresponsive holder if the request depends on the holder.
     fn needed<'s>(
         &self,
         silent: Option<&'s (Identity, Evidence)>,
@@ -182,8 +183,9 @@ impl<'a> PendingRequest<'a> {
         silent.filter(|_| ![Resume, Cancel].contains(&self.args.action.kind))
     }
 
-    /// Notes what happens to the request of a silent holder. Clocks may be wrong, so the request is
-    /// recorded in any case: a live holder applies it, and the next leader removes it.
+    /// Prints what happens to a request to an unresponsive holder. Because clocks may be wrong, the
+    /// request is recorded nevertheless: a live holder applies it, and otherwise the next leader
+    /// removes it.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
         if let Some((holder, _)) = self.needed(silent) {
             let name = &self.args.name;
@@ -193,8 +195,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Answers a transfer to the candidate that holds the lease in the document. The holder may
-    /// have exited, so this function waits until the holder renews or its renewal is late.
+    /// Answers a transfer to the current holder. The holder may have exited, so this function waits
+    /// until the holder renews or its renewal is late.
     async fn held_already(&self, followed: &mut Followed, to: &Identity) -> CommandOutcome {
         loop {
             let held = followed.observed.lease();
@@ -225,8 +227,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Refuses a transfer to an identity that is not a candidate, or to an unhealthy candidate,
-    /// because the lease would be reserved for it without a leader.
+    /// Refuses a transfer to an unknown or unhealthy candidate. During its reservation, the lease
+    /// would have no leader.
     async fn no_candidate(&self) -> Result<Option<CommandOutcome>, OperatorError> {
         let to = match &self.args.action.kind {
             ActionKind::Transfer { to, .. } if !self.args.force => to,
@@ -236,7 +238,7 @@ impl<'a> PendingRequest<'a> {
         let named = |candidate: &&Present| candidate.identity == *to;
         let answered = |present: &[Present]| present.iter().any(|present| named(&present));
         let present = self.session.candidates(&self.args.name, answered).await?;
-        // A visitor of the page has no flags.
+        // The web page has no flags.
         let is_terminal = self.args.seen.is_none();
         let hint = is_terminal.then_some(" (--force: do not check)");
         let hint = hint.unwrap_or_default();
@@ -257,7 +259,8 @@ impl<'a> PendingRequest<'a> {
         })
     }
 
-    /// Writes the request until its outcome is known. Decides again after each change of the lease.
+    /// Writes the request, and retries until the outcome is known. Decides again after each change
+    /// of the lease.
     async fn write(&self, lease: &mut Box<LeaseRecord>) -> Result<Written, OperatorError> {
         let (session, RequestArgs { name, action, .. }) = (self.session, self.args);
         let written = |sent| {
@@ -265,7 +268,7 @@ impl<'a> PendingRequest<'a> {
             Ok(Written::At(sent, Some(action.id)))
         };
         let deadline = clock::boot_now() + session.timeout;
-        // An attempt whose outcome is unknown may be applied even after later attempts.
+        // An attempt with an unknown outcome may take effect even after later attempts.
         let mut unknown = None;
         loop {
             let sent = clock::boot_now();
@@ -273,7 +276,7 @@ impl<'a> PendingRequest<'a> {
             let Answer { outcome, failure } = session.collection.act(name, lease, action).await;
             match (outcome, &failure) {
                 (Acted::Applied(()), _) => return written(sent),
-                // A server that refused this write does not apply it later.
+                // If the server refused this write, the server will not apply it later.
                 (_, Some(refused))
                     if refused.retry == RetryPolicy::Reconfigure && unknown.is_none() =>
                 {
@@ -304,7 +307,8 @@ impl<'a> PendingRequest<'a> {
                 continue;
             };
             let now = session.lease(name, entry.as_ref()).await?;
-            // An attempt whose reply was lost is recognized by its id.
+            // If the reply to an attempt was lost, the action's id shows that the attempt was
+            // applied.
             let own = Some(action.id.bytes());
             if now.actions.iter().any(|recorded| recorded.id == own) {
                 return written(sent);
@@ -322,8 +326,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits until the request has its effect, or for the timeout. Asks the candidates to report
-    /// meanwhile if the holder `is_silent`.
+    /// Waits for the effect of the request, at most for the timeout. If the holder `is_silent`,
+    /// also asks the candidates to report.
     async fn waited(
         &self,
         followed: &mut Followed,
@@ -346,7 +350,7 @@ impl<'a> PendingRequest<'a> {
         progress.under_way(timeout, (now, wall()), roll.as_ref())
     }
 
-    /// Follows the request; returns its progress at the timeout.
+    /// Follows the request, and returns its progress at the timeout.
     async fn effect(
         &self,
         followed: &mut Followed,
@@ -382,7 +386,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Reads the lease before reporting its holder as expired, because the stream may be stale.
+    /// Reads the lease again before reporting its holder as expired, because the stream may be
+    /// stale.
     async fn checked(&self, progress: &mut Progress) -> Option<CommandOutcome> {
         let read = self.session.collection.read(self.args.name.as_str()).await;
         let now = clock::boot_now();

@@ -85,7 +85,7 @@ fn message(lease: &LeaseRecord) -> String {
     )
 }
 
-/// Returns the answer for a lease whose document shows that it cannot or need not be retired.
+/// Returns the answer if the lease cannot or need not be retired.
 fn unwritten(name: &ResourceName, lease: &LeaseRecord) -> Option<CommandOutcome> {
     if lease.is_retired() {
         return Some(CommandOutcome::already("retired already; nothing written"));
@@ -102,8 +102,8 @@ fn unwritten(name: &ResourceName, lease: &LeaseRecord) -> Option<CommandOutcome>
     Some(CommandOutcome::refused(why))
 }
 
-/// Watches a holder for its lease duration; returns the refusal if it renews, or another candidate
-/// writes.
+/// Watches a holder for its lease duration. Returns the refusal if the holder renews, or if another
+/// candidate writes.
 async fn renewed(
     followed: &mut Followed,
     name: &ResourceName,

@@ -1,5 +1,5 @@
-//! Roll calls: asks the candidates of a lease to report. A call writes to the document, but changes
-//! neither its revision nor its holder.
+//! Roll calls ask the candidates of a lease to report. A roll call is written to the document, but
+//! changes neither the revision nor the holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, Present};
 
-/// Time for candidates to answer. Candidates with a change stream take milliseconds; the others
-/// poll, by default each second.
+/// Time for candidates to answer. Candidates with a change stream answer within milliseconds;
+/// others poll, by default each second.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Time before the first read of the answers; each further read waits twice as long.
+/// Time before the first read of the answers. The time doubles before each further read.
 const READ_AFTER: Duration = Duration::from_millis(50);
 /// Maximum number of leases whose candidates are asked at a time.
 const CALLS_MAX: usize = 16;
-/// Interval of the roll calls of a lease in a live table.
+/// Interval between roll calls of a lease in a live table.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The answers of the candidates of a lease.
@@ -35,7 +35,7 @@ pub(crate) enum Roll {
     NotCalled(String),
 }
 
-/// The answers by name of the lease.
+/// The answers for each lease name.
 pub(crate) type Rolls = BTreeMap<String, Roll>;
 
 impl Roll {
@@ -76,8 +76,8 @@ pub(super) fn names(present: &[Present]) -> String {
     }
 }
 
-/// Asks the candidates of a lease to report. Returns the candidates that have answered once
-/// `complete` is true of them, or after `within`.
+/// Asks the candidates of a lease to report. Returns the answers once `complete` accepts them, or
+/// after `within`.
 pub(super) async fn candidates(
     session: &Session,
     name: &ResourceName,
@@ -97,7 +97,8 @@ pub(super) async fn candidates(
         pause *= 2;
         let entry = session.collection.read(name.as_str()).await;
         let entry = entry.ok().flatten();
-        // Another operator's roll call may have replaced this one. Its answers count too.
+        // Another operator's roll call may have replaced this roll call. The answers to either one
+        // count.
         let roll_call = entry
             .as_ref()
             .and_then(|entry| lease(entry)?.roll_call.as_ref());
@@ -107,7 +108,7 @@ pub(super) async fn candidates(
             }
         }
     }
-    // A call that stays in the document is harmless, because the next one replaces it.
+    // A roll call that remains in the document is harmless, because the next roll call replaces it.
     let _ = session.collection.end_roll_call(name, id).await;
     present.sort_by(|a, b| a.identity.cmp(&b.identity));
     Ok(present)
@@ -139,7 +140,8 @@ impl RollCalls {
         }
     }
 
-    /// Asks the candidates of leases without a live holder, unless they were asked recently.
+    /// Asks the candidates of leases without a live holder to report, unless they were asked
+    /// recently.
     pub(super) fn call(&mut self, observed: &Observed) {
         let now = clock::boot_now();
         let unled: BTreeSet<_> = observed.unled_leases(now).collect();
@@ -147,7 +149,7 @@ impl RollCalls {
         self.rolls.retain(|name, _| unled.contains(name.as_str()));
         for name in unled {
             let called = self.called.get(name);
-            // A document whose name is not valid has no candidates.
+            // A document with an invalid name has no candidates.
             let Ok(lease) = ResourceName::new(name) else {
                 continue;
             };

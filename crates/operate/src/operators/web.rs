@@ -34,9 +34,10 @@ use leasehold_mongodb::store::mongo::operators::{
     CollectionEntry, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
 };
 
-/// Maximum number of browsers. Each needs a connection and memory for one event, at most 200 KB.
+/// Maximum number of browsers. Each browser needs a connection and memory for one event, at most
+/// 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Interval at which the reason for an unsuccessful first read is checked.
+/// Interval between checks for the reason why the first read has not succeeded.
 const CHECK: Duration = Duration::from_secs(1);
 /// Maximum time to send the last events before the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
@@ -93,7 +94,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
-/// Replaces a retired lease by its removal, because the page and its metrics leave it out.
+/// Replaces a retired lease with its removal, because the page and its metrics omit retired leases.
 fn without_retired(event: ViewEvent) -> ViewEvent {
     let is_retired = |entry: &CollectionEntry| lease(entry).is_some_and(LeaseRecord::is_retired);
     match event {
@@ -108,7 +109,7 @@ fn without_retired(event: ViewEvent) -> ViewEvent {
     }
 }
 
-/// Keeps the board up to date, and logs changes of the connection's state.
+/// Keeps the board current, and logs changes of the connection's state.
 async fn follow(
     collection: &MongoCollection,
     mut view: LiveView,

@@ -41,7 +41,7 @@ fn problems(replicas: &[Replica], args: &ReplicasArgs) -> Vec<String> {
     found.map(|(what, _)| what).collect()
 }
 
-/// Returns two replicas, of which the second one is changed.
+/// Returns two replicas, after a change to the second replica.
 fn with(change: impl FnOnce(&mut ReplicaStatus)) -> Vec<Replica> {
     let mut second = replica(2, false);
     change(second.state.as_mut().expect("a state"));
@@ -102,8 +102,8 @@ fn a_replica_with_two_addresses_is_one() {
 
 #[test]
 fn two_leaders_of_one_session_are_two() {
-    // A VM that was copied while it ran has two processes of one session. Daemons that report no
-    // session may be different processes.
+    // If a running VM was cloned, two processes have one session. Daemons that report no session
+    // may be different processes.
     let (a, mut twin) = (replica(1, true), replica(1, true));
     twin.state.as_mut().expect("a state").token = Some(8);
     let answers = vec![answered(&a, "10.0.0.1:1"), answered(&twin, "10.0.0.2:1")];
@@ -134,7 +134,7 @@ fn a_family_of_addresses_that_no_replica_uses_is_not_counted() {
     let (replicas, unused) = replicas_of(answers);
     assert_eq!(problems(&replicas, &args()), Vec::<String>::new());
     assert_eq!(unused.len(), 2);
-    // A replica that answers on no address is missing.
+    // A replica counts as missing if it answers on none of its addresses.
     let answers = vec![
         answered(&a, "10.0.0.1:1"),
         refused("10.0.0.2:1"),

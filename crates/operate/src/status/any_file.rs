@@ -11,7 +11,7 @@ use leasehold_status::fixture;
 use leasehold_status::render::{ClockPair, Identification, StatusDocument};
 use proptest::prelude::*;
 
-/// Generates a status as the election produces it: only the role leader has authority.
+/// Generates a status that the election can produce: only the role leader has authority.
 fn status() -> impl Strategy<Value = Status> {
     let instants = (0..200_u64, 0..200_u64, 0..200_u64);
     (
@@ -88,7 +88,7 @@ proptest! {
         let clocks = ClockPair { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
         let json = StatusDocument::new(&status, &who(), clocks).to_json();
         let mut bytes = json.into_bytes();
-        // A file without the newline at the end is still valid, so the newline is left alone.
+        // The final newline is not changed, because a file without it is still valid.
         let index = at % (bytes.len() - 1);
         bytes[index] = byte;
         let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), None, clocks.boot);

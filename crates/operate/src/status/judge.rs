@@ -1,4 +1,5 @@
-//! Decides without IO if a status file can be trusted. The caller passes the time and the boot.
+//! Decides, without IO, whether a status file can be trusted. The caller passes the time and the
+//! boot.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use leasehold_status::render::{SCHEMA, StatusDocument};
 pub enum FileVerdict {
     /// This candidate leads now.
     Leader,
-    /// This candidate does not lead, or its file claims leadership beyond the deadline.
+    /// This candidate does not lead, or the deadline in its file has passed.
     NotLeader,
-    /// The status file is missing or unreadable, or of another lease or boot.
+    /// The status file is missing or unreadable, or belongs to another lease or boot.
     CannotTell,
 }
 
@@ -37,16 +38,16 @@ impl FileVerdict {
     }
 }
 
-/// A verdict and its basis.
+/// A verdict and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The verdict.
     pub verdict: FileVerdict,
     /// The file, if it could be read.
     pub document: Option<StatusDocument>,
-    /// Reason why the contents of the file do not hold. The text does not change over time.
+    /// Reason why the file's contents are not trusted. The text does not change over time.
     pub why: Option<String>,
-    /// How long the reason has applied.
+    /// Time for which the reason has applied.
     pub lasted: Option<Duration>,
 }
 
@@ -61,18 +62,19 @@ impl Judgement {
         }
     }
 
-    /// Returns false for a leader beyond its deadline, for a file of another boot, and for a file
-    /// that is no longer rewritten.
+    /// Returns false if a leader's deadline has passed, if the file is from another boot, or if the
+    /// file is no longer rewritten.
     pub fn is_fresh(&self) -> bool {
         self.why.is_none()
     }
 
-    /// Returns true if the writer of the file has stopped, was killed or is frozen.
+    /// Returns true if the daemon has stopped, was killed or is frozen.
     pub(super) fn is_gone(&self) -> bool {
         self.verdict == FileVerdict::NotLeader && !self.is_fresh()
     }
 
-    /// Returns the reason why the contents of the file do not hold, and since when.
+    /// Returns the reason why the file's contents are not trusted, and the time for which it has
+    /// applied.
     pub fn explanation(&self) -> Option<String> {
         let why = self.why.as_ref()?;
         Some(match self.lasted {
@@ -82,7 +84,7 @@ impl Judgement {
     }
 }
 
-/// Judges the `text` of a status file at `now`, for a reader in the boot `boot_id` and the time
+/// Evaluates the `text` of a status file at `now`, for a reader in the boot `boot_id` and the time
 /// namespace `time_namespace`. Each time namespace has its own clock.
 pub fn judge(
     text: &str,
@@ -103,7 +105,7 @@ pub fn judge(
         return Judgement::cannot_tell(why);
     }
     let other_lease = lease.filter(|lease| *lease != document.lease);
-    // If the file or the reader does not know its boot or time namespace, these are not compared.
+    // Boots and time namespaces are compared only if both the file and the reader know them.
     let boots = document.boot_id.as_deref().zip(boot_id);
     let namespaces = document.time_namespace.zip(time_namespace);
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);

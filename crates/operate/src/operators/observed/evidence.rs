@@ -1,23 +1,23 @@
-//! Evidence that a holder is alive: the time since its last renewal on this command's own clock, and
-//! the date of its last write, which comes from the holder's wall clock. Evidence is informational.
+//! Evidence on whether a holder is alive: the time since its last renewal on this command's own
+//! clock, and the date of its last write on the holder's wall clock. Evidence is informational.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Revision, WallMillis};
 
-/// Time since the last renewal.
+/// Records when a holder last renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Silence {
     pub(super) revision: Option<Revision>,
     pub(super) since: BootTime,
-    /// True if this command saw the last renewal; else the time is a lower bound.
+    /// True if this command observed the last renewal. If false, the elapsed time is a lower bound.
     pub(crate) renewal_seen: bool,
-    /// Start of an outage that lasts, during which the document may have changed.
+    /// Start of the current outage, during which the document may have changed.
     pub(super) blind_since: Option<BootTime>,
 }
 
-/// A renewal during a shorter outage counts as seen.
+/// A renewal during a shorter outage counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub(crate) enum Liveness {
     Renews,
     /// No renewal for more than a quarter of the lease duration.
     Late,
-    /// No renewal seen, and the last write is older than the lease duration by the wall clocks of
-    /// the holder and of this machine.
+    /// No renewal was observed, and the last write is older than the lease duration according to
+    /// the wall clocks of the holder and this machine.
     Silent,
     /// No renewal for the lease duration, so another candidate may take over.
     Expired,
@@ -43,22 +43,22 @@ pub(crate) fn wall() -> WallMillis {
     )
 }
 
-/// Evidence that a holder is alive.
+/// Evidence on whether a holder is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) liveness: Liveness,
-    /// Age of the last write in milliseconds, by the wall clocks of the holder and of this machine.
-    /// Negative for a date in the future; `None` if the document has no date or cannot be read.
+    /// Age of the last write in milliseconds, according to the wall clocks of the holder and this
+    /// machine. Negative if the date is in the future; `None` if the document has no date or cannot
+    /// be read.
     pub(crate) last_write_ago: Option<i64>,
-    /// Time until the lease has expired for a candidate that has watched for as long as this
-    /// command.
+    /// Time until the lease expires for a candidate that began to watch together with this command.
     pub(crate) expires_in: Duration,
     /// Time since the last renewal on this command's clock.
     pub(crate) silence: Silence,
 }
 
 impl Evidence {
-    /// Returns the evidence of a command that reads the document once.
+    /// Returns the evidence for a command that reads the document once.
     pub(crate) fn at_first_look(renewed_at: WallMillis, lease_duration: Duration) -> Self {
         let now = clock::boot_now();
         let silence = Silence::new(None, now);
@@ -115,7 +115,8 @@ impl Silence {
         let blind = self.blind_since.take().map(|since| at.since(since));
         if self.revision != revision {
             *self = Self {
-                // A renewal during an outage may be old, and the holder may have stopped since.
+                // A renewal during an outage may be old, and the holder may have stopped since
+                // then.
                 renewal_seen: blind.is_none_or(|blind| blind <= BLIND_TOLERATED),
                 ..Self::new(revision, at)
             };

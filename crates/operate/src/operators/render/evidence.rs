@@ -1,4 +1,4 @@
-//! Evidence that a holder is alive, as text and as JSON.
+//! Renders evidence as text and as JSON.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;
 
 impl Liveness {
-    /// Returns the state as text shows it.
+    /// Returns the state for text output.
     pub(crate) const fn shown(self) -> &'static str {
         match self {
             Self::Late => "late",
@@ -19,7 +19,7 @@ impl Liveness {
         }
     }
 
-    /// Returns the state as JSON contains it.
+    /// Returns the state for JSON output.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Renews | Self::Late => "held",
@@ -31,8 +31,8 @@ impl Liveness {
 }
 
 impl Evidence {
-    /// Returns the age of the last write by the wall clocks; `None` if the clocks contradict what
-    /// this command has seen.
+    /// Returns the age of the last write according to the wall clocks; `None` if the clocks
+    /// contradict this command's observations.
     fn age(&self, now: BootTime) -> Option<Duration> {
         let millis = self.last_write_ago.filter(|ago| *ago > -SKEW_MIN)?;
         let age = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
@@ -40,8 +40,8 @@ impl Evidence {
         (age + Duration::from_secs(1) >= watched).then_some(age.max(watched))
     }
 
-    /// Returns the time since the last renewal as a cell: `~` stands for the holder's clock, and
-    /// `>` for a renewal that this command has not seen.
+    /// Returns the time since the last renewal as a table cell. `~` marks an estimate from the
+    /// holder's clock, and `>` a lower bound.
     pub(crate) fn renewed(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match self.age(now) {
@@ -77,7 +77,7 @@ impl Evidence {
             _ if self.silence.renewal_seen => {
                 format!("expires for others within {}", short(self.expires_in))
             }
-            // Each command starts to watch again, so a remaining time would not shrink.
+            // The remaining time is not shown, because it would start again with each new command.
             _ => {
                 let duration = self.expires_in + self.silence.lasts(now);
                 format!("others take over after watching for {}", short(duration))

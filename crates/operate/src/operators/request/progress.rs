@@ -1,4 +1,4 @@
-//! Decides on a request and follows its progress, without IO and without a clock.
+//! Decides on a request and follows its progress. Uses neither IO nor a clock.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use leasehold_mongodb::store::mongo::operators::{
 
 pub(super) enum RequestDecision {
     Write,
-    /// An equal request stands already, so only wait for its effect.
+    /// An equal request is already pending. The command only waits for its effect.
     Await,
-    /// The candidate of a transfer holds the lease in the document, so find out if it renews.
+    /// The target of a transfer already holds the lease. The command checks that the holder renews.
     Observe(Identity),
-    /// Answer, without a write.
+    /// The command answers without a write.
     Answer(CommandOutcome),
 }
 
-/// Decides on a request. Refuses it if `seen` is given and is not the current token.
+/// Decides on a request. Refuses it if `seen` is given and differs from the current token.
 pub(super) fn decide(
     kind: &ActionKind,
     seen: Option<Token>,
@@ -38,7 +38,7 @@ pub(super) fn decide(
         return refused(format!("its token is now {token}, not {seen}"));
     }
     if lease.is_retired() {
-        // Each action would end the retirement.
+        // Any action would end the retirement.
         return refused("it is retired, so no candidate leads".to_owned());
     }
     match kind {
@@ -64,7 +64,7 @@ pub(super) fn is_holder(lease: &LeaseRecord, identity: &Identity) -> bool {
     holder.is_some_and(|holder| holder.identity == *identity)
 }
 
-/// Returns true if an equal request stands and has an effect.
+/// Returns true if an equal request is pending and will have an effect.
 pub(super) fn is_standing(kind: &ActionKind, lease: &LeaseRecord) -> bool {
     let standing = lease
         .request
@@ -91,16 +91,16 @@ pub(super) fn words(kind: &ActionKind) -> String {
 pub(super) struct Progress {
     kind: ActionKind,
     sent: BootTime,
-    /// The lease at the time of the request.
+    /// The lease before the request.
     before: LeaseRecord,
-    /// Time since the former holder last renewed, or since the request if this time is shorter.
+    /// Time since the former holder last renewed, or since the request, whichever is shorter.
     silence: Silence,
     /// Date of the former holder's last write.
     renewed_at: WallMillis,
-    /// The request's action, until an event shows it. Earlier events are older than the request.
+    /// The request's action, until an event contains it. Earlier events are older than the request.
     awaited: Option<ActionId>,
-    /// The newest action when the request was recorded: the request itself, or, if an equal request
-    /// stood already, the newest action in `before`.
+    /// The newest action when the request was recorded: the request's own action, or, if an equal
+    /// request was already pending, the newest action in `before`.
     latest: Option<[u8; 16]>,
     /// True once the former holder no longer holds the lease.
     released: bool,
@@ -111,8 +111,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `before` is the lease when the request was `sent`. `action` is `None` if the lease already
-    /// contained an equal request.
+    /// `before` is the lease at the time `sent`. `action` is `None` if the lease already contained
+    /// an equal request.
     pub(super) fn new(
         kind: &ActionKind,
         before: &LeaseRecord,
@@ -134,7 +134,7 @@ impl Progress {
         }
     }
 
-    /// Records the lease at this time, `None` if it was deleted. Returns the outcome, once it is
+    /// Records the state of the lease, `None` if it was deleted. Returns the outcome once it is
     /// certain.
     pub(super) fn observe(
         &mut self,
@@ -160,7 +160,8 @@ impl Progress {
         let successor = holder.filter(|holder| Some(holder.claim) != former);
         self.released |= former.is_some() && (holder.is_none() || successor.is_some());
         let leads = match self.kind {
-            // A holder that led before the pause may have exited, so only a renewal shows a leader.
+            // A holder from before the pause may have exited, so only a renewal proves that it
+            // leads.
             ActionKind::Resume if former.is_some() && self.silence.renewal_seen => holder,
             _ => successor,
         };
@@ -238,7 +239,7 @@ impl Progress {
         self.before.holder.as_ref().map(|holder| &holder.identity)
     }
 
-    /// Returns true if the former holder leads again, and its leadership did not end by a request.
+    /// Returns true if the former holder leads again after an end that no request caused.
     fn acquired_again(&self, lease: &LeaseRecord) -> bool {
         let ended = lease.history.iter().rev();
         let mut ended = ended.filter(|ended| ended.token == self.before.holder_token());
@@ -256,7 +257,8 @@ impl Progress {
         lease.actions.get(after..).unwrap_or_default()
     }
 
-    /// Returns how another operator has cancelled or replaced the request, if the lease records it.
+    /// Describes how another operator has cancelled or replaced the request, if the lease records
+    /// it.
     fn overruled(&self, lease: &LeaseRecord) -> Option<String> {
         for action in self.later(lease) {
             let by = action.by.as_deref().unwrap_or("another operator");
@@ -266,7 +268,7 @@ impl Progress {
                 ("step_down" | "transfer", None) => "step-down".to_owned(),
                 _ => continue,
             };
-            // An action on another token does not concern this request.
+            // An action for a different token does not concern this request.
             if action.token != self.before.holder_token() {
                 return None;
             }
@@ -277,7 +279,7 @@ impl Progress {
         None
     }
 
-    /// Returns the author of the latest action of a kind since the request as " by NAME"; empty if
+    /// Returns " by NAME" for the author of the latest action of a kind since the request; empty if
     /// unknown.
     fn author(&self, lease: &LeaseRecord, kind: &ActionKind) -> String {
         let mut later = self.later(lease).iter().rev();
@@ -286,13 +288,14 @@ impl Progress {
         by.map_or_else(String::new, |by| format!(" by {by}"))
     }
 
-    /// Notes that changes before this time may have been missed.
+    /// Records that changes before this time may have been missed.
     pub(super) fn lose_sight(&mut self, now: BootTime) {
         self.blind = true;
         self.silence.lose_sight(now);
     }
 
-    /// Returns when the holder expires if it does not renew; `None` unless the request is a pause.
+    /// Returns the time at which the holder expires without a renewal; `None` unless the request is
+    /// a pause.
     pub(super) fn expires(&self) -> Option<BootTime> {
         let duration = self.before.lease_duration();
         let duration = duration.filter(|_| self.kind == ActionKind::Pause)?;
@@ -303,13 +306,13 @@ impl Progress {
         self.released
     }
 
-    /// Returns true if the holder has not renewed for its lease duration, as far as was seen.
+    /// Returns true if no renewal of the holder was observed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
         let duration = self.before.lease_duration().filter(|_| !self.released);
         duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
     }
 
-    /// Returns the outcome of a pause if its holder has expired by now.
+    /// Returns the outcome of a pause if the holder has expired.
     pub(super) fn tick(&mut self, now: BootTime) -> Option<CommandOutcome> {
         let former = self.former()?;
         if self.expires()? > now {
@@ -329,7 +332,7 @@ impl Progress {
         Some(Evidence::new(silence, renewed_at, duration, now, wall))
     }
 
-    /// Returns the outcome of a request that has had no effect so far.
+    /// Returns the outcome of a request that has not had its effect yet.
     pub(super) fn under_way(
         &self,
         waited: Duration,

@@ -1,4 +1,4 @@
-//! Goal: each rule of a decision and of a request's progress has one case.
+//! Goal: one case for each rule that decides on a request or follows its progress.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn uuid(number: u8) -> Bson {
     Uuid::from_bytes([number; 16]).into()
 }
 
-/// A holder whose claim has this number, and whose token is larger by 6.
+/// Returns a holder with this claim number; its token is the number plus 6.
 fn holder(identity: &str, claim: u8) -> Document {
     doc! {
         "identity": identity, "session": uuid(claim), "claim": uuid(claim),
@@ -24,7 +24,7 @@ fn holder(identity: &str, claim: u8) -> Document {
     }
 }
 
-/// A changed copy of a lease with token 7 that `a` holds.
+/// Returns a lease with token 7 and holder `a`, with these changes.
 fn lease(changes: Document) -> Box<LeaseRecord> {
     let mut document = doc! {
         "_id": "orders", "schema": 1, "kind": "lease", "token": 7_i64, "revision": uuid(1),
@@ -44,14 +44,14 @@ fn free(changes: Document) -> Document {
     free
 }
 
-/// A request in the document.
+/// Returns a request as stored in the document.
 fn requested(kind: &str, to: Option<&str>, token: i64) -> Document {
     let mut request = doc! { "kind": kind, "token": token, "by": "ops" };
     request.extend(to.map(|to| doc! { "to": to }).unwrap_or_default());
     doc! { "request": request }
 }
 
-/// An action in the document's list. The tests' own request is action 1.
+/// Returns an action as stored in the document. The tests' own request is action 1.
 fn action(number: u8, kind: &str, to: Option<&str>, token: i64) -> Bson {
     let mut action = doc! { "id": uuid(number), "action": kind, "token": token, "by": "ops" };
     action.extend(to.map(|to| doc! { "to": to }).unwrap_or_default());
@@ -79,7 +79,6 @@ fn at(seconds: u64) -> BootTime {
     BootTime::from_nanos((100 + seconds) * 1_000_000_000)
 }
 
-/// The result and the message.
 fn shown(outcome: &CommandOutcome) -> String {
     format!("{:?}: {}", outcome.result, outcome.message)
 }
@@ -138,7 +137,7 @@ impl Randomness for One {
     }
 }
 
-/// The progress of a request that was sent at 0 s, when the lease was as in `before`.
+/// Returns the progress of a request that was sent at 0 s, with the lease `before`.
 fn begun(kind: &ActionKind, before: Document) -> Progress {
     Progress::new(
         kind,
@@ -157,10 +156,10 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
     let b_leads = || all([own(), doc! { "holder": holder("b", 2), "token": 8_i64 }]);
     let renewed = || doc! { "revision": uuid(3) };
     let no_change = || doc! {};
-    // The request, the changes of the lease before it and after it, and the outcome.
+    // Each case has the request, the changes to the lease before and after it, and the outcome.
     let cases = [
         (StepDown, no_change(), vec![doc! {}], "pending"),
-        // An event that does not show the request is older than the request.
+        // An event without the request is older than the request.
         (StepDown, no_change(), vec![free(doc! {})], "pending"),
         (
             StepDown,
@@ -245,7 +244,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             vec![free(own()), b_leads()],
             "Superseded: b leads with token 8, since c did not acquire it in time",
         ),
-        // The event with the replacement was not seen.
+        // The test omits the event that contains the replacement.
         (
             transfer("c"),
             no_change(),
@@ -255,7 +254,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             ])],
             "Superseded: ops replaced the request with a transfer to b; b leads with token 8",
         ),
-        // A request to the next leader, which was cancelled.
+        // An operator cancelled a request to the next leader.
         (
             transfer("c"),
             no_change(),
@@ -353,7 +352,7 @@ fn a_pause_of_an_unresponsive_holder_waits_for_its_lease_duration_of_sight() {
 #[test]
 fn a_request_under_way_says_no_more_than_was_seen() {
     let message = |progress: &Progress, seconds| {
-        // The holder wrote 1 s before the request, by its clock.
+        // According to its clock, the holder wrote 1 s before the request.
         let wall = WallMillis(i64::try_from(1_002 + 1_000 * seconds).expect("small"));
         let waited = Duration::from_secs(30);
         let roll = Roll::Answered(Vec::new());

@@ -1,6 +1,6 @@
-//! Authenticates visitors. Without a token file, every visitor may see the page. Otherwise a visitor
-//! sends the file's token as a bearer token, or logs in with it and gets a session cookie. A new
-//! token ends all sessions.
+//! Authenticates visitors. Without a token file, every visitor may see the page. Otherwise a
+//! visitor sends the file's token as a bearer token, or logs in with the token and gets a session
+//! cookie. Changing the token ends all sessions.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -31,7 +31,7 @@ const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 const SESSIONS_MAX: usize = 256;
 /// Lifetime of a session: a working day.
 const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
-/// Timeout for reading the file, below the page's timeout of an event stream.
+/// Timeout for reading the file; shorter than the page's timeout for an event stream.
 const READ_MAX: Duration = Duration::from_secs(3);
 const PERMISSIONS_OF_OTHERS: u32 = 0o007;
 
@@ -45,23 +45,22 @@ pub(super) struct VisitorAccess {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The token is missing or wrong, or the file is not usable.
+    /// The token is missing or wrong, or the token file is unusable.
     Wrong,
-    /// The visitor's address sends too many wrong tokens.
+    /// Too many wrong tokens came from the visitor's address.
     Busy,
 }
 
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
-    /// Locked during a read, so that a hanging file system blocks only one thread.
+    /// The mutex is held during a read, so that a hanging file system blocks only one thread.
     newest: Arc<tokio::sync::Mutex<Option<StoredToken>>>,
 }
 
 #[derive(Debug)]
 struct StoredToken {
     token: Secret,
-    /// The state of the file when it was read.
     state: FileState,
 }
 
@@ -75,8 +74,8 @@ struct VisitorSession {
 }
 
 impl VisitorAccess {
-    /// Reads the file, if there is one. The cookie's name contains the port, because browsers share
-    /// cookies between the ports of a machine.
+    /// Reads the token file, if configured. The cookie's name contains the port, because browsers
+    /// share cookies between the ports of a machine.
     pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, String> {
         let file = file.map(|path| TokenFile {
             path,
@@ -97,7 +96,7 @@ impl VisitorAccess {
         self.file.is_some()
     }
 
-    /// Permits a request whose headers prove that the visitor has the token.
+    /// Permits a request if its headers prove that the visitor knows the token.
     pub(super) async fn permit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
         let Some(token) = self.token().await? else {
             return Ok(());
@@ -109,8 +108,8 @@ impl VisitorAccess {
         }
     }
 
-    /// Returns false once the token of a permitted request has been replaced, or its session has
-    /// ended. The check is not a guess, so it does not wait for other visitors' wrong tokens.
+    /// Returns false once the token of a permitted request was replaced, or its session has ended.
+    /// This check is not rate-limited, because it cannot be used to guess tokens.
     pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
         match (self.token().await, bearer_token(headers)) {
             (Err(_), _) => false,
@@ -154,14 +153,14 @@ impl VisitorAccess {
         Ok(cookie)
     }
 
-    /// Ends the session of a request, and returns the cookie that removes it from the browser.
+    /// Ends the session of a request, and returns a cookie that clears the session in the browser.
     pub(super) fn log_out(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let id = self.session_id(headers).unwrap_or_default();
         locked(&self.sessions).retain(|session| !is_secret(id, &session.id));
         self.set_cookie("", Duration::ZERO)
     }
 
-    /// Returns `None` if visitors need no token. An unusable file refuses all visitors.
+    /// Returns `None` if visitors need no token. If the file is unusable, all visitors are refused.
     async fn token(&self) -> Result<Option<Secret>, Refused> {
         let Some(file) = &self.file else {
             return Ok(None);
@@ -201,8 +200,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TokenFile {
-    /// Returns the token. A changed file is read outside of the event loop, because a hanging file
-    /// system would block it.
+    /// Returns the token. A changed file is read on another thread, because a hanging file system
+    /// would block the event loop.
     async fn token(&self) -> Result<Secret, String> {
         let (path, newest) = (self.path.clone(), Arc::clone(&self.newest));
         let newest = async {
@@ -213,7 +212,7 @@ impl TokenFile {
         };
         let token = match timeout(READ_MAX, newest).await {
             Ok(Ok(token)) => token,
-            // The file system hangs, or the process exits.
+            // The file system hangs, or the process is exiting.
             Ok(Err(_)) | Err(_) => {
                 let limit = short(READ_MAX);
                 Err(format!("its file system did not answer within {limit}"))
@@ -228,7 +227,7 @@ fn state(found: &fs::Metadata) -> FileState {
     (found.ino(), found.size(), changed.0, changed.1)
 }
 
-/// Returns the file's token. Reads the file only if its state differs from the known one.
+/// Returns the file's token. Reads the file only if its state has changed.
 fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<Secret, String> {
     let found = fs::metadata(path).ok();
     match known {
@@ -281,7 +280,7 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Returns true if a new request is permitted, which must then stay permitted.
+    /// Returns true if a new request is permitted, and checks that it remains permitted.
     async fn permits(access: &VisitorAccess, headers: &HeaderMap) -> bool {
         let permitted = access.permit(headers, PEER).await.is_ok();
         assert_eq!(access.still_permits(headers).await, permitted);

@@ -1,8 +1,9 @@
-//! All documents of the collection, and the changes that each browser has not received.
+//! Stores all documents of the collection, and computes the changes that each browser has not
+//! received.
 //!
-//! Each change has a number. A browser has received all content up to one number, and all renewals
-//! up to another number. The browser gets the newest state of the documents with later changes, so
-//! the server queues nothing for it.
+//! Each change has a number. The server remembers two numbers for each browser: the last content
+//! change and the last renewal that the browser has received. Documents with later changes are sent
+//! in their newest state, so the server queues nothing for a browser.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,12 +19,12 @@ use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
 use leasehold_status::render::ClockPair;
 
-/// Maximum number of documents in one event of 30 to 200 KB. A large collection takes several
-/// events.
+/// Maximum number of documents in one event, which then has 30 to 200 KB. A large collection takes
+/// several events.
 const DOCUMENTS_MAX: usize = 64;
 /// Maximum number of renewals in one event.
 const RENEWALS_MAX: usize = 1_000;
-/// Maximum number of deletions that are kept for browsers that have not received them.
+/// Maximum number of deletions remembered for browsers that have not received them.
 const REMOVED_MAX: usize = 1_000;
 
 /// The number of a change.
@@ -32,30 +33,30 @@ type Version = u64;
 /// The changes that a browser has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Position {
-    /// The last change other than a renewal that the browser has received; 0 before the first.
+    /// The last content change (not a renewal) that the browser has received; 0 before the first.
     content: Version,
-    /// The last change whose renewal the browser has received.
+    /// The last renewal that the browser has received.
     renewals: Version,
-    /// The newest change when the browser began to receive all documents. The browser does not show
-    /// documents that were deleted before this change.
+    /// The newest change when the browser began to receive all documents. Documents deleted before
+    /// this change were never sent to the browser.
     begun: Version,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     observed: Observed,
-    /// The last answered roll call of each lease. The operator's command removes the roll call from
-    /// the lease.
+    /// The last answered roll call of each lease, kept because the operator's command removes the
+    /// roll call from the document.
     roll_calls: BTreeMap<String, AnsweredRollCall>,
     changes: BTreeMap<String, Change>,
-    /// The names of the changed documents, by the number of their last change.
+    /// Document names by the number of their last change.
     order: BTreeMap<Version, String>,
-    /// The names of the changed documents, by the number of their last change other than a renewal.
+    /// Document names by the number of their last content change.
     contents: BTreeMap<Version, String>,
     newest: Version,
     /// Number of deleted documents in `changes`.
     removed: usize,
-    /// The newest deletion that `changes` no longer has. A browser that began earlier may have
+    /// The newest deletion that `changes` no longer contains. A browser that began earlier may have
     /// missed this deletion.
     forgotten: Version,
     /// True once all documents have been read.
@@ -66,15 +67,13 @@ pub(super) struct Snapshot {
 #[derive(Debug)]
 pub(super) struct AnsweredRollCall {
     pub(super) roll_call: RollCall,
-    /// The time of the newest answer.
     pub(super) at: BootTime,
 }
 
-/// The last change of a document.
 #[derive(Debug)]
 struct Change {
     last: Version,
-    /// The last change other than a renewal.
+    /// The last content change.
     content: Version,
     /// `None` if the document was deleted.
     silence: Option<Silence>,
@@ -84,7 +83,7 @@ struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Link {
     pub(super) state: LinkState,
-    /// Why MongoDB reports no changes, or cannot be read.
+    /// The reason if MongoDB reports no changes or cannot be read.
     pub(super) why: Option<Failure>,
     /// MongoDB's last answer before the data became stale; `None` if the data is current, or if no
     /// data is shown.
@@ -113,7 +112,7 @@ pub(super) struct Delta {
     pub(super) removed: Vec<String>,
     /// True if the browser must drop its documents, because all documents follow.
     pub(super) reset: bool,
-    /// The position of a browser that has received this delta.
+    /// The browser's position after this delta.
     #[serde(skip)]
     pub(super) at: Position,
     /// True if no later change remains to be sent.
@@ -136,7 +135,7 @@ impl Link {
         }
     }
 
-    /// Describes the connection for `/readyz`. Names of servers and users are left out, because
+    /// Describes the connection for `/readyz`. Names of servers and users are omitted, because
     /// `/readyz` requires no token.
     pub(super) fn description(&self, now: ClockPair) -> String {
         let why = self.why.as_ref().map(Failure::summary);
@@ -187,7 +186,7 @@ impl Snapshot {
         }
     }
 
-    /// Records the answers to a roll call; returns true if some are new.
+    /// Records the answers to a roll call. Returns true if there are new answers.
     fn answered(&mut self, name: &str, now: BootTime) -> bool {
         let Some(lease) = self.observed.get(name).and_then(|seen| lease(&seen.entry)) else {
             self.roll_calls.remove(name);
@@ -212,8 +211,8 @@ impl Snapshot {
         self.link = Link::of(LinkState::Lost, Some(failure), stale_since);
     }
 
-    /// Returns the state of the connection. The connection counts as lost once MongoDB has not
-    /// answered for longer than `within`, although no call has failed yet.
+    /// Returns the state of the connection. The connection counts as lost if MongoDB has not
+    /// answered within `within`, even if no call has failed yet.
     pub(super) fn link_at(
         &self,
         answered: Option<BootTime>,
@@ -230,7 +229,7 @@ impl Snapshot {
         }
     }
 
-    /// Records a change of a document; `differs` if it changed other than by a renewal.
+    /// Records a change of a document. `differs` is false if the document was only renewed.
     fn record(&mut self, name: String, differs: bool) {
         let silence = self.observed.get(&name).map(|seen| seen.silence);
         let before = self.changes.get(&name);
@@ -300,7 +299,7 @@ impl Snapshot {
             }
             at.renewals = *version;
             let content = self.changes[name].content;
-            // The browser gets the other documents whole.
+            // All other changed documents are sent completely.
             let is_known = content <= at.content && content != *version;
             if let Some(known) = self.observed.get(name).filter(|_| is_known) {
                 delta.renewed.push((name.clone(), renewal(known, now)));
@@ -333,7 +332,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the changes after this version, and the names of their documents.
+/// Returns the changes after this version, with the document names.
 fn after(
     order: &BTreeMap<Version, String>,
     version: Version,

@@ -6,10 +6,10 @@ const PAGE_HEADER = "x-leasehold-page";
 const secret = document.documentElement.dataset.secret;
 const byId = (id) => document.getElementById(id);
 const dialog = byId("details");
-let disarms; // The timer of the armed button, if any.
+let disarms; // Timer that disarms the armed button, if any.
 const details = { name: "", doc: null, at: 0, loading: false, again: false, failed: "" };
 
-// Creates an element that isolates the direction of its text from the text around it.
+// Creates an element whose text direction is isolated from the surrounding text.
 function element(tag, text, name) {
   const made = document.createElement(tag);
   const inner = document.createElement("bdi");
@@ -31,7 +31,7 @@ function fill(section, rows) {
       const row = document.createElement("tr");
       row.append(...cells.map(([text, name], index) => {
         const cell = element("td", text, name);
-        cell.dataset.label = names[index]; // A narrow page shows no header.
+        cell.dataset.label = names[index]; // A narrow page hides the header.
         return cell;
       }));
       return row;
@@ -56,7 +56,7 @@ function openDetails(name) {
   loadDetails();
 }
 
-// Loads the open document, and loads it again if it changes meanwhile.
+// Loads the open document, and loads it again if the document changes meanwhile.
 async function loadDetails() {
   if (details.loading) {
     details.again = true;
@@ -90,7 +90,7 @@ async function loadDetails() {
   }
 }
 
-// Shows why the data in the dialog is missing or stale, because the dialog covers the banner.
+// Shows inside the dialog why data is missing or stale, because the dialog covers the banner.
 function renderProblem() {
   const found = trouble();
   const why = details.failed || (found ? found[0] : "");
@@ -119,7 +119,7 @@ function renderDetails() {
   fill("history", ended.map((past) => [
     [past.token == null ? "–" : String(past.token), "number"],
     [past.identity || "–"],
-    // An expired holder held until its last write, whose time is not recorded.
+    // This is an upper bound, because the last write of an expired holder is not recorded.
     [(isExpired(past) ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
     [dated(past.ended_at, now)],
     [past.reason || "–"],
@@ -153,7 +153,7 @@ function offer(action, possible) {
   button.disabled = !possible || button.dataset.running === "true";
 }
 
-// Shows the commands for a terminal that apply to this document.
+// Shows the shell commands that apply to this document.
 function renderCommands(doc) {
   const name = quoted(doc.name);
   const can = (verb) => `leasehold ${verb} ${name}`;
@@ -177,7 +177,7 @@ function renderCommands(doc) {
   }));
 }
 
-// Shows the current state, and lets the times since the last renewals grow.
+// Shows the current state, with the current times since the last renewals.
 function renderFacts() {
   const doc = details.doc;
   if (!dialog.open) return;
@@ -240,7 +240,7 @@ function renderFacts() {
   renderSpan(doc, at, now);
 }
 
-// Shows the timeline with its hours.
+// Shows the timeline and its time axis.
 function renderSpan(doc, at, now) {
   const section = byId("span-details");
   section.hidden = doc.kind === "foreign";
@@ -269,8 +269,8 @@ function outcome(text, name) {
   setText(byId("outcome"), text);
 }
 
-// Answers with this page's evidence if the holder is gone: the server's answer is of a new and
-// shorter observation.
+// If the holder is gone, returns an answer with this page's evidence. The server's answer is based
+// on a new, shorter observation.
 function ownEvidence(answer, action) {
   const { doc, at } = details;
   const now = shownNow();

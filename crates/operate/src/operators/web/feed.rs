@@ -1,8 +1,8 @@
-//! The documents as a browser receives them: `GET /events` for all, as server-sent events, and the
-//! details of one.
+//! Renders documents for browsers: `GET /events` streams all documents as server-sent events, and
+//! another request returns the details of one document.
 //!
-//! A stream queues nothing. The stream makes an event from the newest documents when the connection
-//! can take one, so a slow browser skips states.
+//! A stream queues nothing. Each event is made from the newest documents when the connection is
+//! writable, so a slow browser skips states.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,11 @@ use leasehold_status::render::date;
 
 /// Minimum time between two events about changes, once a browser has all documents.
 const BATCH: Duration = Duration::from_millis(100);
-/// Maximum time between two events. After three missing events the page assumes a lost connection.
+/// Maximum time between two events. After three missing events, the page treats the connection as
+/// lost.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Maximum number of holders, and of waiters, of a lock in the list. The lock's details list all of
-/// them.
+/// Maximum number of holders, and of waiters, of a lock in the list. The lock's details contain all
+/// of them.
 const CLAIMS_MAX: usize = 8;
 
 /// A stream of events to one browser. It ends when the visitor's permission ends.
@@ -100,7 +101,7 @@ impl Events {
     fn event(&mut self, now: BootTime) -> String {
         let board = self.board.borrow();
         let link = self.shared.link(&board, now);
-        // The page does not let the times since renewals grow while it has no current data.
+        // While the data is stale, the page freezes the times since renewals.
         let mut delta = board.since(self.position, link.shown_at(now));
         self.position = delta.at;
         self.written = Some(LastFrame {
@@ -108,7 +109,7 @@ impl Events {
             link: board.link.clone(),
             complete: delta.complete,
         });
-        // Before the first listing, the server does not know if documents are missing.
+        // Before the first listing, the server does not know whether documents are missing.
         delta.reset &= board.is_listed();
         delta.complete &= board.is_listed();
         let info = self.shared.session.collection.info().unwrap_or_default();
@@ -143,8 +144,8 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
     }
 }
 
-/// Time since one holder last renewed, in milliseconds, and true if that renewal was seen; else with
-/// the date of the holder's last write.
+/// Time in milliseconds since a holder last renewed, whether that renewal was observed, and
+/// otherwise the date of the holder's last write.
 #[derive(Debug, Serialize)]
 pub(super) struct RenewalAge(u64, bool, Option<String>);
 
@@ -200,8 +201,8 @@ pub(super) fn details(
     }
 }
 
-/// Adds the last former holder, and the timeline of all former holders: start and end in milliseconds
-/// of the wall clock, identity, token and reason.
+/// Adds the last former holder, and the timeline of all former holders. Each entry has the start
+/// and end in wall-clock milliseconds, identity, token and reason.
 fn add_history(object: &mut Value, history: &[PastHolder]) {
     let past = history.iter().map(|one| {
         let identity = one.identity.as_ref().map(|identity| identity.as_str());
@@ -251,7 +252,7 @@ fn of_lock(seen: &ObservedDocument, record: &LockRecord, max: usize, now: BootTi
 fn claim(seen: &ObservedDocument, record: &LockRecord, entry: &Entry, now: BootTime) -> Value {
     let silence = seen.claims.get(&entry.claim);
     let mut object = render::entry_object(entry);
-    // While the work goes on, each renewal changes the end of the minimum hold.
+    // While the work continues, each renewal changes the end of the minimum hold.
     let kept_until = record.kept_until.get(&entry.claim);
     let kept_until = kept_until.filter(|_| entry.work_done);
     object["kept_until"] = kept_until.map(|until| date(*until)).into();

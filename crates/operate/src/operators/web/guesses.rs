@@ -1,5 +1,5 @@
-//! Limits how many tokens visitors can try. Each peer address has its own limit, so wrong tokens
-//! from one address do not delay visitors from another address.
+//! Limits the rate at which visitors can try tokens. Each peer address has its own limit, so wrong
+//! tokens from one address do not delay visitors from another address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,15 +11,15 @@ use tokio::time::{sleep, timeout};
 
 use super::access::Refused;
 
-/// Maximum number of tokens that one peer can try at a time. A wrong token uses a permit for
+/// Maximum number of tokens that one peer can try at a time. A wrong token occupies a permit for
 /// [`WRONG_TOKEN`].
 const GUESSES_MAX: usize = 4;
 /// Delay of the answer to a wrong token.
 const WRONG_TOKEN: Duration = Duration::from_millis(500);
-/// Maximum time that a visitor waits because of wrong tokens from the visitor's address.
+/// Maximum time that a visitor waits for a permit.
 const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Maximum number of peers with their own limit. All further peers share one limit, so that many
-/// addresses together try at most 520 tokens per second and take little memory.
+/// Maximum number of peers with their own limit. All further peers share one limit, which bounds
+/// memory and the total rate (520 tokens per second).
 const PEERS_MAX: usize = 64;
 
 /// The permits of each peer; `None` stands for all peers beyond [`PEERS_MAX`].
@@ -29,7 +29,7 @@ pub(super) struct Guesses {
 }
 
 impl Guesses {
-    /// Checks a token of this peer, once the peer may try another one.
+    /// Waits for a permit of this peer, then checks its token.
     pub(super) async fn check(
         &self,
         peer: IpAddr,
@@ -42,7 +42,7 @@ impl Guesses {
         if is_right() {
             return Ok(());
         }
-        // A separate task keeps the permit even if the visitor closes the connection to try again.
+        // A separate task holds the permit, even if the visitor closes the connection to try again.
         let delay = tokio::spawn(async move {
             sleep(WRONG_TOKEN).await;
             drop(permit);
@@ -53,7 +53,7 @@ impl Guesses {
 
     fn of(&self, peer: IpAddr) -> Arc<Semaphore> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Permits and waiting visitors share the semaphore of their peer.
+        // A semaphore is dropped once no permit and no waiting visitor uses it.
         peers.retain(|_, guesses| Arc::strong_count(guesses) > 1);
         let peer = Some(network(peer));
         let has_own = peers.contains_key(&peer) || peers.len() < PEERS_MAX;
@@ -110,7 +110,7 @@ mod tests {
             let wrong = guesses.check(peer(1), || false).now_or_never();
             assert_eq!(wrong, None, "answered at once");
         }
-        // The next token waits for its turn instead of being refused.
+        // The next token waits for a permit instead of being refused.
         assert_eq!(guesses.check(peer(1), || true).await, Ok(()));
         assert!(boot_now().since(begun) >= WRONG_TOKEN);
     }

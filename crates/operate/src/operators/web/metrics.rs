@@ -1,4 +1,4 @@
-//! `GET /metrics`: the leases and locks of the collection for Prometheus.
+//! `GET /metrics`: exports the leases and locks of the collection to Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,9 +20,9 @@ use leasehold_metrics::collection::{
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecord};
 
-/// Maximum number of leases and locks with series: about 0.5 MB for each scrape.
+/// Maximum number of leases and locks with series; a scrape then has about 0.5 MB.
 const NAMES_MAX: usize = 500;
-/// Time without an answer of MongoDB after which the documents are not exported. An open change
+/// After this time without an answer from MongoDB, documents are not exported. An open change
 /// stream answers every 2 s.
 const BLIND_AFTER: Duration = Duration::from_secs(30);
 /// Scrapes within this time share one text, so that simultaneous scrapes need little memory.
@@ -67,7 +67,6 @@ impl NamePattern {
     }
 }
 
-/// Makes the metrics of a collection.
 pub(super) struct Exporter {
     /// The names that are exported; all if empty.
     names: Vec<NamePattern>,
@@ -189,11 +188,10 @@ fn lease<'a>(
     }
 }
 
-/// Returns `None` for a document that is not a lock.
 fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<LockSample<'_>> {
     let record = lock_of(&seen.entry)?;
     let lock = &record.lock;
-    // A view of the whole collection has no time by the clock of the store.
+    // A view of the whole collection does not contain MongoDB's time.
     let view = ObservedLock::new(seen, None, now)?;
     let holding: Vec<_> = view.holding().collect();
     let working = lock.holders.iter().filter(|it| !it.work_done);
@@ -231,7 +229,7 @@ fn date(at: WallMillis) -> Option<Duration> {
     Some(duration(at.0)).filter(|at| !at.is_zero())
 }
 
-/// Returns the time since a date, zero for a date in the future; `None` if unknown.
+/// Returns the time since a date: zero if the date is in the future, and `None` if unknown.
 fn age(at: WallMillis, wall: WallMillis) -> Option<Duration> {
     date(at)?;
     Some(duration(wall.0.saturating_sub(at.0)))

@@ -3,11 +3,11 @@
 
 const CONTACT_MAX_MS = 6000; // Three heartbeats.
 const RETRY_MS = 1000;
-const TICK_MS = 200; // The shown times since a renewal grow in these steps.
-const OVERSCAN = 8; // Rows that are drawn above and below the rows in view.
-const OUTAGE_SHOWN_MS = 900_000; // A past outage stays on the page for this time.
+const TICK_MS = 200; // Update interval of the times since renewals.
+const OVERSCAN = 8; // Number of rows drawn above and below the visible rows.
+const OUTAGE_SHOWN_MS = 900_000; // A past outage remains on the page for this time.
 const GROUPS = { lease: "Leases", lock: "Locks", foreign: "Other documents" };
-// The documents that a button of the summary shows.
+// The filter of each summary button.
 const ONLY = {
   leases: ({ doc }, found) => doc.kind === "lease" && ["held", "late"].includes(found),
   locks: ({ doc }, found) => doc.kind === "lock" && ["held", "late", "kept"].includes(found),
@@ -18,23 +18,23 @@ const ONLY = {
 };
 
 const known = new Map(); // Name to { doc, at, text }.
-let stale = null; // Names not yet received again after a reset.
+let stale = null; // Names that were not yet received again after a reset.
 let order = []; // Names as shown, and the headings of groups.
-let tops = [0]; // The distance of each row, and of the end, from the first row in pixels.
+let tops = [0]; // Offset of each row, and of the end, from the first row in pixels.
 let isOrderOld = true;
 let isComplete = false; // True once this page has received the whole collection.
 let sort = { key: "name", descending: false };
 let only = ""; // The pressed button of the summary.
 let store = null; // The server's connection to MongoDB.
 let contact = performance.now();
-let received = performance.now(); // The last event.
+let received = performance.now(); // Time of the last event.
 let problem = "connecting to this server";
-let outage = null; // The last time without current data: { from, to } on this page's clock.
-const rows = new Map(); // Name to the row in the page.
+let outage = null; // The last period without current data: { from, to } on this page's clock.
+const rows = new Map(); // Maps each name to its row in the page.
 const heights = { row: 0, group: 0 };
 
-// The instant at which the shown data was current. Times since a renewal do not grow after it,
-// because renewals are not observed then.
+// The instant at which the shown data was last current. Times since renewals stop at this instant,
+// because later renewals are not observed.
 function shownNow() {
   if (store && store.old_ms != null) return received - store.old_ms;
   return problem ? contact : performance.now();
@@ -72,7 +72,7 @@ function renderConnection() {
     setText(byId("age"), utc(wall(now)));
   } else {
     const [why, age] = found;
-    // The age stands in another element: a screen reader announces this once.
+    // The age is in another element, so that a screen reader announces this text only once.
     setText(line, age == null ? `No data yet: ${why}.` : `Data is stale since ${utc(wall(now - age))}: ${why}.`);
     setText(byId("age"), age == null ? "" : `${duration(age)} ago`);
     const isNew = !outage || outage.to != null;
@@ -142,7 +142,7 @@ function arrange() {
   renderSummary(now);
 }
 
-// Computes where each row begins.
+// Computes the offset of each row.
 function measure() {
   const style = getComputedStyle(document.documentElement);
   heights.row = parseFloat(style.getPropertyValue("--row"));
@@ -234,11 +234,10 @@ function renderRow(row, name, now) {
   renderTimeline(row.children[6].firstChild, doc, past, at, now);
 }
 
-// A state may be outdated while there is no current data.
+// While the data is stale, a state may be outdated.
 const shownState = (found) => (trouble() ? `was ${found}` : found);
 
-// Draws a timeline, unless nothing has changed since it was drawn. With the height of a lane, the
-// timeline grows with its lanes.
+// Draws a timeline if it has changed. With `lanePx`, the height grows with the number of lanes.
 function renderTimeline(bar, doc, past, at, now, lanePx) {
   const hours = Number(byId("hours").value);
   const found = timeline(doc, past, at, now, hours);
@@ -316,7 +315,7 @@ function render() {
     renderConnection();
     renderRows();
   };
-  // A page in the background draws nothing, but its title and search stay correct.
+  // A background page gets no animation frames, but its title and search must remain correct.
   if (document.hidden) setTimeout(draw, 0);
   else requestAnimationFrame(draw);
 }
@@ -327,7 +326,7 @@ function searched(doc) {
   return [doc.name, doc.kind, ...names, notes(doc, now, now)].join("\n").toLowerCase();
 }
 
-// Opens the details of the document that the address names.
+// Opens the details of the document in the page's URL.
 function openLinked() {
   for (const name of known.keys()) {
     if (!dialog.open && location.hash === `#${encodeURIComponent(name)}`) openDetails(name);
@@ -366,7 +365,7 @@ function apply(event) {
       renew(details.doc, holders);
       details.at = received;
     } else {
-      loadDetails(); // The event may lack some holders and waiters.
+      loadDetails(); // The event may omit some holders and waiters.
     }
   }
   for (const name of event.removed) known.delete(name);

@@ -1,4 +1,4 @@
-//! The page and the form to log in. The script inserts all documents as text, not as HTML.
+//! Serves the page and the login form. The script inserts all documents as text, not as HTML.
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
@@ -16,7 +16,7 @@ const SCRIPT: [&str; 3] = [
     include_str!("page.js"),
 ];
 
-/// Returns the page, which sends the secret with each action. Without a secret, the page is read-only.
+/// Returns the page. The page sends the secret with each action; without a secret, it is read-only.
 pub(super) fn page(secret: Option<&str>, has_login: bool) -> Answer {
     let page = PAGE
         .replace("{{secret}}", secret.unwrap_or_default())
@@ -32,7 +32,8 @@ pub(super) fn nonce() -> String {
     format!("{:032x}", KernelRandomness.bits())
 }
 
-/// Answers with a page whose policy permits only the style and script with the answer's nonce.
+/// Answers with a page whose Content-Security-Policy permits only styles and scripts with the
+/// answer's nonce.
 fn answer(code: StatusCode, page: &str) -> Answer {
     let nonce = nonce();
     let page = page

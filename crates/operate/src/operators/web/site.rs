@@ -1,4 +1,4 @@
-//! The answers to requests of browsers.
+//! Answers the requests of browsers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use leasehold_status::render::ClockPair;
 const BODY_BYTES_MAX: usize = 8 * 1024;
 const ACTIONS_MAX: usize = 16;
 const BUSY: &str = "Too many wrong tokens from this address: try again in a few seconds.";
-/// Request header with the value that only this server's page has.
+/// Request header with the secret that only this server's page knows.
 const PAGE_HEADER: &str = "x-leasehold-page";
 
 type Refusal = (StatusCode, String);
@@ -49,7 +49,6 @@ pub(super) struct Web(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) session: Session,
-    /// The newest state of the collection.
     pub(super) board: watch::Receiver<Snapshot>,
     pub(super) last_answer: LastAnswer,
     pub(super) access: VisitorAccess,
@@ -76,7 +75,6 @@ impl Offer {
 
 pub(super) struct Actions {
     by: Identity,
-    /// The value of [`PAGE_HEADER`].
     secret: String,
     running: Semaphore,
 }
@@ -86,7 +84,7 @@ pub(super) struct Actions {
 struct ActionRequest {
     name: String,
     action: String,
-    /// The token that the visitor has seen.
+    /// The token shown to the visitor.
     token: i64,
     to: Option<String>,
     reason: Option<String>,
@@ -212,7 +210,7 @@ impl Shared {
         Ok(json(StatusCode::OK, &details(seen, roll_call, shown)))
     }
 
-    /// Carries out an action of the page, even if the browser closes the connection.
+    /// Performs an action of the page, even if the browser closes the connection.
     async fn act(&self, request: Request<Incoming>, client: &Client) -> Result<Answer, Refusal> {
         let Some(actions) = self.actions() else {
             let why = "this page is read-only: use leasehold in a terminal instead";
@@ -301,7 +299,7 @@ fn parsed(body: &[u8], by: &Identity) -> Result<RequestArgs, String> {
 }
 
 /// Checks that a request comes from this server's page. Browsers hide the secret from other pages,
-/// and report the page's origin with each request.
+/// and report the origin of the page with each request.
 fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
     same_origin(headers)?;
     let given = headers.get(PAGE_HEADER).map(HeaderValue::as_bytes);
@@ -313,7 +311,7 @@ fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that the page that sent a request was loaded from this server.
+/// Checks that the request's page was loaded from this server.
 fn same_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     const OTHER: &str = "the request is of a page from elsewhere";
     let value = |name| headers.get(name).map(HeaderValue::as_bytes);

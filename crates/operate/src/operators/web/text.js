@@ -1,13 +1,13 @@
 
-// Texts of documents. These functions do not access the page.
+// Texts about documents. These functions do not access the page.
 
 const collator = new Intl.Collator("en", { numeric: true });
-const HISTORY_MAX = 20; // Former holders that a document keeps.
+const HISTORY_MAX = 20; // Number of former holders that a document stores.
 const UNCLAIMED_MS = 10_000; // A free lease counts as unclaimed after this time.
 // From the best state to the worst.
 const STATES = ["kept", "held", "free", "paused", "late", "foreign", "silent", "expired"];
-let clockAhead = 0; // The server's wall clock minus this browser's.
-let storeAhead = 0; // MongoDB's clock minus the server's.
+let clockAhead = 0; // The server's wall clock minus this browser's wall clock.
+let storeAhead = 0; // MongoDB's clock minus the server's wall clock.
 
 // Formats milliseconds with at most two units, and with tenths of a second below ten seconds.
 function duration(ms) {
@@ -24,10 +24,10 @@ function duration(ms) {
 // The server's wall clock at an instant of this page.
 const wall = (now) => Date.now() + clockAhead - (performance.now() - now);
 
-// Time since a date of a document; the server's clock and the writer's may differ.
+// Time since a date in a document. The date's clock may differ from the server's clock.
 const since = (date, now) => (date ? Math.max(0, wall(now) - Date.parse(date)) : NaN);
 
-// Time for which a holder is known to have held: until now, or until its last renewal if it is gone.
+// Time for which a holder has held: until now, or until its last renewal if it is gone.
 function heldFor(entry, at, now) {
   const held = since(entry.since, now);
   if (!isGone(holderState(entry, at, now))) return held;
@@ -37,7 +37,7 @@ function heldFor(entry, at, now) {
 
 const utc = (ms) => `${new Date(ms).toISOString().slice(11, 19)} UTC`;
 
-// Formats a date with its age. Omits the day of today.
+// Formats a date with its age. Omits the day if the date is today.
 function dated(date, now) {
   if (!date || !Date.parse(date)) return "–";
   const [at, today] = [new Date(date).toISOString(), new Date(wall(now)).toISOString()];
@@ -45,13 +45,13 @@ function dated(date, now) {
   return `${day}${utc(Date.parse(date))} (${duration(since(date, now))} ago)`;
 }
 
-// Time since the last renewal, at an instant. `at` is when this page received `silent_ms`.
+// Time since the last renewal. `at` is the instant at which this page received `silent_ms`.
 function silence(entry, at, now) {
   return entry && entry.silent_ms != null ? entry.silent_ms + Math.max(0, now - at) : NaN;
 }
 
-// Rest of the minimum hold of a holder whose work has ended, by MongoDB's clock; negative once the
-// hold has passed.
+// Remaining minimum hold after the work has ended, on MongoDB's clock; negative once the minimum
+// hold is over.
 function rest(entry, now) {
   return entry.over ? Date.parse(entry.kept_until) - wall(now) - storeAhead : NaN;
 }
@@ -61,18 +61,18 @@ const isKept = (entry, now) => rest(entry, now) > 0;
 // True if the work and the minimum hold of a holder have ended, so that others may acquire the lock.
 const isEnded = (entry, now) => Boolean(entry.over) && !isKept(entry, now);
 
-// The holders of a document whose work or minimum hold lasts.
+// The holders whose work or minimum hold has not ended.
 function holdersOf(doc, now) {
   if (doc.kind !== "lock") return doc.holder ? [doc.holder] : [];
   return doc.holders.filter((entry) => !isEnded(entry, now));
 }
 
-// Number of holders of a lock. `doc.holders` may be a part.
+// Number of holders of a lock; `doc.holders` may be incomplete.
 function holdersTotal(doc, now) {
   return doc.holders_total - doc.holders.filter((entry) => isEnded(entry, now)).length;
 }
 
-// State of one holder. `silent` is evidence from the holder's wall clock; `expired` was observed.
+// State of one holder. `silent` is inferred from the holder's wall clock; `expired` was observed.
 function holderState(entry, at, now) {
   if (entry.over) return isKept(entry, now) ? "kept" : "free";
   const silent = silence(entry, at, now);
@@ -84,13 +84,13 @@ function holderState(entry, at, now) {
 
 function renewed(entry, at, now) {
   const ms = silence(entry, at, now);
-  if (Number.isNaN(ms) || entry.over) return "–"; // It renews no more.
+  if (Number.isNaN(ms) || entry.over) return "–"; // The entry is no longer renewed.
   if (entry.renewal_seen) return `${duration(ms)} ago`;
   const written = since(entry.renewed_at, now);
   return written + 1000 >= ms ? `~${duration(Math.max(written, ms))} ago` : `> ${duration(ms)}`;
 }
 
-// Applies the renewals of the holders in the list, in its order.
+// Applies the renewals in `holders`, which are in the order of the document's holders.
 function renew(doc, holders) {
   const entries = doc.kind === "lock" ? doc.holders : [doc.holder];
   holders.forEach(([silent_ms, renewal_seen, renewed_at], index) => {
@@ -100,8 +100,9 @@ function renew(doc, holders) {
   });
 }
 
-// The holder that the list shows: the one in the worst state, then the one without a renewal for the
-// longest time. If the work of all holders has ended, the holder that is kept for longest.
+// The holder that the list shows: the holder in the worst state, and among equals the one without a
+// renewal for the longest time. If the work of all holders has ended, the holder with the longest
+// remaining minimum hold.
 function principal(doc, at, now) {
   const holders = holdersOf(doc, now);
   if (doc.kind !== "lock") return holders[0] || null;
@@ -124,7 +125,7 @@ function state(doc, at, now) {
 
 const isGone = (found) => found === "silent" || found === "expired";
 
-// True if this page has seen neither a renewal of the holder nor evidence of its silence.
+// True if this page has observed neither a renewal nor evidence that the holder is gone.
 function isUnconfirmed(doc, at, now) {
   const holder = principal(doc, at, now);
   return Boolean(holder) && !holder.renewal_seen && ["held", "late"].includes(holderState(holder, at, now));
@@ -152,7 +153,7 @@ function holderName(doc, now, shown) {
   return first ? first.identity + (more > 0 ? ` and ${more} more` : "") : "";
 }
 
-// Why a holder counts as kept, silent or expired.
+// Reasons why a holder counts as kept, silent or expired.
 function evidence(doc, entry, at, now) {
   if (isKept(entry, now)) return [`kept until ${utc(Date.parse(entry.kept_until))} (${duration(rest(entry, now))} left)`];
   const ms = silence(entry, at, now);
@@ -174,7 +175,7 @@ function request(doc) {
   return kind + by + (request.why_not ? `, no effect: ${request.why_not}` : "");
 }
 
-// Who paused a lease, and why.
+// The author and the reason of a pause.
 function paused(doc, now) {
   const { by, at, reason } = doc.pause || {};
   const ago = at && Date.parse(at) ? ` ${duration(since(at, now))} ago` : "";
@@ -205,7 +206,7 @@ function notes(doc, at, now) {
   return parts.join("; ");
 }
 
-// The holder of a free lock whose entry remains until the next acquisition.
+// The last holder of a free lock; its entry remains until the next acquisition.
 function lastHolder(doc, now) {
   if (doc.kind !== "lock" || holdersOf(doc, now).length) return null;
   return doc.holders.reduce((a, b) => (a && !(rest(b, now) > rest(a, now)) ? a : b), null);
@@ -231,11 +232,11 @@ function lastChange(doc, now) {
   return success ? `${success}; ${before}` : before;
 }
 
-// Reasons of intended ends. The timeline marks all others.
+// Reasons of planned ends. The timeline marks all other reasons.
 const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "released"]);
 
-// The parts of a timeline that ends now and covers `hours`. Each part has its place as fractions of
-// the timeline, and a lane if holders overlap.
+// The segments of a timeline that covers the last `hours`. Each segment has its position as
+// fractions of the timeline, and a lane if holders overlap.
 function timeline(doc, past, at, now, hours) {
   const end = wall(now);
   const begin = end - hours * 3_600_000;
@@ -261,7 +262,7 @@ function timeline(doc, past, at, now, hours) {
   for (const one of all) {
     if (!shade.has(one.identity)) shade.set(one.identity, shade.size % 4);
     if (one.to <= begin || one.from >= end) continue;
-    // Clocks of two machines differ by a little.
+    // The clocks of two machines may differ slightly.
     let lane = lanes.findIndex((until) => until <= one.from + 1000);
     if (lane < 0) lane = lanes.length < 4 ? lanes.length : 3;
     lanes[lane] = Math.max(lanes[lane] || 0, one.to);
@@ -281,5 +282,5 @@ function partText(part, now) {
   return `${part.identity || "unknown"}${token}: ${span}, ${duration(part.to - part.from)}${ended}`;
 }
 
-// A name as a word of a shell.
+// A name as a shell word.
 const quoted = (name) => (/^[\w.:@/-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);

@@ -73,7 +73,7 @@ fn a_large_list_comes_in_pieces() {
     );
 }
 
-/// Renews documents: their silence changes, and their content does not.
+/// Renews documents without a change of content.
 fn renew(board: &mut Snapshot, names: &[String]) {
     board.apply(ViewEvent::Failed(Failure::new("no primary", "")), at(1));
     for name in names {
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// Deletes one document more than are remembered.
+/// Deletes one document more than the board remembers.
 fn delete_many(board: &mut Snapshot) {
     for number in 0..=REMOVED_MAX {
         let name = format!("deleted-{number}");
@@ -262,7 +262,7 @@ fn an_overdue_answer_counts_as_a_lost_connection() {
     board.apply(ViewEvent::Polling(failure.clone()), at(1));
     assert_eq!(state(&board, 6), (LinkState::Polling, None));
     assert_eq!(state(&board, 8), (LinkState::Lost, Some(7)));
-    // The failed read is reported after 10 s, and the last answer is older.
+    // The read fails after 10 s, so the last answer is older than that.
     board.apply(ViewEvent::Failed(failure.clone()), at(1));
     assert_eq!(state(&board, 11), (LinkState::Lost, Some(10)));
     let link = board.link_at(Some(at(1)), WITHIN, at(11));
