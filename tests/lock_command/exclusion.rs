@@ -109,7 +109,7 @@ fn each_slot_has_one_holder_at_a_time() {
         match line[0].as_str() {
             "begin" => assert!(
                 held.insert(slot),
-                "{INVARIANT_VIOLATED}: two have {slot}: {:?}",
+                "{INVARIANT_VIOLATED}: two jobs have slot {slot}: {:?}",
                 place.journal()
             ),
             _ => assert!(held.remove(&slot)),

@@ -58,7 +58,7 @@ async fn suffered(cast: &mut Cast, shown: &str) {
     })
     .await;
     // The follower's reads succeed, but must not clear the repeated failure.
-    throughout(SEVERAL_READS, "an error stays in its status", async || {
+    throughout(SEVERAL_READS, "the status shows an error", async || {
         !store_error(follower).await.is_empty()
     })
     .await;

@@ -99,7 +99,7 @@ pub(crate) fn exclusion(rule: Rule, works: &[Work]) -> Vec<String> {
             }
         };
         if too_many {
-            found.push(format!("{work:?} works at the same time as {together:?}"));
+            found.push(format!("{work:?} overlaps {together:?}"));
         }
         let same = works[..index]
             .iter()
@@ -138,7 +138,7 @@ pub(crate) fn authority(
     let mine: BTreeMap<_, _> = mine.map(|tenure| (tenure.token, tenure)).collect();
     let outside = works.iter().filter_map(|work| match mine.get(&work.token) {
         None if some_untraced => None,
-        None => Some(format!("{work:?} has a token that no trace has")),
+        None => Some(format!("no trace contains the token of {work:?}")),
         Some(tenure) if work.first < tenure.from || work.last > tenure.deadline + grace(work) => {
             Some(format!("{work:?} is not within {tenure:?}"))
         }

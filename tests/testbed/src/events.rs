@@ -82,7 +82,7 @@ impl EventStream {
                 opened.decode();
                 return opened;
             }
-            assert!(opened.receive().await, "no answer to {request}");
+            assert!(opened.receive().await, "no response to {request}");
         }
     }
 

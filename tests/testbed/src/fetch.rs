@@ -35,7 +35,7 @@ pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
 pub fn kubernetes_programs() -> Result<PathBuf, Failure> {
     let programs = fetch("fetch-kubernetes", Stdio::inherit());
     programs.map_err(|words| match words.is_empty() {
-        true => Failure::new("there is no Kubernetes to test with: see what fetch-kubernetes says"),
+        true => Failure::new("Kubernetes is not available: see the output of fetch-kubernetes"),
         false => Failure::new(words),
     })
 }

@@ -40,11 +40,11 @@ pub(crate) async fn request(
     let what = format!("{method} http://{address}{path}");
     let answer = timeout(ANSWER_MAX, exchange)
         .await
-        .map_err(|_| Failure::new(format!("{what}: no answer in {ANSWER_MAX:?}")))?
+        .map_err(|_| Failure::new(format!("{what}: no response within {ANSWER_MAX:?}")))?
         .map_err(|error| Failure::new(format!("{what}: {error}")))?;
     parse(&answer).ok_or_else(|| {
         Failure::new(format!(
-            "{what}: no HTTP answer: {}",
+            "{what}: not an HTTP response: {}",
             String::from_utf8_lossy(&answer)
         ))
     })

@@ -147,7 +147,7 @@ mod tests {
         let probe = probe();
         assert!(bind_to(&probe, port.number()));
         TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
-            .expect("a bound probe does not take the port");
+            .expect("a bound probe does not block the port");
     }
 
     #[test]

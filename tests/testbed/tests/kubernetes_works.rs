@@ -29,7 +29,7 @@ fn in_namespace(test: impl AsyncFnOnce(&Kubernetes, &str)) {
 fn code(error: &Error) -> u16 {
     match error {
         Error::Api(status) => status.code,
-        other => panic!("not an answer of the API server: {other}"),
+        other => panic!("not an error from the API server: {other}"),
     }
 }
 

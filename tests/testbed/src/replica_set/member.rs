@@ -70,7 +70,7 @@ impl Member {
             }
         }
         Err(Failure::new(format!(
-            "{PORTS_MAX} ports in a row were taken by others"
+            "{PORTS_MAX} ports in a row were in use by other processes"
         )))
     }
 

@@ -202,9 +202,7 @@ async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usiz
 /// Sends SIGTERM to the leader, which releases the lease before it exits.
 async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<(), Failure> {
     let name = daemons[leader].identity();
-    view.say(&format!(
-        "{name} is asked to go (SIGTERM): a graceful handoff"
-    ));
+    view.say(&format!("{name} receives SIGTERM and hands off gracefully"));
     let begin = Instant::now();
     daemons[leader].term();
     let next = next_leader(view, daemons, Some(leader)).await?;
