@@ -111,8 +111,7 @@ impl<S: Selection> Args for Configuration<S> {
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
-        // A build without Kubernetes still accepts Kubernetes keys in files, because builds may
-        // share files.
+        // Builds may share files, so a build without Kubernetes also accepts its keys there.
         let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
         let keys = KEYS.iter().filter(known);
         command

@@ -1,5 +1,4 @@
-//! Code that all commands share: flags, the event loop, output, and the library's options from the
-//! configuration.
+//! Code that all commands share: flags, the event loop, output, and the library's options.
 
 #![forbid(unsafe_code)]
 

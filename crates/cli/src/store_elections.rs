@@ -1,5 +1,4 @@
-//! Compares `renew_deadline` with the duration of a MongoDB election, for `check` and for a
-//! daemon's log.
+//! Compares `renew_deadline` with the duration of a MongoDB election, for `check` and the log.
 
 use std::time::Duration;
 

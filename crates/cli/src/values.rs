@@ -29,7 +29,6 @@ pub struct Output {
     output: Format,
 }
 
-/// Formats of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the help of a format is its name")]
 enum Format {

@@ -20,8 +20,7 @@ use leasehold_mongodb::store::mongo::lock::ClaimHint;
 use leasehold_mongodb::store::{RetryPolicy, StoreEvent};
 
 pub(super) struct WaitReports {
-    /// True if the acquisition is logged at level info, because of `--verbose` or because a wait
-    /// was reported.
+    /// True if the acquisition is logged at level info: with `--verbose`, or after a reported wait.
     pub(super) announced: AtomicBool,
     /// True once the command has reported why it gives up; later failures are not logged.
     pub(super) given_up: AtomicBool,

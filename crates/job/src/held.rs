@@ -27,12 +27,10 @@ use leasehold_supervisor::command::{
     CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd,
 };
 
-/// Maximum time that the exit waits for the release. If MongoDB does not respond, the entry expires
-/// instead.
+/// Maximum time that the exit waits for the release. Without a release, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss only when this
-/// process exits.
+/// Like [`RELEASE_MAX`], after a loss. Short, because a script notices a loss only by the exit.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Work<'a> {
@@ -131,8 +129,8 @@ impl Work<'_> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per().is_some() {
-                    // An election may outlast `patience`; without this extra time, the success
-                    // would not be recorded.
+                    // Waits longer to record the success, because an election may outlast
+                    // `patience`.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
                         end = timeout(rest, finish(&mut locker)) => end.ok().flatten(),
@@ -222,8 +220,7 @@ impl Work<'_> {
 
     fn exit_code(&self, finished: &SupervisedEnd, stopped: Option<StopSignal>) -> u8 {
         let (ended, messages) = (finished.ended, self.job.messages);
-        // Checked first: on busy cores this process kills a late guard, and the lock then counts as
-        // lost.
+        // Checked first, because the lock also counts as lost if this process killed a late guard.
         if finished.killed && (ended.by_us || finished.cut_off) {
             return exit::KILLED;
         }

@@ -1,5 +1,5 @@
-//! Locks that an outer command holds; an environment variable lists them. An entry is trusted only
-//! if its holder is a live ancestor, because the ancestor's guard then kills this process when
+//! Locks that an outer command holds, as listed in an environment variable. An entry is trusted
+//! only if its holder is a live ancestor, because an ancestor's guard kills this process when
 //! authority ends. A scheduler or a remote shell would pass the variable on to processes that no
 //! guard kills.
 //!
@@ -74,8 +74,7 @@ impl Held {
         lies_ahead(self.guard()?)
     }
 
-    /// Returns the guard of the holder's command: the ancestor whose parent is the holder. It is
-    /// the guard of the holder's command.
+    /// Returns the guard of the holder's command: the ancestor whose parent is the holder.
     fn guard(&self) -> Option<i32> {
         let mut pid = own_id();
         for _ in 0..ANCESTORS_MAX {
@@ -155,8 +154,7 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// Sets the deadline, which is zero once the lock is lost. Only the first call can fail, if
-    /// memory is exhausted.
+    /// Sets the deadline; zero after a loss. Only the first call can fail, if memory is exhausted.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;

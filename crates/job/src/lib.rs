@@ -133,8 +133,7 @@ fn is_inside() -> bool {
     ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Runs the command under the outer command's lock. If the lock is lost, the outer guard kills this
-/// command too.
+/// Runs the command under the outer command's lock. After a loss, the outer guard kills it too.
 fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)
@@ -177,8 +176,7 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     Some(StandbyCommand::new(command, stopping(&config.workload)))
 }
 
-/// Warns that the number of slots changed. MongoDB rejects jobs with different numbers only while
-/// they overlap.
+/// Warns that the number of slots changed. MongoDB rejects only overlapping jobs that disagree.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (&args.name, args.want().slots());
     let shown = match before {

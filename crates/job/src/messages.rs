@@ -12,13 +12,11 @@ use leasehold_host::cause::not_executable;
 use leasehold_host::duration::shown;
 use leasehold_host::log::Stderr;
 
-/// Maximum length of a line on a terminal.
 const COLUMNS: usize = 80;
 const INDENT: &str = "\n  ";
 
 /// Messages about one lock, on standard error: as text, or through the log if the log is JSON.
-/// Lines that would block are dropped, because a stopped reader must not stop a wait or a held
-/// lock.
+/// Drops lines that would block, because a stopped reader must not stop a wait or a held lock.
 #[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
@@ -28,8 +26,7 @@ pub(super) struct JobMessages {
 }
 
 impl JobMessages {
-    /// `json` is true if the log writes JSON. `quiet` suppresses messages that others hold the lock
-    /// or have done the work.
+    /// `quiet` suppresses messages that others hold the lock or have done the work.
     pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
         Self {
             lock,

@@ -21,8 +21,7 @@ use leasehold_host::bounded_file::read_bounded;
 use leasehold_mongodb::locker::Finished;
 use leasehold_status::directory::{make_directory, replace_file, roots};
 
-/// Directory of the records, next to the status directories. The name cannot collide, because no
-/// lease name begins with a dot.
+/// Directory of the records, next to the status directories. No lease name begins with a dot.
 const DIRECTORY: &str = ".locks";
 
 /// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB.
@@ -36,8 +35,7 @@ pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// The highest token and the observations that earlier jobs saved during this boot, for this
-    /// store.
+    /// The highest token and the observations that earlier jobs of this boot and store saved.
     pub(super) seen: (Token, Observations),
 }
 
@@ -109,8 +107,7 @@ impl ObservationCache {
             return;
         };
         if (finished.token_highest, &finished.observations) == (self.seen.0, &self.seen.1) {
-            // This job has no new observations, and another job may have saved more since this job
-            // began.
+            // Nothing new was observed, and another job may have saved more in the meantime.
             return;
         }
         let (token, observations) = self.merged(finished);

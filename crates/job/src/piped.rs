@@ -169,8 +169,7 @@ impl Work<'_> {
                     StopRequest::First => {
                         stopped = Some(stop);
                         if io::stdin().is_terminal() {
-                            // At a terminal, a stop signal means that the user is done with the
-                            // lock.
+                            // The user at the terminal no longer needs the lock.
                             return (Over::Closed, stopped);
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));

@@ -13,8 +13,7 @@ use tokio::sync::watch;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Input that arrives before the acquisition is discarded, up to this many bytes. Longer input is
-/// assumed to be endless.
+/// Maximum input that is discarded before the acquisition. More input is assumed to be endless.
 const DISCARDED_MAX: usize = 1 << 20;
 
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
@@ -29,8 +28,8 @@ const BACKGROUND: &str = "standard input is a terminal, and this job is not in i
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
-        // `tcgetpgrp` fails if this is not the process's controlling terminal, which therefore
-        // never stops it.
+        // `tcgetpgrp` fails on a terminal that does not control, and thus never stops, this
+        // process.
         return match tcgetpgrp(input) {
             Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
             Ok(_) | Err(_) => Ok(()),
@@ -53,8 +52,7 @@ pub(super) fn check() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Reads standard input to its end. A job that the user moves to the background (Ctrl-Z and `bg`)
-/// keeps the lock.
+/// Reads standard input to its end. A job that moves to the background keeps the lock.
 pub(super) fn read_to_end() {
     let Ok(mut input) = own_handle() else { return };
     read_without_stopping();
@@ -80,9 +78,8 @@ pub(super) struct StandardInput {
 }
 
 impl StandardInput {
-    /// Watches standard input if the lock is held until the input closes. A terminal is watched
-    /// only after the acquisition, because a read would stop a process that waits in the
-    /// background.
+    /// Watches standard input if the input holds the lock. A terminal is watched only after the
+    /// acquisition, because a read would stop a process that waits in the background.
     pub(super) fn of(holds_the_lock: bool) -> Self {
         let mut input = Self { closed: None };
         if holds_the_lock && !io::stdin().is_terminal() {

@@ -167,8 +167,7 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Leaves the queue after a stop request. Does not log retries of failed calls if MongoDB has
-    /// never answered.
+    /// Leaves the queue after a stop request. Logs no retries if MongoDB has never answered.
     async fn leave(&self, locker: &mut Locker, failed: bool) {
         if failed && !locker.status().borrow().store_reached {
             self.reported.given_up.store(true, Ordering::Relaxed);
@@ -197,8 +196,7 @@ impl<'a> LockAttempt<'a> {
         Waited::NotAcquired
     }
 
-    /// Ends the wait because MongoDB does not respond. If a join was sent, its entry may still
-    /// appear later.
+    /// Ends the wait if MongoDB does not respond. The entry of a join may still appear later.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = shown(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);

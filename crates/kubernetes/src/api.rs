@@ -145,8 +145,7 @@ impl Api {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(refused(head.status, &head.headers, &body));
         }
-        // The status reports success, so a truncated body is ignored. Only lists are parsed, and an
-        // empty body is not a valid list.
+        // The status reports success, so a truncated body is ignored. An empty body is not a list.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
 }
@@ -238,7 +237,7 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
     }
 }
 
-/// Returns true if the answer rejects `metadata.uid`.
+/// True if the answer rejects `metadata.uid`.
 fn names_uid(body: &[u8]) -> bool {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let causes = answer["details"]["causes"].as_array();

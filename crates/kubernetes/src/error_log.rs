@@ -1,5 +1,4 @@
-//! Logs a lasting failure: when it begins, when its kind changes, at growing intervals while it
-//! lasts, and when it ends.
+//! Logs a lasting failure: its start, each new kind, repeats at growing intervals, and its end.
 
 use super::api::{Api, ApiError, ApiRetry};
 use tracing::{error, info, warn};

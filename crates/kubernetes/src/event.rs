@@ -18,8 +18,7 @@ pub(super) struct PodEvent {
 }
 
 impl PodEvent {
-    /// Returns the Event of an unacknowledged renewal. `why` must be equal for equal failures,
-    /// because equal Events are counted.
+    /// `why` must be equal for equal failures, because only equal Events are counted.
     pub(super) fn of_failed_renewal(lease: &ResourceName, why: &str) -> Self {
         Self {
             reason: RENEWAL_FAILING,
@@ -101,8 +100,7 @@ impl PodEvent {
         })
     }
 
-    /// Returns true if the Event recurs while its condition lasts, so that losing a report is
-    /// harmless.
+    /// True if the Event recurs while its condition lasts, so that losing a report is harmless.
     pub(super) fn repeats(&self) -> bool {
         self.reason == RENEWAL_FAILING
     }

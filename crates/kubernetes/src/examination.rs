@@ -105,8 +105,7 @@ impl Examiner {
     }
 
     /// Tries to annotate the pod, as a dry run. The chart's admission policy refuses the annotation
-    /// ([`Refusal::Policy`]). A missing right has the same result, so call [`Examiner::grants`]
-    /// first.
+    /// ([`Refusal::Policy`]). So does a missing right, so call [`Examiner::grants`] first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)
@@ -116,7 +115,6 @@ impl Examiner {
         self.requests.api.send(request).await.map_err(refusal)
     }
 
-    /// Returns a field of the status of a review.
     async fn review(
         &self,
         request: hyper::Request<Vec<u8>>,
@@ -146,8 +144,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
 const UNGRANTED_FACTOR_MAX: u32 = 6;
 
-/// Logs an error if no policy restricts the token. Never returns, because a task that returns
-/// counts as failed.
+/// Logs an error if no policy restricts the token. Never returns: a task that ends has failed.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
     match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
@@ -161,7 +158,6 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
     pending().await
 }
 
-/// Changes that the API server permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantedChange {
     /// No change, because the Role or its binding is missing.
@@ -172,9 +168,9 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Repeats the examination until a policy restricts the token, or until the token had the right to
-/// patch in all attempts. Returns false if the API server accepted the last attempt, and `None` if
-/// it did not answer.
+/// Repeats the examination until a policy restricts the token, or all attempts with the right to
+/// patch are used. Returns false if the API server accepted the last attempt; `None` without an
+/// answer.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;

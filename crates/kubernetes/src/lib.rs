@@ -1,6 +1,5 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on the label, which has no deadline. `docs/kubernetes.md`
-//! documents its maximum delay.
+//! Mutual exclusion does not depend on the label. `docs/kubernetes.md` documents its maximum delay.
 
 #![forbid(unsafe_code)]
 
@@ -45,8 +44,7 @@ use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
 
-/// Interval between repeated writes of a correct label, which repair a label that another client
-/// changed.
+/// Interval between repeated writes of a correct label, which another client may have changed.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The daemon's handle on the label and the Events. Clones share both.
@@ -131,8 +129,7 @@ impl Kubernetes {
         }
     }
 
-    /// Waits at most `label_wait` until the pod's label no longer says leader. The caller publishes
-    /// the status first.
+    /// Waits at most `label_wait` until the pod's label no longer says leader.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
@@ -156,8 +153,7 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for a task to fail, and returns its name and the cause. Waits indefinitely if all
-    /// tasks have ended.
+    /// Waits for a task to fail; indefinitely if all have ended. Returns its name and the cause.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),
@@ -170,8 +166,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// Verifies in the background that an admission policy restricts the token of this pod. Logs an
-    /// error if not.
+    /// Verifies in the background that an admission policy restricts this pod's token, and logs if
+    /// not.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

@@ -12,8 +12,7 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of waiting Events. A change of leadership causes two Events, and reporting an
-/// Event may take 15 s.
+/// A change of leadership causes two Events, and reporting an Event may take 15 s.
 const WAITING_MAX: usize = 16;
 /// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
@@ -21,8 +20,7 @@ const KNOWN_MAX: usize = 2 * WAITING_MAX;
 const SAME_WITHIN: Duration = Duration::from_secs(600);
 /// Interval between updates of the count of a repeated Event.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum burst of new Events. With [`REFILL_INTERVAL`], sufficient for all Events of a lease that
-/// changes hands every minute.
+/// With [`REFILL_INTERVAL`], enough for all Events of a lease that changes hands every minute.
 const BURST: u32 = 20;
 const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -33,12 +31,10 @@ pub(super) struct EventQueue {
     metrics: Metrics,
 }
 
-/// An Event and its occurrences so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrences {
     pub(super) event: PodEvent,
-    /// The name of the Event once the API server has accepted it. From then on, only the count is
-    /// reported.
+    /// The Event's name once the API server has accepted it; then only the count is reported.
     pub(super) name: Option<String>,
     pub(super) count: u32,
     pub(super) first: SystemTime,
@@ -59,7 +55,6 @@ impl EventQueue {
         });
     }
 
-    /// Waits for an Event to report.
     pub(super) async fn next(&self) -> Occurrences {
         let mut known = self.known.subscribe();
         loop {
@@ -98,7 +93,6 @@ impl EventQueue {
 #[derive(Debug)]
 struct KnownEvents {
     events: VecDeque<KnownEvent>,
-    /// True while an Event is being reported.
     under_way: bool,
     closed: bool,
     allowed: u32,
@@ -125,7 +119,7 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event. In a full queue, the Event may replace a repeating Event. Returns
+    /// Queues or counts an Event, which may replace a repeating Event if the queue is full. Returns
     /// false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
@@ -187,9 +181,8 @@ impl KnownEvents {
         Some(known.occurrences.clone())
     }
 
-    /// A repeating Event stays known even if the API server did not accept it, because immediate
-    /// retries would delay other Events. Any other Event is reported again only if it recurred
-    /// during the report.
+    /// A repeating Event stays known even if the API server did not accept it, because retries
+    /// would delay other Events. Other Events are reported again only if they recurred meanwhile.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -1,6 +1,5 @@
-//! Decides from the current status when to write the label, and which value (level-triggered).
-//! After a write with an unknown outcome, rewrites the label until the earlier write can no longer
-//! take effect.
+//! Decides from the current status when to write the label, and which value (level-triggered). If a
+//! write's outcome is unknown, repeats the label until that write can no longer take effect.
 
 use std::time::Duration;
 
@@ -14,8 +13,7 @@ pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// promotion be sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
-/// Time during which an abandoned write may still take effect. The API server ends a request after
-/// 60 s.
+/// How long an abandoned write may still take effect. The API server ends a request after 60 s.
 pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
 
 /// Interval between writes while an abandoned write may still take effect.
@@ -171,8 +169,7 @@ impl Reconciler {
         }
     }
 
-    /// Records that the write in flight failed. `random` adds jitter, so that many pods do not
-    /// retry together.
+    /// `random` adds jitter, so that many pods do not retry together.
     pub(super) fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
         let Some(Write { label, .. }) = self.in_flight.take() else {
             return;

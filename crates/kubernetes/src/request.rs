@@ -11,17 +11,14 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list of stale leaders. The pods are listed again until none is
-/// stale.
+/// Maximum number of pods in one list of stale leaders. Lists are repeated until none is stale.
 pub(super) const PODS_MAX: usize = 20;
-/// Maximum length of a pod's name.
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Query option for a dry run, which the server evaluates without storing anything.
 const DRY_RUN: &str = "&dryRun=All";
-/// Limits answers to the metadata.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -72,8 +69,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Identifies the pod with values from the downward API. Rejects a name that would change the
-    /// URL.
+    /// Takes values of the downward API. Rejects a name that would change the URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, String> {
         let checked = |what: &str, text: &str| {
             Name::try_from(text.to_owned()).map_err(|illegal| format!("{what} {illegal}"))
@@ -100,7 +96,6 @@ pub(super) struct OtherPod {
     resource_version: String,
 }
 
-/// Builds the requests about one pod.
 pub(super) struct Requests {
     pub(super) api: Api,
     pub(super) pod: Pod,

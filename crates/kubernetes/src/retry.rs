@@ -6,10 +6,8 @@ use super::api::ApiRetry;
 
 /// Wait after the first failure. Each further failure doubles the wait, up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// Maximum wait, and thus the maximum delay of a label after the API server becomes reachable
-/// again.
+/// Maximum wait, and thus the maximum delay of a label after an outage of the API server.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Maximum `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// Returns the wait after this number of consecutive failures, with jitter from `random`; `None` if

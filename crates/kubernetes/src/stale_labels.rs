@@ -1,5 +1,4 @@
-//! While this candidate leads, removes stale `leader` labels from other pods, such as pods on a
-//! lost node.
+//! While this candidate leads, removes `leader` labels from other pods, such as on a lost node.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +17,7 @@ use leasehold_core::election::{BootTime, Status, Token};
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of lists in one round. A conflict, or more than [`PODS_MAX`] pods, requires
-/// another list.
+/// Maximum lists per round. A conflict, or more than [`PODS_MAX`] pods, requires another list.
 const LISTS_MAX: usize = 5;
 
 pub(super) struct StaleLabels {
@@ -30,7 +28,7 @@ pub(super) struct StaleLabels {
     rounds: Rounds,
 }
 
-/// Schedules the rounds: one when leadership begins, and one when the predecessor's last request
+/// Schedules a round at the start of leadership, and a round when the predecessor's last request
 /// can no longer take effect.
 #[derive(Debug, Default)]
 struct Rounds {
@@ -138,8 +136,7 @@ impl StaleLabels {
                         let (pod, label) = (other.name.as_str(), &requests.label_key);
                         tracing::info!(pod, label, "removed a stale leader label from another pod");
                     }
-                    // The pod was changed or deleted after it was listed. The next list is up to
-                    // date.
+                    // The pod changed after it was listed. The next list is up to date.
                     Err(ApiError {
                         status: Some(404 | 409 | 422),
                         ..

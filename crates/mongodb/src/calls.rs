@@ -46,8 +46,7 @@ pub(crate) struct CallReply<F> {
 
 pub(crate) struct InFlight<F> {
     timeout: Duration,
-    /// Each call keeps its permit until the loop has taken the call's last reply. This bounds the
-    /// queue of replies.
+    /// Bounds the queue of replies: a call keeps its permit until its last reply is taken.
     places: Arc<Semaphore>,
     sender: mpsc::UnboundedSender<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
     replies: mpsc::UnboundedReceiver<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
@@ -64,7 +63,7 @@ impl<F: Send + 'static> InFlight<F> {
         }
     }
 
-    /// Starts an operation in the driver. Must be called inside a tokio runtime.
+    /// Must be called inside a tokio runtime.
     pub(crate) fn perform(
         &mut self,
         call: CallId,
@@ -130,8 +129,7 @@ impl<F: Send + 'static> InFlight<F> {
         CALLS_MAX - self.places.available_permits()
     }
 
-    /// Waits for the next reply. Waits indefinitely if no call is in flight. Cancel-safe.
-    /// Cancel-safe.
+    /// Waits for the next reply, indefinitely if no call is in flight. Cancel-safe.
     pub(crate) async fn next(&mut self) -> CallReply<F> {
         match self.replies.recv().await {
             Some((reply, _place)) => reply,

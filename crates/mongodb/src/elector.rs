@@ -32,8 +32,7 @@ pub struct ElectorOptions {
     /// Delay between the end of leadership and the release of the lease, 2 s by default. The delay
     /// ends early if the workload confirms its end ([`Elector::workload_done`]).
     pub handoff_delay: Duration,
-    /// True if the workload ends before the program calls [`Elector::stop`]. The stop then waits at
-    /// most one second.
+    /// True if the workload ends before [`Elector::stop`], which then waits at most one second.
     pub workload_ends_first: bool,
     /// Priority of the candidate; a higher one is preferred as the standby.
     pub priority: u32,
@@ -42,8 +41,7 @@ pub struct ElectorOptions {
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,
-    /// The longest lease duration that this machine has seen with tokens up to `token_remembered`,
-    /// if known.
+    /// The longest lease duration that this machine has seen up to `token_remembered`, if known.
     pub lease_longest_remembered: Option<Duration>,
     /// The predecessor's claim, if the predecessor is proven to have exited.
     pub predecessor_claim: Option<Claim>,
@@ -80,8 +78,7 @@ pub struct ElectorBuilder {
 /// A running candidate for one lease.
 ///
 /// Authority can end at any instant. Call [`Elector::authority`] right before each external effect,
-/// and send the token along if the receiver can compare it. The [crate] documentation has an
-/// example.
+/// and send the token if the receiver can compare it. The [crate] documentation has an example.
 #[derive(Debug)]
 #[must_use = "dropping it steps down and releases the lease"]
 pub struct Elector {
@@ -150,8 +147,7 @@ impl ElectorBuilder {
         self.store_info.clone()
     }
 
-    /// Returns a receiver of the deployment's identity, which is updated whenever its members
-    /// change.
+    /// Returns a receiver of the deployment's identity, updated whenever its members change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.store.deployment()
     }
@@ -224,8 +220,7 @@ impl Elector {
     }
 
     /// Waits until the candidate has finished. Cancel-safe. Later calls return the same result.
-    /// Cancel-safe; another call returns the result again. Fails if the lease may be held until it
-    /// expires, or if the candidate failed.
+    /// Fails if the lease may be held until it expires, or if the candidate failed.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             true => Ok(()),

@@ -23,7 +23,6 @@ const INPUTS_MAX: usize = 16;
 /// Capacity of the queue of store events; sufficient for a burst of changes to one document.
 const STORE_EVENTS_MAX: usize = 64;
 
-/// A state machine without IO.
 pub(crate) trait Machine: Send + 'static {
     type Input: Send + Serialize;
     type Effect: Send + Serialize;
@@ -110,11 +109,10 @@ pub(crate) trait Host: Send + 'static {
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
     /// Reports an input from the program. The state machine has not handled the input yet.
     fn received(&mut self, _: &Input<Self>) {}
-    /// Waits for an event that the host itself generates. Must be cancel-safe. Must be cancel-safe.
+    /// Waits for an event that the host itself generates. Must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
     }
-    /// Ends the IO after the last effect.
     fn finish(
         self,
         machine: &Self::Machine,
@@ -137,8 +135,6 @@ pub(crate) struct EventLoop<M: Machine, W> {
 }
 
 impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
-    /// Creates a state machine for a stored document, and the senders of its requests and store
-    /// events.
     pub(crate) fn new<O: Clone + Serialize>(
         store: &StoreOptions,
         (kind, name): (Kind, &str),
@@ -212,8 +208,7 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
             host.calls_in_flight(calls.in_flight());
             input = loop {
                 tokio::select! {
-                    // The timer comes first, so that a flood of store events cannot delay a
-                    // deadline.
+                    // The timer comes first: a flood of store events must not delay a deadline.
                     biased;
                     fired = timer.fired() => {
                         fired?;
@@ -245,7 +240,6 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
     }
 }
 
-/// A running or ended loop.
 #[derive(Debug)]
 pub(crate) struct LoopHandle<M: Machine, R> {
     pub(crate) status: watch::Receiver<M::Status>,
@@ -262,8 +256,8 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits for the result. Cancel-safe. Later calls return the same result. Cancel-safe; may be
-    /// called again. Fails if the kernel could not create a timer or if a task panicked.
+    /// Waits for the result. Cancel-safe. Later calls return the same result. Fails if the kernel
+    /// could not create a timer or if a task panicked.
     pub(crate) async fn wait(&mut self) -> io::Result<R> {
         if let Some(task) = &mut self.task {
             let ended = task.await;

@@ -1,5 +1,4 @@
-//! Fenced writes. They prevent a paused former holder from writing to a document that a newer
-//! holder has written.
+//! Fenced writes: a document rejects writes of a former holder after a newer holder's write.
 //!
 //! The document stores the newest token that wrote it. The filter of a write with an older token
 //! does not match the document. Fence only with leases and exclusive locks: the tokens of readers
@@ -15,8 +14,7 @@ use leasehold_core::election::{ResourceName, Token};
 /// Field with the newest token that wrote the document.
 pub const FENCE: &str = "fence.token";
 
-/// Field with the name of the lease or lock that issued the token. Tokens of different leases and
-/// locks are not comparable.
+/// Field with the name of the lease or lock. Tokens of different names are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
 
 /// A token, and the name of its lease or lock.
@@ -66,8 +64,7 @@ pub enum FencedError {
     Driver(#[from] mongodb::error::Error),
 }
 
-/// Restricts a filter to documents that neither a newer token nor a different lease or lock has
-/// written.
+/// Restricts a filter to documents without a newer token and without another fence name.
 pub fn filter(filter: Document, fence: &Fence) -> Document {
     let token = doc! { "$or": [
         { FENCE: { "$exists": false } },

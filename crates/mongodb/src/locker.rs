@@ -40,7 +40,7 @@ pub struct LockerOptions {
     /// Minimum time to hold the lock, even if the work ends or the process dies.
     pub min_hold: MinHold,
     /// Skips work that succeeded recently ([`End::Skipped`]), and records each success. Exclusive
-    /// locks only. Exclusive locks only.
+    /// locks only.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
@@ -68,8 +68,7 @@ impl LockerOptions {
 
 /// Callbacks for events that the status does not contain. Each does nothing by default.
 pub trait LockSurfaces: Send + 'static {
-    /// The lock was acquired. Arguments: the token and slot, the deadline, and the duration of the
-    /// wait.
+    /// The lock was acquired. Arguments: the token and slot, the deadline, and the time waited.
     fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: Duration) {}
     /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, _: Loss, _: &StoreHealth) {}
@@ -203,8 +202,8 @@ fn with_slots(has: u32) -> String {
     }
 }
 
-/// A running contender for one lock. Dropping the handle leaves the queue or releases the lock, if
-/// the runtime still runs.
+/// A running contender for one lock. If the runtime still runs, dropping the handle leaves the
+/// queue or releases the lock.
 ///
 /// Authority can end at any instant, so call [`Locker::authority`] right before each external
 /// effect.
@@ -226,7 +225,6 @@ impl Locker {
         Self::start_with(options, None, surfaces)
     }
 
-    /// Starts contending. Uses the shared `client`, if any.
     fn start_with(
         options: LockerOptions,
         client: Option<&LockClient>,
@@ -344,8 +342,7 @@ impl Locker {
         }
     }
 
-    /// Waits until the lock is held, until waiting is useless, or until [`Locker::wait`] would
-    /// fail. Cancel-safe.
+    /// Waits until the lock is held, waiting is useless, or [`Locker::wait`] fails. Cancel-safe.
     pub async fn decided(&mut self) -> io::Result<LockDecision> {
         let (mut status, mut health) = (self.status(), self.health());
         loop {
@@ -367,8 +364,7 @@ impl Locker {
     }
 
     /// Waits until the contender has finished. Cancel-safe. Later calls return the same result.
-    /// Cancel-safe; another call returns the result again. Fails if the kernel could not create a
-    /// timer or if a task panicked.
+    /// Fails if the kernel could not create a timer or if a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         self.contender.wait().await
     }
@@ -380,8 +376,7 @@ mod tests {
 
     use super::*;
 
-    /// The lock may be acquired and lost between two checks, for example if the machine is
-    /// suspended.
+    /// The lock may be acquired and lost between two checks, as when the machine is suspended.
     #[test]
     fn a_lock_that_is_lost_before_it_is_seen_to_be_held_is_lost() {
         let now = leasehold_clock::boot_now();

@@ -15,8 +15,7 @@ pub struct KernelRandomness;
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Fails early at boot, or if the system call is forbidden. A panic is better than repeated
-        // ids.
+        // Fails early at boot, or in a sandbox. A panic is better than repeated ids.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }

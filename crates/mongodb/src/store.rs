@@ -22,7 +22,6 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn perform(&self, operation: Operation) -> impl Future<Output = Answer> + Send;
 
     /// Returns the address of the server that receives an operation, if known. Informational.
-    /// Informational.
     fn server(&self) -> Option<String>;
 
     /// Closes the change stream and opens a new stream.
@@ -31,7 +30,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Applies the timings after a reload.
     fn set_timings(&self, timings: Timings);
 
-    /// Publishes the workload's health to operators. Informational. Informational.
+    /// Publishes the workload's health to operators. Informational.
     fn set_healthy(&self, healthy: bool);
 }
 
@@ -132,8 +131,7 @@ impl Failure {
         self
     }
 
-    /// Returns what failed, with the server's name and code of the error. Contains no names of
-    /// servers or users.
+    /// Returns what failed, with the server's error name and code. Names no servers or users.
     pub fn summary(&self) -> String {
         self.kind.to_owned() + &self.server_error()
     }
@@ -208,9 +206,8 @@ impl StoreInfo {
     }
 }
 
-/// Explains that a document is not a `wanted` (lease or lock) of this version, and names the
-/// remedy. If only one replica changed the name because of a damaged or newer document, two
-/// replicas would lead.
+/// Explains that a document is not a `wanted` (lease or lock) of this version, with the remedy. If
+/// only one replica changed its name because of a damaged or newer document, two would lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()

@@ -1,6 +1,5 @@
 //! Writes the inputs and effects of state machines to a file, for tests and bug reports. Each turn
-//! is written before its effects are carried out. The trace is therefore complete even if the
-//! process is killed.
+//! is written before its effects are carried out, so the trace of a killed process is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -61,7 +60,6 @@ impl Trace {
 pub struct MachineTrace {
     file: Option<Trace>,
     machine: String,
-    /// Records written so far.
     number: u64,
     /// Random bits drawn since the last record.
     drawn: Vec<Bits>,
@@ -139,7 +137,6 @@ impl MachineTrace {
         });
     }
 
-    /// Writes the outcome of a store call.
     pub(crate) fn answered(&mut self, call: CallId, outcome: &str, late: bool) {
         self.event(|| {
             Event::<(), (), ()>::Answered(Answered {

@@ -1,6 +1,5 @@
-//! Checks connection strings without network access. A team may use one string for programs with
-//! different drivers, so our driver gets only the options that it accepts and that do not weaken
-//! the protocol.
+//! Checks connection strings without network access. One string may serve programs with other
+//! drivers, so the driver gets only options that it accepts and that do not weaken the protocol.
 
 mod options;
 #[cfg(test)]
@@ -16,8 +15,7 @@ use mongodb::options::{AuthMechanism, ClientOptions, ConnectionString, Credentia
 pub(crate) use self::options::{APP_NAME_MAX, LOAD_BALANCED};
 pub use self::options::{OPTIONS, Treatment, UriOption};
 
-/// Maximum size of a connection string in bytes. The limit matters if the path of the string's file
-/// is wrong (`/dev/zero`).
+/// Maximum size in bytes, in case the path of the string's file is wrong (`/dev/zero`).
 pub const BYTES_MAX: usize = 64 * 1024;
 
 /// Login mechanisms that MongoDB 4.0 and later support.
@@ -71,8 +69,7 @@ pub enum UriProblem {
     /// The text is longer than any connection string, or is not UTF-8.
     #[error("is not a connection string: it must be UTF-8 text of at most 64 KiB")]
     NotText,
-    /// The string has an option that leasehold refuses. Contains its name, the reason and the
-    /// remedy.
+    /// leasehold refuses an option. Contains its name, the reason and the remedy.
     #[error("has the option {0}: {1}")]
     Refused(&'static str, &'static str),
     /// The string has an option that no driver has. Contains its name, and a similar known option.
@@ -90,8 +87,7 @@ pub enum UriProblem {
     /// The string has an option twice, with different values.
     #[error("has two values of the option {0}: remove one")]
     Ambiguous(&'static str),
-    /// The driver rejects the values or the combination of options. Contains their names and the
-    /// driver's reason.
+    /// The driver rejects options or their combination. Contains their names and the reason.
     #[error(
         "has options that the driver refuses{}: correct the value of {}, or remove what \
          contradicts it",
@@ -167,15 +163,14 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics and shows a part of the
+        // On a non-ASCII character after a `%`, the driver (3.9.1) panics and shows some of the
         // text.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }
         let rest = &uri[scheme.len()..];
         let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // An X.509 login may have an empty user name, but without authMechanism the driver refuses
-        // an empty name.
+        // An X.509 login may lack a user name, but the driver then requires authMechanism.
         let servers = servers.strip_prefix('@').unwrap_or(servers);
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
             return Err(match has_wrong_port(servers) {
@@ -188,7 +183,7 @@ impl ConnectionUri {
             let notices = options.notices;
             Ok(Self { driver, notices })
         });
-        // Options cannot be told from a password that contains a question mark.
+        // A password that contains a question mark looks like options.
         parsed.map_err(|problem| match query.contains('@') {
             true => UriProblem::Malformed,
             false => problem,

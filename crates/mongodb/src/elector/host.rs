@@ -23,8 +23,7 @@ pub trait Surfaces: Send + 'static {
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
         None
     }
-    /// Sets the desired state of the supervised workload. Called only if the candidate supervises
-    /// its workload.
+    /// Sets the desired state of the supervised workload. Not called without supervision.
     fn workload(&mut self, order: Order);
     /// Saves values for the next process on this machine.
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);

@@ -99,8 +99,7 @@ impl Lock {
         self
     }
 
-    /// Lets up to `slots` contenders hold the lock. All users of the lock must pass the same
-    /// number.
+    /// Lets up to `slots` contenders hold the lock. All users must pass the same number.
     #[must_use]
     pub fn slots(mut self, slots: Slots) -> Self {
         self.options.mode = LockMode::Slot(slots);
@@ -122,9 +121,8 @@ impl Lock {
         self
     }
 
-    /// Waits until the lock is granted, without a time limit. Fails if waiting would not help.
-    /// Dropping the future leaves the queue in the background; [`Lock::idle`] waits until that is
-    /// done.
+    /// Waits for the lock, without a time limit. Fails if waiting would not help. Dropping the
+    /// future leaves the queue in the background; [`Lock::idle`] waits until that is done.
     pub async fn acquire(&self) -> Result<LockGuard, LockError> {
         self.within(Duration::MAX, false).await
     }
@@ -189,8 +187,8 @@ impl Lock {
     }
 }
 
-/// An acquired lock. Dropping it releases the lock in the background if the runtime still runs;
-/// prefer [`LockGuard::release`].
+/// An acquired lock. [`LockGuard::release`] is better than dropping, which releases the lock in the
+/// background, and only if the runtime still runs.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub struct LockGuard {
@@ -200,8 +198,7 @@ pub struct LockGuard {
 }
 
 impl Drop for LockGuard {
-    /// Withdraws the acquisition if its future was dropped before it returned the guard, even if
-    /// the lock was granted.
+    /// Withdraws an acquisition whose future was dropped, even if the lock was granted.
     fn drop(&mut self) {
         if !self.may_have_begun {
             // The queue has room, because the contender was sent at most this one request.
@@ -244,8 +241,8 @@ impl LockGuard {
         loss.unwrap_or(Loss::Deadline)
     }
 
-    /// Updates one document of your own collection with [`fenced::update_one`], if this exclusive
-    /// lock is held at this instant.
+    /// Updates a document of your own with [`fenced::update_one`], if this exclusive lock is held
+    /// now.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -261,15 +258,14 @@ impl LockGuard {
     }
 
     /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
-    /// release. Fails if the lock was already lost, or if no acknowledgment arrived within a lease
+    /// release. Fails if the lock was already lost, or without an acknowledgment within a lease
     /// duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await
     }
 
-    /// Like [`LockGuard::release`], but also records for [`Lock::once_per`] that the work
-    /// succeeded.
+    /// Like [`LockGuard::release`], but also records the success for [`Lock::once_per`].
     pub async fn succeed(self) -> Result<(), LockError> {
         self.locker.succeed().await;
         self.released().await

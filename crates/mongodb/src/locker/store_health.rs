@@ -1,5 +1,4 @@
-//! MongoDB's health as one contender sees it: which calls fail, and what keeps the contender
-//! waiting.
+//! MongoDB's health as one contender sees it: failing calls, and what keeps it waiting.
 
 use std::time::Duration;
 
@@ -14,8 +13,7 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. A successful read does not clear them, because a server may answer reads
-    /// while it refuses writes.
+    /// The failing writes. A successful read does not clear them: a server may refuse only writes.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.
@@ -63,8 +61,8 @@ impl StoreHealth {
         }
     }
 
-    /// True if the write matched no document after earlier writes were refused. The reply then
-    /// proves no more than a read.
+    /// True if the write matched no document after refused writes. It then proves no more than a
+    /// read.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
@@ -96,8 +94,7 @@ impl StoreHealth {
         self.writes.as_ref().map(|failing| &failing.newest)
     }
 
-    /// Returns when the current failures of reads or writes will have lasted for `patience`; `None`
-    /// while both succeed.
+    /// Returns when reads or writes will have failed for `patience`; `None` while both succeed.
     pub fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
         let since = self.failing().map(|failing| failing.since).min();
         since.map(|since| since + patience)

@@ -5,12 +5,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A deployment, as its servers describe themselves. Two candidates that use different deployments
-/// would both lead.
+/// A deployment, as its servers describe it. Candidates on different deployments would both lead.
 ///
-/// A deployment is recognized by the set's id and name, and by at least one remaining member,
-/// because a copy of a set's data has the id too. If all members moved at once, the set would look
-/// like a different deployment.
+/// A deployment is recognized by the set's id, its name and a remaining member, because a copy of a
+/// set's data has the id too. If all members moved at once, the set would look different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.

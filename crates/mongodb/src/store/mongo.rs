@@ -52,7 +52,6 @@ struct LeaseInner {
     lease: ResourceName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<StoreEvent>,
-    /// Notified to open another change stream.
     reopen: Notify,
     hints: Arc<Hints>,
     /// The newest known document. Change events update it.
@@ -92,8 +91,7 @@ impl MongoStore {
         (store, info)
     }
 
-    /// Returns a receiver of the deployment, which is updated when its members change; `None` until
-    /// known.
+    /// Returns a receiver of the deployment, updated when its members change; `None` until known.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         lock(&self.shared.deployment.home).deployment.subscribe()
     }
@@ -103,8 +101,7 @@ impl MongoStore {
         self.shared.deployment.timings.subscribe()
     }
 
-    /// Follows the change stream indefinitely, reopens the stream after failures, and answers roll
-    /// calls.
+    /// Follows the change stream indefinitely, despite failures, and answers roll calls.
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let watched = follow::watch(self, &shared.reopen);
@@ -205,9 +202,8 @@ impl LeaseInner {
         }
     }
 
-    /// Answers roll calls one at a time, over one connection. If calls arrive during an answer,
-    /// only the newest is answered. If an answer is lost, the roll call merely lacks this
-    /// candidate.
+    /// Answers roll calls one at a time, over one connection. Of the calls that arrive during an
+    /// answer, answers only the newest, because a lost answer merely omits this candidate.
     async fn answer_roll_calls(&self) {
         let identity = &self.deployment.options.identity;
         let mut newest = self.roll_call.subscribe();
@@ -236,8 +232,7 @@ impl LeaseInner {
         found
     }
 
-    /// Switches between a change stream and a cursor on hints if the newest known holder requires
-    /// it.
+    /// Switches between change stream and hints if the newest known holder requires the switch.
     fn choose_source(&self) {
         if lock(&self.newest)
             .as_ref()

@@ -1,5 +1,4 @@
-//! Goal: before any connection, an error names each wrong option and its remedy. No message shows a
-//! password.
+//! Goal: an error names each wrong option and its remedy before connecting, and no password.
 
 use super::*;
 

@@ -176,14 +176,12 @@ pub(super) fn updates(token: i64, id: u8) -> [Document; 3] {
     })
 }
 
-/// Returns the documents of a part of the corpus.
 pub(super) fn corpus(surface: &str) -> Vec<Document> {
     let inputs = crate::corpus::inputs(surface);
     let document = |input: &Vec<u8>| serde_json::from_slice(input).expect("extended JSON");
     inputs.iter().map(document).collect()
 }
 
-/// Returns the description of an update that sets these fields.
 pub(super) fn updated(fields: Document) -> UpdateDescription {
     let description = doc! { "updatedFields": fields, "removedFields": [] };
     deserialize_from_document(description).expect("a description")
@@ -252,8 +250,7 @@ proptest! {
             prop_assert!(change_stream::apply(&mut known, &updated(delta.clone())));
         }
         prop_assert_eq!(document::read(&known), document::read(&stored));
-        // An earlier event may not apply to a later document. The following events still restore
-        // the newest state.
+        // An old event may not apply to a newer document, but the later events restore its state.
         let mut mixed = stored.clone();
         for (_, delta) in &seen {
             if !change_stream::apply(&mut mixed, &updated(delta.clone())) {

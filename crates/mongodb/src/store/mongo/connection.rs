@@ -35,9 +35,8 @@ use crate::store::{Answer, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
-/// Time limit for shutting down a client. The client ends its sessions in milliseconds. Its
-/// monitors notice the shutdown up to a heartbeat later, but an exiting process need not wait for
-/// them.
+/// Time limit for shutting down a client. Ending its sessions takes milliseconds. Its monitors may
+/// stop a heartbeat later, but an exiting process need not wait for them.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 const URI_REFUSED: &str = "MongoDB URI refused";
 
@@ -47,8 +46,7 @@ pub(super) struct Deployment {
     connections_max: u32,
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     pub(super) info: watch::Sender<Option<StoreInfo>>,
-    /// Created at first use, because a process must not fail at startup if a name cannot be
-    /// resolved yet.
+    /// Created at first use: a name that cannot be resolved yet must not end the process.
     connection: Mutex<Option<ConnectedClient>>,
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
@@ -76,8 +74,7 @@ pub(super) trait PrimaryObserver: Send + Sync {
 
 pub(super) enum SendError {
     Unsent(Failure),
-    /// Nothing was sent, because the connection string leads to a different deployment. Contains
-    /// its description.
+    /// Nothing was sent: the connection string leads to a different deployment, as described.
     Elsewhere(String),
     /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),
@@ -355,8 +352,7 @@ impl Deployment {
         answer
     }
 
-    /// True if the server may have logged this client out because its user was dropped. Only a new
-    /// client logs in again.
+    /// True if the server may have logged out a dropped user. Only a new client logs in again.
     fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
         outcome::code(error) == Some(outcome::UNAUTHORIZED)
             && lock(&self.logins).is_due(leasehold_clock::boot_now(), self.timings())

@@ -24,7 +24,6 @@ pub(super) fn apply(
         && updated.all(|(path, value)| !is_wanted(path) || change(document, path, Some(value)))
 }
 
-/// Returns the top-level field of a path.
 pub(super) fn top(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }

@@ -53,8 +53,7 @@ fn lease(document: &Document) -> Result<Lease, String> {
             Some(Bson::Null) | None => false,
             Some(_) => return Err("its field paused is not a boolean".to_owned()),
         },
-        // An invalid request, perhaps from a script, is ignored, because it must not end
-        // leadership.
+        // A script may write an invalid request, which must not end leadership.
         request: request(document).unwrap_or(None),
         reserved_for: inner("reserved_for").and_then(reservation),
         standby: inner("standby").and_then(standby),
@@ -141,8 +140,7 @@ fn identity(document: &Document, key: &str) -> Option<Identity> {
     Identity::new(document.get_str(key).ok()?).ok()
 }
 
-/// Returns the value of an int64 or an int32, which some shells write. A double makes a document
-/// foreign.
+/// Returns an int64, or an int32, which some shells write. A double makes a document foreign.
 pub(super) fn integer(value: &Bson) -> Option<i64> {
     value.as_i64().or_else(|| value.as_i32().map(i64::from))
 }
@@ -152,7 +150,7 @@ pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<
     T::try_from(document.get(key).and_then(integer)?).ok()
 }
 
-/// Returns the declared lease duration of an entry. A missing duration counts as out of range.
+/// A missing duration counts as out of range.
 pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: number(entry, "lease_duration_ms").unwrap_or(-1),
@@ -316,9 +314,8 @@ pub(super) fn write(
     })
 }
 
-/// Returns the filter and the update of an acquisition. Callers add the expired holder that they
-/// observed. The observed state may combine a document with unrelated events, so the filter checks
-/// that the token grows (I3).
+/// Callers add the expired holder that they observed. The filter checks that the token grows (I3),
+/// because the observed state may combine a document with unrelated events.
 fn acquire(
     name: &str,
     acquisition: &Acquisition,
@@ -356,8 +353,7 @@ fn acquire(
     (filter, update)
 }
 
-/// Returns the filter of a renewal or release: this candidate's claim, with a revision that the
-/// candidate sent.
+/// Matches this candidate's claim, with a revision that the candidate sent.
 fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     let mut filter = ours(name);
     filter.insert("holder.claim", uuid(claim.bytes()));

@@ -20,8 +20,7 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts to open a change stream on a deployment that refuses change streams.
-/// The deployment may become a replica set, or grant the right.
+/// Interval between attempts while a deployment refuses change streams, which may change.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
@@ -38,13 +37,11 @@ pub(super) enum StreamEvent {
     Change(Box<ChangeStreamEvent<Document>>),
     Alive,
     HintsOpened,
-    /// Something may have changed.
     Hint,
     /// The stream or cursor is closed, or could not be opened.
     Lost,
 }
 
-/// The source of events that a handler follows.
 pub(super) enum Source {
     Stream,
     Hints(Box<RawBatchCursor>),
@@ -52,15 +49,12 @@ pub(super) enum Source {
     Nothing,
 }
 
-/// The consumer of a change stream.
 pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     type Hint: Send + 'static;
 
     fn deployment(&self) -> &Arc<Deployment>;
-    /// Returns the pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns where the next stream starts. By default, the stream starts after the newest
-    /// majority-acknowledged write.
+    /// By default, the stream starts after the newest majority-acknowledged write.
     fn since(&self) -> Option<Timestamp> {
         None
     }
@@ -96,17 +90,14 @@ pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     ]
 }
 
-/// Returns how long the server may hold a getMore without events. After a lease duration without an
-/// answer, the store's state counts as unknown, so the stream must answer at least three times
-/// within this duration.
+/// Returns how long the server may hold a getMore without events: at most a third of the lease
+/// duration, because the store's state counts as unknown after a lease duration without an answer.
 pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
 
 enum StreamEnd {
-    /// The stream could not be opened, or broke.
     Broken,
-    /// The server refused to open the stream.
     Refused,
     /// The deployment has no change streams.
     Lacking,
@@ -114,8 +105,7 @@ enum StreamEnd {
     Superseded,
 }
 
-/// Follows the source until the future is dropped. Opens a new stream each time `reopen` is
-/// notified.
+/// Follows the source until dropped. Opens a new stream each time `reopen` is notified.
 ///
 /// Aborts a hanging stream first, to free its connection. Unlike a write, a getMore may be dropped.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
@@ -141,8 +131,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
                     Err(_) => break StreamEnd::Silent,
                 },
                 () = reopen.notified() => break StreamEnd::Superseded,
-                // The maximum wait of a getMore is fixed when a stream is opened, so the stream is
-                // reopened.
+                // Reopened, because the maximum wait of a getMore is fixed at the start.
                 Ok(()) = changes.changed() => break StreamEnd::Superseded,
             }
         };
@@ -177,8 +166,7 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Store calls also report why there is no client, but clear this refusal, so it is
-            // reported here too.
+            // Store calls clear this refusal when they report it, so it is reported here too.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
             }

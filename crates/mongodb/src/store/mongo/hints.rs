@@ -1,9 +1,8 @@
 //! Hints wake followers. After each change that others wait for, candidates and operators insert a
-//! document into a small capped collection, whose followers have cursors that wait for new
-//! documents.
+//! document into a small capped collection. Followers wait for it with tailable cursors.
 //!
-//! A hint only makes a follower read, so a lost, late or false hint is harmless. Inserting a hint
-//! therefore needs no majority.
+//! A lost, late or false hint is harmless, because a hint only causes a read, so hints need no
+//! majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,8 +22,7 @@ use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
 
-/// Size of the collection in bytes, enough for about 300 hints. A cursor that falls further behind
-/// is reopened.
+/// Size in bytes, enough for about 300 hints. A cursor that falls further behind is reopened.
 const SIZE: i64 = 32 * 1024;
 /// Batch size, in documents. Larger than the collection, so that a new cursor skips all old hints.
 const BATCH_MAX: u32 = 1_000;
@@ -42,7 +40,6 @@ const BAD_VALUE: i32 = 2;
 const NAMESPACE_EXISTS: i32 = 48;
 const INVALID_OPTIONS: i32 = 72;
 
-/// The hints that one candidate leaves and follows.
 #[derive(Debug)]
 pub(super) struct Hints {
     pub(super) mode: WatchMode,
@@ -147,8 +144,7 @@ impl Hints {
                 return tail(&hints, self.filter(name), await_max).await;
             }
             let cursor = tailed?;
-            // Tests that hints can be inserted. The insert does not create the collection, because
-            // the collection exists.
+            // Tests the right to insert. The insert cannot create the collection, which exists.
             insert(&hints, self.hint(None)).await?;
             Ok(cursor)
         };
@@ -253,8 +249,7 @@ impl HintsRefusal {
     }
 }
 
-/// Inserts a hint if the capped collection exists. A plain insert would create an uncapped
-/// collection.
+/// Inserts a hint only if the capped collection exists, because an insert would create it uncapped.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,
@@ -264,8 +259,7 @@ async fn insert_into_existing(
     insert(hints, hint).await
 }
 
-/// Leaves a hint on behalf of an operator. Ignores errors, because followers also read without a
-/// hint, only later.
+/// Leaves a hint for an operator. Ignores errors: without a hint, followers merely read later.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
     let left = tokio::spawn(async move {
         let Ok(leases) = deployment.collection().await else {
@@ -288,8 +282,7 @@ pub(super) async fn probe(
     }
 }
 
-/// Checks the right to create the collection. The request itself fails after the check, because it
-/// contains no size.
+/// Checks the right to create the collection. The request itself fails, because it has no size.
 pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };

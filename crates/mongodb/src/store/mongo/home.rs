@@ -1,5 +1,4 @@
-//! The deployment that a candidate belongs to, and the connection strings that lead to a different
-//! deployment.
+//! The deployment that a candidate belongs to, and connection strings that lead elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -59,8 +58,7 @@ pub(super) fn describe<'a>(
     }
 }
 
-/// Returns an address in lower case. Adds the brackets around an IPv6 address, which the driver
-/// omits.
+/// Returns an address in lower case, with the brackets around IPv6 that the driver omits.
 pub(super) fn canonical(address: impl ToString) -> String {
     let address = address.to_string().to_lowercase();
     match address.rsplit_once(':') {
@@ -77,11 +75,9 @@ pub(super) struct Home {
     known: Option<KnownHome>,
     /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,
-    /// A connection string that leads to a different deployment. While it is configured, `uri` is
-    /// used instead.
+    /// A string that leads to a different deployment. While configured, `uri` is used instead.
     refused: Option<String>,
-    /// The reason for the refusal, until a call has failed with it. A refused change stream does
-    /// not count as a call.
+    /// The refusal's reason, until a call has failed with it. A change stream is not a call.
     pub(super) unreported: Option<String>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
@@ -123,9 +119,8 @@ impl Home {
         self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records the deployment that a primary reported to a monitor. If this primary is verified,
-    /// the report updates the list of members. Any other primary must be verified before the driver
-    /// uses it.
+    /// Records the deployment that a primary reported to a monitor. The verified primary updates
+    /// the list of members. Any other primary must be verified before the driver uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,

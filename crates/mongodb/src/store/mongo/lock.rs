@@ -191,8 +191,7 @@ impl MongoLockStore {
     }
 }
 
-/// Returns the outcome of a write that returned this document. `None` means that the write matched
-/// no document.
+/// `None` means that the write matched no document.
 fn outcome(document: Option<&Document>) -> LockOutcome {
     document
         .map(read)
@@ -209,9 +208,8 @@ fn confirm_first(outcome: &mut LockOutcome) {
     }
 }
 
-/// Maximum size of the connection pool: unlimited, so that a holder's renewals never wait for the
-/// connections that the change streams of waiters occupy. The maximum queue length limits the
-/// number of waiters.
+/// Unlimited, so that a holder's renewals never wait for the connections that the change streams of
+/// waiters occupy. The maximum queue length limits the number of waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
 /// The shared client of a program's contenders on one runtime. Its last user shuts it down.

@@ -1,6 +1,5 @@
-//! Lets operators view and change the leases and locks of a collection. An operator's request never
-//! changes `revision`, because repeated requests would otherwise keep a crashed leader's lease from
-//! expiring.
+//! Lets operators view and change the leases and locks of a collection. Requests never change
+//! `revision`, because repeated requests would keep a crashed leader's lease from expiring.
 
 mod actions;
 mod records;
@@ -53,7 +52,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the condition on `_id`.
     fn names(&self) -> Bson {
         match self {
             Self::Leases | Self::Locks | Self::All => doc! { "$type": "string" }.into(),
@@ -217,7 +215,6 @@ impl MongoCollection {
         self.deployment.shut_down().await;
     }
 
-    /// Leaves a hint for candidates after an applied write.
     async fn hint(&self, name: &ResourceName, answer: &Answer<()>) {
         if answer.outcome == Acted::Applied(()) {
             hints::leave_for_operator(Arc::clone(&self.deployment), name.to_string()).await;

@@ -49,8 +49,7 @@ pub struct StoreOptions {
     pub database: String,
     /// The collection; `leases` by default.
     pub collection: String,
-    /// Name of this process in the documents, and in the server's logs unless the URI sets an appName.
-    /// Informational.
+    /// Name of this process in documents and, without an appName, in server logs. Informational.
     pub identity: Identity,
     /// Address of this process in the lease document. Informational.
     pub address: Option<String>,
@@ -95,7 +94,7 @@ impl StoreOptions {
     }
 
     /// Uses the program's own client, which leasehold never shuts down. Leases and locks may share
-    /// the client.
+    /// it.
     ///
     /// `uri` must be the client's connection string: leasehold compares its servers and refuses its
     /// options as usual. Each call sets its own read and write concern. Differences:

@@ -13,9 +13,7 @@ use leasehold_core::election::Outcome;
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 pub(super) const UNAUTHORIZED: i32 = 13;
-/// Kind of the failure if the server refuses the client's user or certificate.
 pub(super) const LOGIN_REFUSED: &str = "authentication failed";
-/// Kind of the failure if the server requires a user and the client has none.
 pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
 const MECHANISM_UNAVAILABLE: i32 = 334;
@@ -228,8 +226,7 @@ pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Describes an IO error. The text of a system error may be shown, because it comes from this
-/// machine and not from the server.
+/// Describes an IO error. Its text may be shown, because the text comes from this machine.
 fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
     let (kind, remedy) = match error.kind() {
         io::ErrorKind::ConnectionRefused => (

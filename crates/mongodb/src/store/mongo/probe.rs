@@ -140,8 +140,8 @@ impl StoreProbe {
         Ok(Description::of(&hello, &build, &seeds))
     }
 
-    /// Returns the servers in the connection string that belong to a different deployment than the
-    /// primary, with their descriptions.
+    /// Returns the servers in the connection string that are not in the primary's deployment, with
+    /// their descriptions.
     pub async fn strangers(&self) -> Result<Vec<(String, String)>, Failure> {
         let hello = self.deployment.admin(home::question()).await?;
         let strangers = self.deployment.strangers(&hello);
@@ -290,8 +290,7 @@ impl StoreProbe {
         self.deployment.shut_down().await;
     }
 
-    /// Returns a filter that matches no document. It contains the lease's name, because routers
-    /// require the name.
+    /// Matches no document. Contains the lease's name, because routers require the name.
     fn matches_nothing(&self) -> Document {
         doc! { "_id": self.lease.as_str(), "kind": { "$in": [] } }
     }

@@ -7,8 +7,7 @@ use crate::store::Failure;
 
 /// The unique index on `_id`, which rejects a second document with the same name.
 const ID_INDEX: &str = "_id_";
-/// Error code of a server that cannot create or extend a file. The message then contains
-/// [`NO_SPACE`].
+/// Error code if a file cannot be created or extended. The text then contains [`NO_SPACE`].
 const UNKNOWN_ERROR: i32 = 8;
 const NO_SPACE: &str = "No space left on device";
 const NAME_MAX: usize = 64;
@@ -69,8 +68,7 @@ const PASSING: [(i32, &str, &str); 26] = [
     (14031, "OutOfDiskSpace", DISK_FULL),
 ];
 
-/// Errors that last until an operator acts. These errors end a wait for a lock, because a retry
-/// would fail too.
+/// Errors that last until an operator acts. They end a wait for a lock: a retry would fail too.
 const LASTING: [(i32, &str, &str); 19] = [
     (
         20,

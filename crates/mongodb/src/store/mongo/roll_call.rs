@@ -1,6 +1,5 @@
-//! Roll calls. Idle candidates write nothing, so an operator asks them to add themselves to the
-//! lease document. The request and the answers change no field that a decision or a filter of the
-//! election depends on.
+//! Roll calls: an operator asks idle candidates, which write nothing, to add themselves to the
+//! lease document. The writes change no field that the election's decisions or filters depend on.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;

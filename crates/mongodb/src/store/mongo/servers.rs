@@ -21,8 +21,7 @@ use leasehold_clock::duration::short;
 use leasehold_core::election::BootTime;
 
 const NAMED_MAX: usize = 3;
-/// Time limit of a name look-up. The C library gives up earlier if there are at most four
-/// nameservers.
+/// Time limit of a look-up. With up to four nameservers, the C library gives up earlier.
 const LOOKUP_MAX: Duration = Duration::from_secs(45);
 /// Minimum duration of a look-up that counts as a possible cause of failures.
 pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);
@@ -178,7 +177,7 @@ impl Asked {
 }
 
 impl Servers {
-    /// Sets the settings. Discards observations that were made under different settings.
+    /// Applies new settings, and discards observations that were made under other settings.
     pub(super) fn ask(&self, asked: Asked) {
         self.0.send_if_modified(|known| {
             let is_new = known.asked != asked;
@@ -223,9 +222,8 @@ impl Servers {
         });
     }
 
-    /// Looks up a name within [`LOOKUP_MAX`], and returns the duration of the look-up. While the
-    /// look-up runs, and afterwards if the look-up was slow, the name is listed as a possible
-    /// cause.
+    /// Looks up a name within [`LOOKUP_MAX`] and returns the duration. While the look-up runs, and
+    /// later if the look-up was slow, the name is listed as a possible cause.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,
@@ -348,8 +346,7 @@ impl ServerStates {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
-        // The driver never uses these servers. If the string names no other server, a retry cannot
-        // succeed.
+        // The driver never uses these servers. If there are no others, a retry cannot succeed.
         let hopeless = wrong && hosts.all(|host| self.seen.get(host).is_some_and(elsewhere));
         let retry = match hopeless {
             true => RetryPolicy::Reconfigure,

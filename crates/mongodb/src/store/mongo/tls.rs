@@ -1,5 +1,4 @@
-//! Explains why a TLS connection failed: which file the driver cannot use, or what the error of the
-//! TLS library means.
+//! Explains why a TLS connection failed: an unusable file, or the meaning of the library's error.
 
 use std::fs::{self, File};
 use std::io;
@@ -49,8 +48,7 @@ pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {
         .collect()
 }
 
-/// Returns why one of the files cannot be read. Opens only regular files, because opening any other
-/// file could block.
+/// Returns why a file cannot be read. Opens only regular files, because others could block.
 pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
@@ -81,9 +79,8 @@ fn cause(error: &io::Error) -> String {
     }
 }
 
-/// Returns the file that the driver cannot use, with the cause. Repeats the checks of the TLS
-/// library for each file, because the driver's error may not name the file. Blocks while it reads
-/// the files.
+/// Returns the file that the driver cannot use, with the cause. The driver's error may not name the
+/// file, so the checks of the TLS library are repeated. Blocks while it reads the files.
 pub(super) fn unusable(files: &[NamedFile]) -> String {
     let cause = |(option, path): &NamedFile| {
         let cause = match *option {
@@ -141,8 +138,7 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     }
 }
 
-/// Describes a TLS failure that this client or the server caused by refusing the connection; `None`
-/// for any other error.
+/// Describes a TLS connection that this client or the server refused; `None` for other errors.
 pub(super) fn refusal(error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let (kind, remedy) = match error {

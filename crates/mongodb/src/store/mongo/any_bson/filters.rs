@@ -1,7 +1,6 @@
 //! Goal: the shipped filters and updates agree with the reference implementation of the lease,
 //! which the simulator and the model use. Method: a small interpreter runs the shipped filters on
-//! random documents. Documents and writes draw their ids from a small set, so that many writes
-//! match.
+//! random documents. Ids come from a small set, so that many writes match.
 
 use std::cmp::Ordering;
 
@@ -69,8 +68,7 @@ fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
     Some(Bson::Boolean(answer))
 }
 
-/// Compares two binaries or two numbers. Other types need no order, because the filters also check
-/// types.
+/// Compares two binaries or numbers. Other types need no order: the filters also check types.
 fn order(left: Option<&Bson>, right: Option<&Bson>) -> Option<Ordering> {
     match (left?, right?) {
         (Bson::Binary(left), Bson::Binary(right)) => {
@@ -333,8 +331,7 @@ fn random_writes_match_often_enough_to_be_compared() {
     let mut matched = std::collections::BTreeMap::new();
     let mut stored = None;
     for number in 0..100_000 {
-        // Tokens only grow, so without a reset most writes would soon have a lower token than the
-        // document.
+        // Without a reset, most writes would soon have a lower token than the document.
         if number % 20 == 0 {
             stored = None;
         }

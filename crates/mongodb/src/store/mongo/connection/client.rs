@@ -50,9 +50,8 @@ impl ConnectedClient {
     }
 }
 
-/// The last new login because of a missing right, and the interval until the next. If a user was
-/// dropped, the driver keeps using the user's connections, and the errors look as if the role
-/// lacked a right.
+/// The last new login because of a missing right, and the interval until the next. The driver keeps
+/// the connections of a dropped user, and the errors look as if the role lacked a right.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
@@ -116,8 +115,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the server's product if it is known not to be MongoDB, and may return unconfirmed
-    /// data.
+    /// Returns the product of a server that is not MongoDB, and may return unconfirmed data.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -168,16 +166,14 @@ impl Deployment {
         Ok(connection)
     }
 
-    /// Returns the client if this runtime runs the client's tasks. Another runtime may have ended,
-    /// with its tasks.
+    /// Returns the client if this runtime runs its tasks. Another runtime may have ended.
     fn current(&self) -> Option<ConnectedClient> {
         let runtime = Handle::current().id();
         let connection = lock(&self.connection).clone();
         connection.filter(|connection| connection.runtime == runtime)
     }
 
-    /// Verifies that the primary belongs to the known deployment. Until then, nothing else is sent
-    /// to the primary.
+    /// Verifies, before any other call, that the primary belongs to the known deployment.
     pub(super) async fn verify(
         self: &Arc<Self>,
         connection: &ConnectedClient,
@@ -283,8 +279,7 @@ impl Deployment {
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
-        // Shorter than the caller's timeout, so that a call during an outage counts as "never
-        // sent", not as "unknown".
+        // Shorter than the caller's timeout, so that an outage counts as "never sent".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, self.timings());

@@ -34,8 +34,7 @@ pub(super) struct Examinations {
 }
 
 impl Examinations {
-    /// Returns how much to extend the connect timeout, with time for one more unresponsive
-    /// nameserver.
+    /// Extension of the connect timeout, with time for one more unresponsive nameserver.
     fn extra(&self) -> Duration {
         let slowest = self.slow.values().max().copied().unwrap_or_default();
         (slowest * 3 / 2).min(EXTRA_MAX)
@@ -122,8 +121,7 @@ impl Deployment {
         });
     }
 
-    /// Replaces a client that has not reached the primary, if its connect timeout is shorter than a
-    /// look-up.
+    /// Replaces an unconnected client if a look-up takes longer than the client's connect timeout.
     async fn lengthen(self: &Arc<Self>, client: u64, took: Duration) {
         let is_used = lock(&self.home).has(client);
         let needed = took + self.operation_timeout() / 2;

@@ -1,5 +1,4 @@
-//! Reads the connection string, and the files that it names, outside of the event loop, because the
-//! disk may hang.
+//! Reads the connection string and its files outside of the event loop, because a disk may hang.
 
 use std::sync::Arc;
 use std::time::Duration;

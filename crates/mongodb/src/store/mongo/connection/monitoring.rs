@@ -15,15 +15,13 @@ const RENEWALS_MIN: Duration = Duration::from_secs(1);
 pub(in crate::store::mongo) enum Monitoring {
     /// Each server reports a change immediately, over a second connection.
     Reports,
-    /// Each server is polled at an interval, and after an error. Suits locks: most processes that
-    /// hold a lock end within a second, and polling then costs a server little more than the
-    /// connections.
+    /// Each server is polled, also after an error. Suits locks, because most holders end within a
+    /// second, and polling then costs a server little more than the connections.
     Checks,
 }
 
 impl Monitoring {
-    /// With polling, a contender notices an election when a call fails, or at most one renewal
-    /// interval later.
+    /// Polling notices an election when a call fails, or at most one renewal interval later.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,

@@ -42,8 +42,7 @@ struct HelloIdentity {
 #[derive(Debug, PartialEq, Eq)]
 enum Relation {
     Same,
-    /// The server is currently not part of a deployment, or the driver never uses it with this
-    /// string.
+    /// The server is not part of a deployment now, or the driver never uses it with this string.
     Unused,
     /// Only the server's set id can decide, and the server has not reported it yet.
     Unclear,
@@ -169,8 +168,7 @@ impl Seeds {
     }
 
     async fn asked(&self, server: &ServerAddress, deadline: BootTime) -> Option<Document> {
-        // Tests the connection first, because the driver would retry a refused connection until the
-        // deadline.
+        // Connects first, because the driver retries a refused connection until the deadline.
         if let ServerAddress::Tcp { .. } = server {
             let reached = TcpStream::connect(server.to_string());
             tokio::time::timeout(left(deadline), reached)
@@ -299,8 +297,8 @@ impl Deployment {
         Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
-    /// Repeats the comparison while the client is in use, because a server may return as part of a
-    /// different deployment.
+    /// Repeats the comparison while the client is in use: a server may return in another
+    /// deployment.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {

@@ -23,7 +23,7 @@ pub(super) const MIN_HOLD: &str = "at_least_ms";
 pub(super) const OVER: &str = "over";
 /// Field of an entry: when the work ended, by the server's clock.
 pub(super) const OVER_AT: &str = "over_at";
-/// Field of a reply: the time by the server's clock. Not stored. Not stored.
+/// Field of a reply: the time by the server's clock. Not stored.
 const SERVER_NOW: &str = "server_now";
 
 const MODES: [EntryMode; 3] = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
@@ -37,7 +37,6 @@ pub(in super::super) fn projection() -> Document {
     }
 }
 
-/// Adds the time by the server's clock to a projection.
 pub(in super::super) fn with_server_now(mut projection: Document) -> Document {
     projection.insert(SERVER_NOW, "$$NOW");
     projection
@@ -160,8 +159,7 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
-        // If missing, the owner counts as having confirmed the grant, so other contenders wait
-        // longer.
+        // If missing, the grant counts as confirmed, so other contenders wait longer.
         granted_revision: id(fields, "granted_revision")
             .ok()
             .map(Revision::from_bytes),

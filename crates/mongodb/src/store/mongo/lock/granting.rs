@@ -1,5 +1,4 @@
-//! The pipeline stages that grant a lock. Each write that changes holders or waiters ends with
-//! these stages.
+//! The pipeline stages that grant a lock. They end each write that changes holders or waiters.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -102,9 +101,8 @@ fn part(number: i32) -> Document {
     doc! { "$arrayElemAt": ["$queue", number] }
 }
 
-/// The `granted` entries and the owners of the slots. If the lock has slots, each entry gets the
-/// lowest free slot that its owner last used. If there is no such slot, the entry gets the lowest
-/// free slot.
+/// The `granted` entries and the owners of the slots. With slots, each entry gets the lowest free
+/// slot that its owner last used, or if there is none, the lowest free slot.
 fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
     let given = match may_have_slots {

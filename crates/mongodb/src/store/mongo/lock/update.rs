@@ -1,6 +1,5 @@
 //! The filter and the pipeline of each write to a lock. A pipeline sets only named fields, so that
-//! fields of a newer version survive. Each write that changes holders or waiters also grants the
-//! lock ([`grant`]).
+//! fields of a newer version survive. Writes that change holders or waiters also [`grant`].
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -124,8 +123,7 @@ pub(super) fn write(
     Some((ours(name, condition), stages))
 }
 
-/// True if an entry may join. With `non_blocking`, true only if the entry would hold the lock
-/// immediately.
+/// True if an entry may join; with `non_blocking`, only if it would hold the lock immediately.
 fn can_join(entry: &NewEntry, non_blocking: bool) -> Bson {
     let slots = i64::from(entry.slots);
     let mut conditions = vec![

@@ -1,9 +1,7 @@
-//! The change stream of one claim. Its events are hints, except grants, because a majority has
-//! acknowledged them.
+//! The change stream of one claim. Its events are only hints, except majority-acknowledged grants.
 //!
-//! The stream matches the texts `granted` and `next`, so that renewals of others do not wake a
-//! waiter. The lists cannot be matched, because a shift changes `queue.0.claim`, `queue.1.claim`,
-//! ….
+//! The stream matches the texts `granted` and `next`, so that renewals of others wake no waiter.
+//! The lists cannot be matched: a shift changes `queue.0.claim`, `queue.1.claim`, ….
 
 use std::sync::Arc;
 
@@ -66,8 +64,7 @@ impl StreamHandler for ClaimFollower {
     }
 }
 
-/// Selects the events that concern `claim` or end the stream. Excludes the lists, which may be
-/// long.
+/// Selects events that concern `claim` or end the stream, without the lists, which may be long.
 fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [

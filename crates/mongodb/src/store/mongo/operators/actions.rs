@@ -10,11 +10,9 @@ use super::LeaseRecord;
 use leasehold_core::election::{Identity, Outcome, Randomness, Revision, Token};
 
 const ACTIONS_MAX: i32 = 20;
-/// Name of [`ActionKind::Retire`] in the document.
 pub(super) const RETIRE: &str = "retire";
 
-/// The random id of an action. After an unknown outcome, the operator searches the document for
-/// this id.
+/// The random id of an action. After an unknown outcome, its author searches for the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionId([u8; 16]);
 
@@ -163,7 +161,6 @@ pub(super) fn write(
     Some((filter, update))
 }
 
-/// Returns the document of a lease that an operator creates.
 pub(super) fn create(
     name: &str,
     revision: Revision,

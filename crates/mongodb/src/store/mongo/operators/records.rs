@@ -16,8 +16,7 @@ use leasehold_core::election::{
 };
 use leasehold_core::lock::{FoundLock, LockDocument};
 
-/// The projection of all reads: only the shown fields, because documents of other programs may be
-/// large.
+/// Includes only the shown fields, because documents of other programs may be large.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,

@@ -19,8 +19,7 @@ use super::{CollectionEntry, LISTED_MAX, MongoCollection, Scope, name_of};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::{BootTime, Timings};
 
-/// Capacity of the channels between stream, view and reader. While they are full, further events
-/// wait on the server.
+/// Capacity of the channels between stream, view and reader. Further events wait on the server.
 const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
@@ -69,8 +68,8 @@ pub struct LiveView {
     _tasks: JoinSet<()>,
 }
 
-/// The time of MongoDB's last answer to a [`LiveView`]. MongoDB answers every 2 s even if nothing
-/// changes. Clones share the time.
+/// The time of MongoDB's last answer to a [`LiveView`], at most 2 s ago in an idle collection.
+/// Clones share the time.
 #[derive(Debug, Clone, Default)]
 pub struct LastAnswer(Arc<AtomicU64>);
 

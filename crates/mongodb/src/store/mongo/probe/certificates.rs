@@ -1,6 +1,5 @@
 //! Determines when certificates expire. The driver does not expose certificates, so a second
-//! connection fetches each server's chain. Verifying the chain for later dates covers every
-//! certificate without a parser.
+//! connection fetches each server's chain. Verification at later dates covers the whole chain.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

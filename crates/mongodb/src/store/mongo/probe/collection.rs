@@ -20,9 +20,8 @@ const NAMESPACE_NOT_FOUND: i32 = 26;
 const DURATION: Declared = Declared { millis: 24_000 };
 
 impl StoreProbe {
-    /// Writes leases and a lock in a transaction and aborts it. A collection that would refuse a
-    /// candidate's writes (validator, unique index, collation, view, capped) also refuses these
-    /// writes.
+    /// Writes leases and a lock in a transaction and aborts it. Fails if the collection would
+    /// refuse a candidate's writes (validator, unique index, collation, view, capped).
     pub async fn try_documents(&self) -> Result<(), Failure> {
         let tried = self.tried().await;
         tried.map_err(|error| match &error {

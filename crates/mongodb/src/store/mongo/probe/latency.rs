@@ -45,7 +45,6 @@ impl Latencies {
     }
 }
 
-/// Repeats a call that returns its duration.
 async fn repeated(
     samples_max: usize,
     mut call: impl AsyncFnMut() -> Result<Duration, Failure>,
@@ -73,9 +72,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures majority-acknowledged writes with linearizable reads, because such a read waits
-    /// until a majority has stored an empty log entry. A standalone server refuses linearizable
-    /// reads.
+    /// Measures majority-acknowledged writes with linearizable reads, which wait until a majority
+    /// has stored an empty log entry. A standalone server refuses them.
     pub async fn majority_writes(&self) -> Result<Latencies, Failure> {
         repeated(SAMPLES_MAX, async || {
             let began = leasehold_clock::boot_now();
@@ -123,8 +121,7 @@ impl StoreProbe {
         .await
     }
 
-    /// Sends a linearizable read. Returns the log position of the empty entry that the read wrote;
-    /// 0 if unknown.
+    /// Returns the log position of the empty entry that the read wrote; 0 if unknown.
     async fn linearizable(&self) -> Result<u64, Failure> {
         let collection = self.collection().await?;
         let (name, concern) = (self.lease.as_str(), ReadConcern::linearizable());

@@ -170,8 +170,7 @@ fn a_server_that_the_driver_does_not_use_is_not_refused() {
     }
 }
 
-/// The set's primary is `a:1`. Only the id distinguishes this set from other sets with the same
-/// name.
+/// The set's primary is `a:1`. Only the id distinguishes it from other sets of this name.
 const HOME: &str = "6b08f00000000000000000a1";
 const ELSEWHERE: &str = "6b08f00000000000000000b2";
 
