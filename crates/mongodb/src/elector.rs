@@ -37,7 +37,7 @@ pub struct ElectorOptions {
     /// Priority of the candidate; a higher one is preferred as the standby.
     pub priority: u32,
     /// Minimum time of leadership before a handoff to a standby of higher priority. With `None`,
-    /// the leader never hands off to such a standby.
+    /// the leader ignores priorities.
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,

@@ -198,8 +198,8 @@ fn outcome(document: Option<&Document>) -> LockOutcome {
         .map_or(LockOutcome::Rejected, LockOutcome::Applied)
 }
 
-/// Removes the data with which a contender would act on an unconfirmed grant, because products
-/// other than MongoDB do not guarantee that a majority has acknowledged the grant.
+/// Makes a contender confirm its grant before it acts on the grant, because products other than
+/// MongoDB do not guarantee that a majority has acknowledged a grant.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {

@@ -1,4 +1,4 @@
-//! Names and remedies of the errors with which a server refuses a write.
+//! Names and remedies of errors that mean a refused write.
 
 use mongodb::error::Error;
 

@@ -1,5 +1,5 @@
 //! Writes by operators. Each write matches only the state that the operator saw, because a request
-//! must reach only the leader for which it was meant. No write changes `revision` or `holder`.
+//! is meant for one leader and must not reach another. No write changes `revision` or `holder`.
 
 use std::time::Duration;
 

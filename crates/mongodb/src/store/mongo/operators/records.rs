@@ -128,7 +128,7 @@ pub struct ActionRecord {
     pub action: String,
     /// The revision of the lease when it was retired.
     pub revision: Option<Revision>,
-    /// The leader's token for which the action was meant.
+    /// The token of the leader that the operator saw.
     pub token: Option<Token>,
     /// The candidate of a transfer.
     pub to: Option<String>,

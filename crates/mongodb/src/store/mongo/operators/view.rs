@@ -315,8 +315,8 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the leases for which the stream has not reported recent renewals. If a holder has
-    /// renewed, the stream is stale and is reopened.
+    /// Reads the leases that have no recent renewals in the stream. If a holder has renewed, the
+    /// stream is stale and is reopened.
     async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let quiet = self.documents.iter_mut().filter(|(_, stored)| {
