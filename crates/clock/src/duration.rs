@@ -1,8 +1,8 @@
-//! The one form of durations for humans: a number with its unit, and at most two units.
+//! Formats durations for humans, with at most two units, such as `1m30s`.
 
 use std::time::Duration;
 
-/// Formats an age or a wait: tenths of a second below ten seconds, otherwise at most two units.
+/// Formats an age or a wait. Shows tenths of a second below ten seconds.
 pub fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |first: u64, unit: &str, second: u64, lesser: &str| match second {

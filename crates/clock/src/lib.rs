@@ -32,22 +32,23 @@ pub fn wall_now() -> SystemTime {
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 
-/// Returns the id of the running boot; `None` if this system does not show it. Fails if the id
-/// cannot be read now, for example without a free descriptor.
+/// Returns the id of the running boot; `None` if the system does not expose it. Fails if the id
+/// cannot be read now, for example because no file descriptor is free.
 pub fn boot_id() -> io::Result<Option<String>> {
     let id = shown(BOOT_ID, std::fs::read_to_string(BOOT_ID))?;
     Ok(id.map(|id| id.trim().to_owned()))
 }
 
 /// Returns the inode of this process's time namespace; `None` if the kernel has no time namespaces
-/// or does not show it. CLOCK_BOOTTIME may differ between time namespaces of the same boot.
+/// or does not expose them. CLOCK_BOOTTIME may differ between time namespaces of the same boot.
 pub fn time_namespace() -> io::Result<Option<u64>> {
     let found = shown(TIME_NAMESPACE, std::fs::metadata(TIME_NAMESPACE))?;
     Ok(found.map(|found| found.ino()))
 }
 
 /// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Instants of
-/// two processes are comparable only under equal ids. `None` if this system does not show the boot.
+/// two processes are comparable only under equal ids. `None` if the system does not expose the boot
+/// id.
 pub fn boot_clock() -> io::Result<Option<String>> {
     let (boot, namespace) = (boot_id()?, time_namespace()?);
     Ok(boot.map(|boot| match namespace {
@@ -79,8 +80,7 @@ impl Alarm {
 
     /// Arms the alarm for `at`, or disarms it. Fails if the kernel rejects the instant.
     pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
-        // The kernel would disarm the timer if all fields were zero. An instant in the past fires
-        // immediately.
+        // Zero would disarm the timer. An instant in the past fires immediately.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
         let setting = Itimerspec {
             it_interval: Timespec::default(),
@@ -106,7 +106,7 @@ impl AsFd for Alarm {
     }
 }
 
-/// A timer on CLOCK_BOOTTIME, which fires on time after a suspend, unlike tokio's own timers.
+/// A timer on CLOCK_BOOTTIME. Unlike tokio's own timers, it fires on time after a suspend.
 #[derive(Debug)]
 pub struct BootTimer {
     fd: AsyncFd<Alarm>,
@@ -116,8 +116,8 @@ pub struct BootTimer {
 impl BootTimer {
     /// Creates a timer that is not armed. Fails if no descriptor is free.
     pub fn new() -> io::Result<Self> {
-        // `AsyncFd::new` is deprecated for types whose descriptor may change, unlike an `OwnedFd`.
-        // The replacement is unsafe, which this crate forbids.
+        // `AsyncFd::new` is deprecated because the descriptor of some types may change. An
+        // `OwnedFd` never changes. The replacement is unsafe, and this crate forbids unsafe code.
         #[allow(deprecated)]
         let fd = AsyncFd::new(Alarm::new()?)?;
         Ok(Self { fd, armed: None })
@@ -146,7 +146,7 @@ impl BootTimer {
     }
 }
 
-/// Waits until `at`, or indefinitely without an instant. A suspend delays the wake-up.
+/// Waits until `at`, or indefinitely if `at` is `None`. A suspend delays the wake-up.
 pub async fn until(at: Option<BootTime>) {
     match at {
         Some(at) => tokio::time::sleep(at.since(boot_now())).await,

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-/// A text, or a stream of events.
+/// A response whose body is a text or an event stream.
 pub type Answer = Response<Either<Full<Bytes>, EventBody>>;
 /// The body of a stream of events.
 pub type EventBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
@@ -60,8 +60,8 @@ fn with_body(
     answer
 }
 
-/// The events for one client. An event is built only when the connection can send it, so a slow
-/// client skips states.
+/// The events for one client. The server requests an event only when the connection can send it, so
+/// a slow client skips states.
 pub trait Feed: Send + 'static {
     /// Waits for the next event and returns its text; `None` after the last event.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
@@ -85,7 +85,7 @@ pub fn event_stream(body: EventBody) -> Answer {
     answer
 }
 
-/// Answers that all places for long-lived answers are taken.
+/// Answers that every place for an event stream or a long poll is taken.
 pub fn full(code: StatusCode, max: usize) -> Answer {
     let taken = format!("all {max} places for event streams and waits are taken");
     retry_later(text(code, &(taken + ", or the server is stopping")))

@@ -1,4 +1,4 @@
-//! Checks the hosts in requests to a listener that only this machine reaches.
+//! Checks the host that a request names if the server listens on a loopback address.
 
 use std::net::IpAddr;
 
@@ -7,9 +7,8 @@ use hyper::header;
 
 use super::Client;
 
-/// Returns true if a web page of another origin may have sent the request. The page can make its
-/// own host name resolve to a loopback address (DNS rebinding). Browsers always send the name that
-/// the page was loaded from.
+/// Returns true if a web page of another origin may have sent the request. A page can make its own
+/// host name resolve to a loopback address (DNS rebinding), but the browser still sends this name.
 pub fn is_misdirected<B>(request: &Request<B>, client: &Client) -> bool {
     client.local_names_only && !names_only_this_machine(request)
 }
@@ -78,7 +77,6 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The parser of URLs finds the same host.
         #[test]
         fn a_url_parser_finds_equal_local_hosts(
             host in prop_oneof![

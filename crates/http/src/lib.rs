@@ -1,4 +1,4 @@
-//! A small HTTP server that bounds every resource a client can take. A [`Site`] makes the answers:
+//! An HTTP server that bounds every resource a client can take. A [`Site`] answers the requests:
 //! the daemon's endpoints, or the page of a collection.
 
 #![forbid(unsafe_code)]
@@ -39,35 +39,36 @@ use leasehold_host::{CommandError, exit};
 
 /// Maximum number of simultaneous connections, apart from event streams; beyond it, an older
 /// connection is evicted. A connection has two buffers of [`BUFFER_BYTES_MAX`] and an answer of at
-/// most 32 KiB (all metrics), so all take at most 64 × 48 KiB = 3 MiB.
+/// most 32 KiB (all metrics), so all connections together use at most 64 × 48 KiB = 3 MiB.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Buffer size of a connection, hyper's minimum. It also bounds the head of a request.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request body. No request needs a body, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
-/// Maximum time from the opening of a connection, or its last answer, to the end of the next
-/// request's head. Idle connections are useless, because Prometheus scrapes every 15 s or more.
+/// Maximum time for a client to send the head of its next request, counted from the opening of the
+/// connection or from its last answer. Idle connections are useless, because Prometheus scrapes
+/// every 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time during which a connection accepts new requests, so that no client keeps one of the
 /// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Timeout for receiving a body, and for sending the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Size of a socket's send buffer, which the kernel would grow to megabytes for a client that does
-/// not read.
+/// Size of a socket's send buffer. Without a limit, the kernel grows the buffer to megabytes for a
+/// client that does not read.
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
 /// Time after which the kernel closes a connection whose peer reads nothing.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of connections that wait to be accepted, also limited by `net.core.somaxconn`.
-/// The kernel drops further connections, and their clients retry only after 1 s, longer than the
-/// timeout of a probe. A flood exceeds the standard library's 128.
+/// The kernel drops further connections, and their clients retry only after 1 s, when a probe has
+/// already timed out. The standard library's 128 is too low for a flood.
 const BACKLOG: i32 = 4096;
 /// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;
 /// Pause after a failed accept (usually no file descriptors), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The answers of a server, and the counters of its failures.
+/// Answers the requests of a server and counts its failures.
 pub trait Site: Clone + Send + Sync + 'static {
     /// Answers a request.
     fn answer(
@@ -76,14 +77,14 @@ pub trait Site: Clone + Send + Sync + 'static {
         client: &Client,
     ) -> impl Future<Output = Answer> + Send;
 
-    /// Counts a connection that failed, or was not accepted.
+    /// Counts a connection that failed or could not be accepted.
     fn failed(&self);
 
     /// Counts an idle connection that was closed for a new one.
     fn evicted(&self);
 }
 
-/// The key or flag that sets an address, for errors.
+/// The key or flag that sets an address. Errors name it.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressSetting {
     /// Name of the key or flag.
@@ -155,7 +156,7 @@ impl Bound {
         self.address
     }
 
-    /// Returns the event streams, which the caller closes before the exit.
+    /// Returns the event streams. The caller closes them before it exits.
     pub fn streams(&self) -> Streams {
         self.streams.clone()
     }
@@ -212,8 +213,8 @@ impl Bound {
     }
 }
 
-/// Checks that the address can be bound. A daemon that starts now can bind the address too, because
-/// this function does not listen.
+/// Checks that the address can be bound. Does not listen, so a daemon that starts at the same time
+/// can still bind the address.
 pub fn probe(address: SocketAddr) -> io::Result<()> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -286,7 +287,7 @@ async fn connection(stream: TcpStream, client: Client, site: impl Site) {
     }
 }
 
-/// Limits the kernel's buffer for a client that does not read, and its lifetime.
+/// Limits the send buffer and the lifetime of the connection if the client does not read.
 fn limit_unread(stream: &TcpStream) -> io::Result<()> {
     let millis = u32::try_from(UNREAD_TIME_MAX.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, millis)?;

@@ -18,7 +18,8 @@ pub(super) struct Activity {
     lasting: Arc<AtomicBool>,
 }
 
-/// Marks an answer as long-lived until dropped. Its connection is not counted as ordinary.
+/// Marks an answer as long-lived until dropped. The answer's connection does not count towards the
+/// limit.
 #[derive(Debug)]
 pub struct Lasting(Activity);
 
@@ -70,7 +71,7 @@ impl Drop for Lasting {
 }
 
 impl Places {
-    /// Serves a connection of `peer`. Returns true if another was evicted to make room.
+    /// Serves a connection of `peer`. Returns true if another connection was evicted to make room.
     pub(super) fn serve<F>(&mut self, peer: IpAddr, connection: impl FnOnce(Activity) -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
@@ -89,7 +90,8 @@ impl Places {
         evicted
     }
 
-    /// Waits for a connection to end; `None` without connections. An error is a bug (a panic).
+    /// Waits for a connection to end; returns `None` if there are no connections. An error is a bug
+    /// (a panic).
     pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
         let ended = self.tasks.join_next_with_id().await?;
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);

@@ -21,9 +21,9 @@ pub struct CollectionSample<'a> {
 /// The documents of a collection.
 #[derive(Debug, Default)]
 pub struct DocumentSamples<'a> {
-    /// The leases that are exported.
+    /// The exported leases.
     pub leases: Vec<LeaseSample<'a>>,
-    /// The locks that are exported.
+    /// The exported locks.
     pub locks: Vec<LockSample<'a>>,
     /// Number of documents of each kind.
     pub kinds: Vec<(&'static str, usize)>,
@@ -36,7 +36,7 @@ pub struct DocumentSamples<'a> {
 pub struct LeaseSample<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The holder in the document.
+    /// The holder that the document names.
     pub holder: Option<LeaseHolder<'a>>,
     /// The newest token.
     pub token: i64,
@@ -44,7 +44,7 @@ pub struct LeaseSample<'a> {
     pub paused: bool,
     /// True if a standby is registered.
     pub standby: bool,
-    /// Time since a change of the document was seen.
+    /// Time since the exporter last saw the document change.
     pub last_change_age: Duration,
     /// The number of candidates that answered the last roll call, and the time since then.
     pub candidates: Option<(usize, Duration)>,
@@ -57,7 +57,7 @@ pub struct LeaseHolder<'a> {
     pub identity: &'a str,
     /// True if the holder seems to be gone.
     pub silent: bool,
-    /// The acquisition, since the Unix epoch, by the holder's clock.
+    /// Time of the acquisition since the Unix epoch, by the holder's clock.
     pub since: Duration,
     /// Time since the last write, by the holder's clock.
     pub last_write_age: Option<Duration>,
@@ -72,7 +72,7 @@ pub struct LockSample<'a> {
     pub name: &'a str,
     /// Identities of the holders whose work or minimum hold has not ended.
     pub holders: Vec<&'a str>,
-    /// Number of holders whose work has ended, but not their minimum hold.
+    /// Number of holders whose work has ended and whose minimum hold has not.
     pub kept: usize,
     /// Number of holders that seem to be gone.
     pub silent: usize,
@@ -90,7 +90,7 @@ pub struct LockSample<'a> {
     pub successes: Vec<(&'a str, Duration)>,
 }
 
-/// Maximum number of holders of a lock, and of keys of its successes, that have series.
+/// Maximum number of holders with series for one lock, and of success keys with series.
 const EACH_MAX: usize = 16;
 
 /// Name, help and value.

@@ -59,7 +59,7 @@ const DURATION_BUCKETS: [f64; 12] = [
 /// Seconds. By default, `loss_grace` is 3 s and `stop_grace` 30 s.
 const STOP_BUCKETS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 
-/// The possible role changes, whose series exist with 0 from the first scrape, so that `rate()` sees
+/// The possible role changes. Their series start at 0 with the first scrape, so that `rate()` sees
 /// the first change.
 const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (
@@ -114,7 +114,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates and registers all metrics of one lease. Fails only if two metrics collide (a bug).
+    /// Creates and registers all metrics of one lease. Fails only if two metrics have the same name
+    /// (a bug).
     pub fn new(
         who: &Identification,
         status: watch::Receiver<Status>,
@@ -226,17 +227,18 @@ impl Metrics {
         self.publish_failures.with_label_values(&labels).get()
     }
 
-    /// Sets the gauge of a running supervised command.
+    /// Sets the gauge that shows if the supervised command runs.
     pub fn workload_up(&self, up: bool) {
         self.workload_up.set(i64::from(up));
     }
 
-    /// Counts a requested stop of the supervised command.
+    /// Records how long a requested stop of the supervised command took.
     pub fn workload_stopped(&self, took: Duration) {
         self.workload_stops.observe(took.as_secs_f64());
     }
 
-    /// Counts an attempt to open a change stream, and sets the gauge of an open stream.
+    /// Counts an attempt to open a change stream, and sets the gauge that shows if a stream is
+    /// open.
     pub fn watch_connected(&self, connected: bool) {
         let labels = ["watch", if connected { "applied" } else { "failed" }];
         self.store_operations.with_label_values(&labels).inc();
@@ -253,7 +255,7 @@ impl Metrics {
         self.http_evictions.inc();
     }
 
-    /// Counts a request for an event stream or a long poll that found all places taken.
+    /// Counts a request for an event stream or a long poll that arrived when all places were taken.
     pub fn http_stream_refused(&self) {
         self.http_streams_refused.inc();
     }
@@ -264,7 +266,7 @@ impl Metrics {
         self.status_files.store(now, Ordering::Relaxed);
     }
 
-    /// Adds the revision of the running program.
+    /// Adds a metric with the version and this revision of the program.
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
         let build = Opts::new("leasehold_build_info", "1, with the running version.");
         let build = GaugeVec::new(build, &["version", "revision"])?;

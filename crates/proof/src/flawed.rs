@@ -1,5 +1,5 @@
 //! Planted bugs outside the state machines: a flawed host passes wrong options, inputs or times to
-//! a state machine. Prefer this file for a planted bug, because the code of the shipped rules then
-//! stays unchanged.
+//! a state machine. Prefer this file for planted bugs, because it leaves the code of the shipped
+//! rules unchanged.
 
 pub(crate) mod lock;

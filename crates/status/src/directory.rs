@@ -1,8 +1,8 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
-//! Proof of death: a new process acquires the lock, and finds in the record the claim that the
-//! lease document names. This proves that the claim's process has exited, with every process that
-//! shared its lock. The proof also requires that recorded processes without the lock have exited.
+//! Proof of death: a new process holds the lock, and the record contains the claim that the lease
+//! document names. Then the claim's process has exited, and so has every process that shared its
+//! lock. The proof also requires that the recorded processes without the lock have exited.
 
 mod deployment;
 mod examine;
@@ -40,20 +40,22 @@ pub const JSON_FILE: &str = "status.json";
 pub const ENV_FILE: &str = "status.env";
 /// Name of the file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
-/// Only a daemon locks the file of this name. The lock distinguishes a second daemon from the
-/// guard of an exited daemon, which shares the lock of the claim until its workload is gone.
+/// Name of the file that only a daemon locks. This lock distinguishes a second daemon from the
+/// guard of an exited daemon. The guard holds only the lock of the claim file, until the workload
+/// is gone.
 const DAEMON_FILE: &str = "daemon";
 /// Name of the file that holds the candidate's deployment.
 pub const DEPLOYMENT_FILE: &str = "deployment";
 /// A daemon creates and removes this file at startup, to check that it can create files.
 const PROBE_FILE: &str = ".probe";
-/// Length of the claim record. The longest record has 339 bytes. The next power of two stays inside
-/// one page of the page cache, so a kill cannot tear a record. The records of the guards follow.
+/// Length of the claim record. The longest record has 339 bytes. A record of the next power of two
+/// stays inside one page of the page cache, so a kill cannot tear the record. The records of the
+/// guards follow.
 const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;
-/// Another process may replace a file between the open and the lock, so the lock is tried this
-/// often.
+/// Maximum number of attempts to lock a file, because another process may replace the file after it
+/// was opened and before it was locked.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
@@ -82,11 +84,12 @@ pub struct RecoveredState {
     pub token: Token,
     /// The longest lease duration that the process had seen; `None` in records of earlier versions.
     pub lease_longest: Option<Duration>,
-    /// True if the directory was of another lease. Its state and deployment are discarded.
+    /// True if the directory belonged to another lease. The state and deployment of that lease are
+    /// discarded.
     pub other_lease: bool,
     /// True if the record or its claim could not be parsed, so that its token is lost.
     pub damaged: bool,
-    /// Why the claim of a process that has exited is not a proof of death.
+    /// The reason why the recorded claim is not a proof of death, if there is a reason.
     pub unproven: Option<Unproven>,
 }
 
@@ -103,7 +106,7 @@ struct ClaimFileRecord {
     device: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_longest_ms: Option<i64>,
-    /// True if guards record their children behind this record. Earlier versions omit the field.
+    /// True if guards record their children after this record. Earlier versions omit the field.
     #[serde(default)]
     children: bool,
 }
@@ -115,9 +118,9 @@ impl StatusDirectory {
     }
 
     /// Opens the directory once the guard of a previous daemon has stopped its workload. If that
-    /// guard still runs, calls `waiting`, and waits for `patience` or the longest lease duration in
-    /// the claim record. Also waits briefly for a workload whose guard was killed. Blocks, so call
-    /// it before the event loop starts.
+    /// guard still runs, calls `waiting`, and waits for at most `patience` or the longest lease
+    /// duration in the claim record, whichever is longer. Also waits briefly for a workload whose
+    /// guard was killed. Blocks the thread, so call this function before the event loop starts.
     pub fn open_after(
         path: &Path,
         lease: &ResourceName,
@@ -156,12 +159,12 @@ impl StatusDirectory {
         // the previous process cannot be removed, their deadline may still be in the future, so the
         // new daemon does not use the proof and waits like any other candidate.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
-        // The record gives the file its full length, so that later records need no space on a full
-        // disk. The proof stays in the record until the caller has used it.
+        // This write gives the file its full length, so that later records need no space on a full
+        // disk. The proof stays in the record until the caller has used the proof.
         directory
             .record(memory.claim, memory.token, memory.lease_longest)
             .map_err(&write_error)?;
-        // Nothing runs yet under a claim of this process.
+        // No command runs yet under a claim of this process.
         let claim = &directory.claim;
         let cleared = claim.write_all_at(&no_children(), PLACES_BEGIN as u64);
         cleared.map_err(write_error)?;
@@ -181,7 +184,7 @@ impl StatusDirectory {
     }
 
     /// Creates and locks the directory again if it was removed. Returns true if the claim record is
-    /// empty and has to be written again. Fails if another daemon uses the new directory.
+    /// empty and the caller must write it again. Fails if another daemon uses the new directory.
     pub fn keep(&mut self) -> Result<bool, CommandError> {
         let write_error = |file| cannot_write(&self.path, file);
         let has_daemon = is_named(&self.daemon, &self.path.join(DAEMON_FILE));
@@ -201,8 +204,9 @@ impl StatusDirectory {
         Ok(true)
     }
 
-    /// Writes the record in place, with one write of fixed length, which needs no disk space and
-    /// cannot be torn by a kill. Not synced, because the record proves nothing in another boot.
+    /// Writes the record in place with one write of fixed length. The write needs no disk space,
+    /// and a kill cannot tear the record. The record is not synced, because it proves nothing after
+    /// a reboot.
     pub fn record(
         &self,
         claim: Option<Claim>,
@@ -305,7 +309,7 @@ pub fn default_directory(lease: &ResourceName, configured: Option<&Path>) -> Pat
     choose(lease, configured, roots(), can_be_made)
 }
 
-/// Returns the possible parents of status directories, the preferred one first.
+/// Returns the possible parents of status directories, the preferred parent first.
 pub fn roots() -> Vec<PathBuf> {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     let user = user.map(|root| root.join("leasehold"));
@@ -387,7 +391,7 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(error(errno.into())),
         }
-        // A lock on a file that was deleted after the open does not exclude other processes.
+        // A lock on a file that was deleted after it was opened does not exclude other processes.
         if is_named(&file, &path).map_err(&error)? {
             return Ok(Some(file));
         }

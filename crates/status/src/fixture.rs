@@ -24,7 +24,7 @@ pub fn token(number: i64) -> Token {
     Token::new(number).expect("not negative")
 }
 
-/// Returns durations with this renew_interval, between 50 ms and 20 minutes.
+/// Returns timings with this `renew_interval`, which must be between 50 ms and 20 minutes.
 pub fn timings(renew_interval: Duration) -> watch::Receiver<Timings> {
     let least = Duration::from_millis(50);
     let timings = Timings::new(TimingSettings {

@@ -22,8 +22,9 @@ pub struct StoreError {
 /// Condition for `/readyz` to return 200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadyWhen {
-    /// The replica is ready once it has reached the store. Readiness by leadership would stall
-    /// rolling updates, because the new replica waits for the old one to exit.
+    /// The replica is ready once it has reached the store. Readiness by leadership would stall a
+    /// rolling update, because the new replica cannot lead until the old replica exits, and the old
+    /// replica runs until the new replica is ready.
     Connected,
     /// The replica is ready only while it leads.
     Leader,

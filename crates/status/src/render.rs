@@ -1,4 +1,4 @@
-//! Renders a status as `status.json`, which HTTP answers with too, and as `status.env`. Only
+//! Renders a status as `status.json`, which HTTP serves too, and as `status.env`. Only
 //! [`ClockPair::now`] reads the clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,18 +24,19 @@ pub struct Identification {
     pub lease: ResourceName,
     /// This candidate's name.
     pub identity: Identity,
-    /// The id of the current boot; `None` if this system does not show it.
+    /// The id of the current boot; `None` if the system does not expose it.
     pub boot_id: Option<String>,
 }
 
-/// One instant on the boot clock, which decides if a status is valid, and on the wall clock.
+/// One instant on two clocks: the boot clock, which decides if a status is valid, and the wall
+/// clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockPair {
     /// The instant on CLOCK_BOOTTIME.
     pub boot: BootTime,
     /// The instant on the wall clock, for display.
     pub wall: SystemTime,
-    /// The time namespace of `boot`; `None` if this system does not show time namespaces.
+    /// The time namespace of `boot`; `None` if the system does not expose time namespaces.
     pub time_namespace: Option<u64>,
 }
 
@@ -110,7 +111,8 @@ pub struct StatusDocument {
     /// The current MongoDB error; null while calls succeed. Absent in files of earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
-    /// Latest rewrite by a running daemon, on CLOCK_BOOTTIME in nanoseconds; only in files.
+    /// Time by which a running daemon rewrites the file, on CLOCK_BOOTTIME in nanoseconds; only in
+    /// files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite_due_boottime_ns: Option<u64>,
     /// True once the daemon has exited; only in files.

@@ -1,13 +1,15 @@
-//! Executable specification of the writes, with the types of `crates/core`: which documents each
-//! write matches, and how it changes them. The specification makes no decisions and has no state.
+//! Executable specification of the writes: which documents each write matches, and how the write
+//! changes them. The specification uses the types of `crates/core`, makes no decisions, and has no
+//! state.
 //!
-//! Only tests use it. The simulators, the models and the unit tests of the rules apply writes by
-//! this specification. Tests verify on random documents and writes, with and without a real server,
-//! that it agrees with MongoDB and the shipped filters and updates. The trace checker also applies
-//! the specification to traces of real daemons.
+//! Only tests use the specification. The simulators, the models and the unit tests of the rules
+//! apply writes with it. Other tests send random writes to random documents and verify that the
+//! specification, the shipped filters and updates, and a real MongoDB server agree. The trace
+//! checker also applies the specification to traces of real daemons.
 //!
-//! The unit tests of `crates/core` and `leasehold-proof` do not use the types of the crate
-//! `leasehold_core`, so `crates/core/src/lib.rs` includes this file for both.
+//! The unit tests of `crates/core` and `leasehold-proof` need a specification with their own types,
+//! not the types of the crate `leasehold_core`. Therefore, `crates/core/src/lib.rs` includes this
+//! file in both.
 
 pub mod election;
 pub mod lock;

@@ -23,20 +23,20 @@ pub struct By<'a> {
     pub store_now: WallMillis,
 }
 
-/// The changes and the outcome of an operation.
+/// The outcome and the effects of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Performed {
     /// The outcome that the sender receives.
     pub outcome: LockOutcome,
-    /// The claims of other contenders that the operation granted, in order. If there are any, they
-    /// replace the document's `granted`. The grant is `None` if the tokens are exhausted, or if an
-    /// older version of leasehold granted the claim.
+    /// The claims of other contenders that the operation granted, in order. Unless this list is
+    /// empty, it replaces the document's `granted`. The grant is `None` if the tokens are
+    /// exhausted, or if an older version of leasehold granted the claim.
     pub granted: Vec<(Claim, Option<Grant>)>,
     /// The entries that the operation added to the history, oldest first.
     pub ended: Vec<Ended>,
 }
 
-/// An entry of the history, for a claim that had a token.
+/// A history entry, for a claim that had a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// A copy of the claim's entry in the document.
@@ -104,7 +104,7 @@ pub fn grantable(lock: &LockDocument) -> usize {
 }
 
 /// Returns the next token, which is above both `token` and `seen`, or `None` if the tokens are
-/// exhausted. A grant without a token gives no authority.
+/// exhausted. A grant without a token is not authority.
 fn next_token(token: Token, seen: Token) -> Option<Token> {
     token.max(seen).next()
 }
@@ -265,7 +265,7 @@ impl Written {
         }
         let held = gone.into_iter().filter(|entry| entry.token.is_some());
         self.ended.extend(held.map(|entry| {
-            // The work had ended normally, so the entry only waited for its minimum hold.
+            // The work had ended normally, and the entry was only kept for its minimum hold.
             let ended_before = ending == Ending::Expired && entry.work_done;
             let ending = if ended_before {
                 Ending::Released
@@ -313,7 +313,8 @@ impl Written {
     }
 }
 
-/// Returns in order the slots that neither the holders nor the entries in `granted` have.
+/// Returns the free slots in ascending order. A slot is free if no holder and no entry in `granted`
+/// has it.
 fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator<Item = u32> {
     let taken = move |slot: &u32| {
         let mut entries = lock.holders.iter().chain(granted);
@@ -322,8 +323,9 @@ fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator
     (0..lock.slots).filter(move |slot| !taken(slot))
 }
 
-/// Assigns a slot to an entry. An entry gets the lowest free slot that its owner had last, or
-/// otherwise the lowest free slot. The entries in `granted` already have their slots.
+/// Assigns a slot to an entry. The entry gets the lowest free slot whose last owner was the entry's
+/// owner. If there is none, the entry gets the lowest free slot. The entries in `granted` already
+/// have their slots.
 fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
     if lock.slots == 0 {
         return;
@@ -371,7 +373,7 @@ fn renew(
     true
 }
 
-/// Replaces the key's previous success with one at this time of the store's clock.
+/// Replaces the key's previous success with a success at `at` on the store's clock.
 fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
     lock.successes.retain(|success| success.key != *key);
     lock.successes.push(Success {

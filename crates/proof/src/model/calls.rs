@@ -17,8 +17,7 @@ pub(crate) trait Payload: Clone + Hash {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call<O, R> {
-    /// Identifies the call in the process that waits for it, and is `None` once that process has
-    /// exited.
+    /// The id of the call in the process that sent it; `None` once the process has exited.
     pub(crate) id: Option<CallId>,
     pub(crate) operation: O,
     /// The sender's clock when it sent the call.
@@ -26,7 +25,7 @@ pub(crate) struct Call<O, R> {
     /// False once the process has received an answer or has exited.
     pub(crate) waiting: bool,
     pub(crate) place: Place<R>,
-    /// Identifies the call in actions. It is unique across all processes of a machine.
+    /// Identifies the call in actions. Unique across all processes of a machine.
     pub(crate) number: u64,
 }
 
@@ -87,8 +86,8 @@ impl<O: Payload> Calls<O> {
         self.0.push(copy);
     }
 
-    /// Removes a call whose answer the process receives. The process then no longer waits for
-    /// copies of the call.
+    /// Removes a call whose answer the process receives. From then on, the process ignores the
+    /// answers to copies of the call.
     pub(crate) fn take(&mut self, number: u64) -> Call<O, O::Outcome> {
         let call = self.get(number).clone();
         self.0.retain(|c| c.number != number);

@@ -5,12 +5,11 @@
 //! This hasher forwards the numbers with three changes:
 //!
 //! - An instant (recognized by its size, because clocks begin at [`EPOCH`]) is written relative to
-//!   the current time of its machine. Instants further in the past than any duration that affects a
-//!   decision all have one form.
-//! - An id (the only 16 bytes that are ever hashed) is written as its index in the order of first
-//!   appearance, because ids are only compared for equality.
-//! - A call's number is written by [`Numbers`]: for an election as an index of first appearance
-//!   within its candidate; for a lock as its rank among the calls that are not answered yet.
+//!   the current time of its machine. All instants that are too far in the past to affect a
+//!   decision have the same form.
+//! - An id (the only value of 16 bytes that is ever hashed) is written as its index in the order of
+//!   first appearance, because ids are only compared for equality.
+//! - A call's number is written as [`Numbers`] describes.
 //!
 //! A test checks soundness: it explores without merging, and requires that the successors of states
 //! with equal canonical forms have equal canonical forms.
@@ -20,16 +19,16 @@ use std::hash::{Hash, Hasher};
 /// Start of every candidate's clock in nanoseconds, far above any other number.
 pub(crate) const EPOCH: u64 = 1 << 60;
 
-/// Age in nanoseconds above which all instants have one form. No duration that affects a decision
-/// is longer, except the election's window of ten minutes for repeated losses, whose end no run
-/// reaches without another fault.
+/// Age in nanoseconds above which all instants have the same form. No longer duration affects a
+/// decision, except the election's ten-minute window for repeated losses. No run reaches the end of
+/// this window without another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
 #[derive(Debug)]
 enum Numbers {
-    /// Numbers are only compared for equality, so they are written by order of first appearance. A
-    /// number directly before an instant is a counter. The form omits both, because no decision
-    /// depends on them. The instant is the time of the last input or of the last change of role.
+    /// Numbers are only compared for equality, so they are written as indices in the order of first
+    /// appearance. A number directly before an instant is a counter, and the instant is the time at
+    /// which the counter last increased. The form omits both, because no decision depends on them.
     Appearing(Vec<u64>),
     /// Numbers are compared by order, so each is written as its rank among the numbers of calls
     /// that may still be answered. Every later call has a higher number.
@@ -41,8 +40,8 @@ pub(crate) struct Canonical<'a, H> {
     now: u64,
     ids: Vec<[u8; 16]>,
     numbers: Numbers,
-    /// A number that is not written yet. The next number decides if it is the seconds of a duration
-    /// or a counter.
+    /// A number that is not written yet. The next number decides if this number is a counter or the
+    /// seconds of a duration.
     held: Option<u64>,
 }
 
@@ -63,8 +62,8 @@ impl<'a, H: Hasher> Canonical<'a, H> {
         self.numbers = Numbers::Appearing(Vec::new());
     }
 
-    /// Begins the part of a contender for a lock whose clock shows `now`. The store may still
-    /// reply to the calls in `pending`.
+    /// Begins the part of the state that belongs to a lock contender, whose clock shows `now`. The
+    /// store may still reply to the calls in `pending`.
     pub(crate) fn contender(&mut self, now: u64, mut pending: Vec<u64>) {
         self.flush();
         self.now = now;
@@ -125,8 +124,7 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
             self.flush();
             self.held = Some(number);
         } else {
-            // A number before an instant is a counter, and the instant is the time at which the
-            // counter last increased.
+            // The held number is a counter; see [`Numbers::Appearing`].
             match self.numbers {
                 Numbers::Appearing(_) if self.held.take().is_some() => return,
                 Numbers::Appearing(_) | Numbers::Ranked(_) => self.flush(),

@@ -1,14 +1,14 @@
-//! Random numbers of the models. Ids are sequential, and the jitter is constant.
+//! Random numbers of the models.
 
 use crate::election::Randomness;
 
-/// Draws sequential ids. The protocols take the jitter as a remainder of a draw, and all draws
-/// have equal remainders.
+/// Draws sequential ids. The jitter is constant, because a protocol takes the jitter as a remainder
+/// of a draw, and all draws have equal remainders.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
     pub(crate) drawn: &'a mut u64,
     pub(crate) first: u128,
-    /// This is a multiple of every modulus that a protocol uses, so it changes no remainder.
+    /// A multiple of every modulus that a protocol uses, so that all draws have equal remainders.
     pub(crate) step: u128,
 }
 

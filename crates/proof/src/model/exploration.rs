@@ -12,7 +12,7 @@ pub(crate) trait Case {
 
     fn explore(&self) -> Figures;
 
-    /// Returns what is wrong with these figures, if anything.
+    /// Describes the problem with these figures, if there is one.
     fn complaint(&self, figures: &Figures) -> Option<String> {
         let good = figures.complete && figures.missed.is_empty();
         (!good || figures.unique < self.states_min()).then(|| format!("{}: {figures}", self.name()))
@@ -21,7 +21,7 @@ pub(crate) trait Case {
 
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Counts a state each time a step reaches it.
+    /// The number of times that a step reached a state.
     pub(crate) reached: usize,
     pub(crate) unique: usize,
     pub(crate) depth: usize,

@@ -11,8 +11,8 @@ fn forms_of_successors<M: Model>(
     model.next_states(state).iter().map(form).collect()
 }
 
-/// Explores this many states without merging, and returns how many states had a form that an
-/// earlier state had. Fails if states with equal forms have successors with different forms.
+/// Explores `states` states without merging. Returns the number of states whose form an earlier
+/// state had. Fails if states with equal forms have successors with different forms.
 pub(super) fn merged<M: Model>(
     model: &M,
     states: usize,
@@ -36,8 +36,8 @@ where
         } else {
             successors.insert(form(&world), forms);
         }
-        // The exploration continues from a few successors of each state even if their forms are
-        // known. Long and different runs then reach equal forms.
+        // Follow a few successors of each state even if their forms are known, so that long and
+        // different runs reach equal forms.
         let mut next = model.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {

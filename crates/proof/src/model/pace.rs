@@ -1,4 +1,4 @@
-//! Clock rates, and durations that are short but have the proportions of the shipped defaults.
+//! Clock rates, and short durations with the proportions of the shipped defaults.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Authority lasts 3 s and others wait 4 s, so clock rates may differ by a factor of 4/3, as
-    /// with the shipped defaults. A tick is at most a second, so a renewal can be retried once
-    /// before the deadline.
+    /// Authority lasts 3 s and other processes wait 4 s, so clock rates may differ by a factor of
+    /// 4/3, as with the shipped defaults. A tick is at most a second, so a renewal can be retried
+    /// once before the deadline.
     pub(crate) const fn of(milliseconds_per_tick: u64) -> Self {
         Self {
             milliseconds_per_tick,
@@ -25,8 +25,8 @@ impl Pace {
         }
     }
 
-    /// Calls time out within an eighth of the lease duration, because other contenders wait that
-    /// long for a grantee.
+    /// Other contenders wait for a grantee for an eighth of the lease duration, so calls must time
+    /// out earlier.
     pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
         Self {
             operation_milliseconds: 300,

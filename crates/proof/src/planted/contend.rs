@@ -15,7 +15,7 @@ impl Contender {
         self.view.continue_from(&before.view);
     }
 
-    /// Makes a claim that was found in the store lead, as if the store had acknowledged its
+    /// Leads with a claim that was found in the store, as if the store had acknowledged its
     /// renewal.
     pub(crate) fn lead_unrenewed(&mut self, turn: &mut Turn<'_>) -> Option<AfterWrite> {
         if !planted!(AdoptedWithoutRenewal) {

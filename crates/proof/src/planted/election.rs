@@ -93,16 +93,15 @@ mutations! {
         "a contender waits for one revision, not for one token",
     /// A contender compares only the revision, although the claim or the token may have changed.
     RevisionAlone:
-        "a revision counts as unchanged only with its claim and token",
-    /// Ids come only from the generator. After a machine is forked, both copies continue one
-    /// sequence.
+        "a revision counts as unchanged only if its claim and token are unchanged too",
+    /// Ids come only from the generator. After a machine is forked, both copies draw the same ids.
     IdsOfGenerator:
         "ids do not repeat on the twins of a forked machine",
     SeenCountsAgain:
         "an unchanged revision keeps the instant at which it was first seen",
-    /// A process continues the wait of the process that ran before it on the status directory.
+    /// A process continues the wait of its predecessor on the status directory.
     SeenKeptAcrossRestart:
-        "the observations of an exited process do not shorten the wait of the next one",
+        "the observations of an exited process do not shorten the wait of the next process",
     OwnDuration:
         "a contender waits for the duration that the holder declared",
     TimingsReloaded:
@@ -123,7 +122,7 @@ mutations! {
         "events change only a document that was shown since the stream was opened",
     /// A change stream reports only the writes that follow its opening. The follower then misses a
     /// write that was not majority-committed at the opening, because the next read does not show
-    /// it either.
+    /// the write either.
     StreamFromItsOpening:
         "a stream also reports the writes that were not majority-committed when it was opened",
     /// An acquisition inserts the document if it is missing.
@@ -148,7 +147,7 @@ mutations! {
     SessionAdopted:
         "only a claim of this process's own open acquisitions is adopted",
     AdoptedWithoutRenewal:
-        "an adopted claim leads from its renewal, not from being found",
+        "an adopted claim leads only after its renewal",
     LocalReadConcern:
         "reads have read concern majority",
     WriteConcernOne:
@@ -158,7 +157,7 @@ mutations! {
     /// A candidate learns that the store was rolled back while its acquisition is in flight, and
     /// forgets this when the acquisition succeeds.
     RollbackForgottenAtBegin:
-        "an acquisition never leads if another claim had its token, or the store went back, since it was sent",
+        "an acquisition never leads if another claim had its token, or the store was rolled back, since it was sent",
     TokenNotRemembered:
         "the highest token is kept in the status directory",
     OwnQuarantine:
@@ -186,7 +185,7 @@ mutations! {
     /// runs.
     GuardWithoutLock:
         "the guard also holds the claim lock until its child is gone",
-    /// A deadline has passed in the guard, and a later record extends it.
+    /// A later record extends a deadline that has passed in the guard.
     DeadlineRevived:
         "a later record cannot revive a deadline that has passed in the guard",
     EachRecordJudged:
@@ -228,7 +227,7 @@ mutations! {
     /// HTTP and the gauge of leadership show the state of the last publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
-    /// A follower trusts a stream that reports changes late as if it were prompt.
+    /// A follower trusts a late stream as if it were prompt.
     LateStreamTrusted:
         "a follower of a late stream reads each renewal when it is expected",
     /// A hint carries a document, and the follower applies the document without a read.

@@ -19,11 +19,11 @@ crate::election::mutation::mutations! {
     /// Provisional authority counts from the newest write of the claim.
     AnchorPerClaim:
         "the authority of a grant counts from the granted revision, not from other writes of the claim",
-    /// Provisional authority lasts as long as others wait, so a slow clock lets two contenders
-    /// hold.
+    /// Provisional authority lasts as long as other contenders wait, so a slow clock lets two
+    /// contenders hold.
     GrantWithoutRatio:
         "provisional authority is a share of the renew deadline, not of the lease duration",
-    /// A grant that was never confirmed gives authority for a whole renew deadline.
+    /// An unconfirmed grant is authority for a whole renew deadline.
     NeverConfirmed:
         "a grant is confirmed before its provisional authority ends",
     /// A granted entry counts as unconfirmed even after its owner has written.
@@ -39,7 +39,7 @@ crate::election::mutation::mutations! {
     /// A contender repeats a join of unknown outcome with another claim.
     JoinedAnew:
         "a join is repeated with the same claim until its outcome is known",
-    /// A contender lost its entry, and joins again with the claim that has ended.
+    /// A contender that lost its entry joins again with the ended claim.
     ClaimReused:
         "a claim that lost its place has ended, and the next join has a new claim",
     RejectionRepeated:
@@ -78,8 +78,7 @@ crate::election::mutation::mutations! {
         "a confirmation that finds no free slot is repeated after a pause",
     LeaveByClaim:
         "a leave removes an entry only if the sender has sent its revision",
-    /// Ids come only from the generator. After a machine is copied, both copies continue one
-    /// sequence.
+    /// Ids come only from the generator. After a machine is copied, both copies draw the same ids.
     IdsOfGenerator:
         "ids are different on the copies of a machine",
     /// A success with a date in the future counts until that date.

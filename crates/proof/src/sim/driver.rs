@@ -1,4 +1,5 @@
-//! The calls inside the driver of one process. The driver answers a call even after it timed out.
+//! The calls inside the driver of one process. The driver answers a call even after the call timed
+//! out.
 
 use crate::election::CallId;
 

@@ -1,6 +1,6 @@
-//! Faults by name. Each seed enables a subset of the faults, which finds more bugs than enabling
-//! all of them. The plan of a run is drawn before the run starts, so that a failing run can be
-//! repeated with fewer faults.
+//! Faults by name. Each seed enables a subset of the faults, because this finds more bugs than
+//! enabling all faults. The plan of a run is drawn before the run starts, so that a failing run can
+//! be repeated with fewer faults.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -33,7 +33,7 @@ macro_rules! faults {
             LostAfter,
             /// A call reaches the store twice, the second time late.
             Duplicate,
-            /// A call is reported as failed although it lands, now or later.
+            /// A call is reported as failed although the store applies it, now or later.
             Late,
             $($own)*
         }
@@ -106,9 +106,9 @@ pub(super) struct Planned<F> {
     pub(super) chance: u64,
 }
 
-/// Draws the faults of a run. Each instant has one fault, drawn by the relative frequencies, but
-/// nothing happens if that fault is disabled. `gap` returns the time until the next instant, and
-/// is called with 0 first.
+/// Draws the faults of a run. Each instant has one fault, drawn by the relative frequencies. If
+/// this fault is disabled, nothing happens at this instant. `gap` returns the time from a given
+/// instant to the next one; the first call gets 0.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

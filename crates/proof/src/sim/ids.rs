@@ -2,22 +2,21 @@
 //! inputs: a generator, the time of the draw, and a counter. A copy of the machine continues with
 //! the same generator.
 //!
-//! Unlike the program, the simulation does not mix in the wall clock. Delays come from this source
-//! too, and a run with other wall clocks must make the same decisions (I9).
+//! Unlike the program, the simulation does not mix in the wall clock, because delays come from this
+//! source too, and a run with other wall clocks must make the same decisions (I9).
 
 use super::rng::Rng;
 use crate::election::{BootTime, Randomness};
 use crate::{election, lock};
 
-/// A process draws an id at most this many nanoseconds after its input, because machines differ in
-/// speed.
+/// Maximum time in nanoseconds from an input to the draw of an id. The time varies, because
+/// machines differ in speed.
 const WORK_MAX: u64 = 1 << 20;
 
 #[derive(Clone)]
 pub(crate) struct Ids {
     generator: Rng,
-    /// The speed of the machine, which is the only field that a copy of the machine does not
-    /// share.
+    /// The speed of the machine. A copy of the machine shares every field except this field.
     work: Rng,
     now: BootTime,
     drawn: u64,

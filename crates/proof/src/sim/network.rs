@@ -20,7 +20,7 @@ pub(super) enum Fate {
 }
 
 /// The probabilities of the fates of a call. Of `rolls` equally likely results, `slow` results
-/// delay the call, and `other` results give it another fate.
+/// delay the call, and `other` results give the call another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,
@@ -40,7 +40,8 @@ pub(super) trait Calls: Protocol {
         quick: u64,
     ) -> u64;
 
-    /// Returns when the process can reach the store again, and its operation timeout in true time.
+    /// Returns the time when the process can reach the store again, and the process's operation
+    /// timeout in true time.
     fn link(world: &World<Self>, process: usize) -> Link;
 
     fn reaches_deposed(world: &mut World<Self>, process: usize) -> bool;
@@ -80,7 +81,7 @@ impl<P: Calls> World<P> {
     pub(super) fn transmit(&mut self, process: usize, call: CallId, operation: P::Operation) {
         let timeout = P::link(self, process).timeout;
         self.time_out_at(self.now + timeout, process, call);
-        // Draws every random number even if no fault needs it, so that a disabled fault does not
+        // Draws every random number even if no fault needs it, so that disabling a fault does not
         // change the later numbers.
         let roll = self.net.below(P::ODDS.rolls);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
@@ -134,7 +135,8 @@ impl<P: Calls> World<P> {
         hit.then_some(fate)
     }
 
-    /// Reports a call as never sent before the call times out, when the driver gives up.
+    /// Reports that the driver gave up a call without sending it, shortly before the call would
+    /// time out.
     fn fails_unsent(&mut self, process: usize, call: CallId, timeout: u64) {
         self.never_sent.insert((process, call));
         self.answer_at(self.now + timeout * 9 / 10, (process, call, P::FAILED));
@@ -203,7 +205,7 @@ impl<P: Calls> World<P> {
         }
     }
 
-    /// Commits everything up to `seq` on a majority, now or as soon as the set can do so.
+    /// Commits the writes up to `seq` on a majority, now or as soon as the set can commit.
     pub(super) fn commit(&mut self, seq: u64) {
         let possible_at = self.set.no_majority_until.max(self.set.no_primary_until);
         if possible_at > self.now {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::invariants::Violation;
 
-/// A planted bug that these seeds do not reveal counts as not caught.
+/// Maximum number of seeds. A planted bug that these seeds do not reveal counts as not caught.
 const SEEDS_MAX: u64 = 2_000;
 const SITES_MAX: usize = 55;
 

@@ -31,7 +31,7 @@ pub(super) struct Waiting<O> {
 
 pub(super) enum Landed<O> {
     Answered(O),
-    /// The store answers once a majority has everything up to this sequence number.
+    /// The store answers once a majority has the writes up to this sequence number.
     Waits(u64, O),
     Silence,
 }
@@ -170,7 +170,7 @@ impl<P: Protocol> ReplicaSet<P> {
         });
     }
 
-    /// Commits everything up to `seq` on a majority, except writes that a failover has discarded.
+    /// Commits the writes up to `seq` on a majority, except writes that a failover has discarded.
     pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed<P::State, P::Write>> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
@@ -201,8 +201,9 @@ impl<P: Protocol> ReplicaSet<P> {
         self.suffix.len()
     }
 
-    /// Makes another member primary, which has the first `kept` of the uncommitted writes. Returns
-    /// the calls whose writes are lost, and the sequence number that is still to be replicated.
+    /// Makes another member primary. The new primary has the first `kept` of the uncommitted
+    /// writes. Returns the calls whose writes are lost, and the sequence number that is still to be
+    /// replicated.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

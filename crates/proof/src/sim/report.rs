@@ -8,7 +8,7 @@ use super::run::{Ran, Setup, run};
 use super::with;
 use super::world::Protocol;
 
-/// A longer sequence of routine lines is shortened.
+/// Maximum length of a sequence of routine lines. The report shortens a longer sequence.
 const ROUTINE_MAX: usize = 8;
 
 fn traced<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {

@@ -16,7 +16,7 @@ use super::world::Protocol;
 use super::{minimal, report, with};
 
 /// The rate of the slowest clock, in per mille of the fastest. The drawn durations permit the
-/// slowest clock to run at 3/4 of the fastest.
+/// slowest clock to run at 3/4 of the fastest clock's rate.
 const SLOWEST: u64 = 760;
 /// A second run checks every seed that is divisible by this number.
 const AGAIN_EVERY: u64 = 50;
@@ -218,7 +218,7 @@ pub(super) fn soak<P: Protocol>() {
     assert_eq!(missing, Vec::<String>::new(), "never hit");
 }
 
-/// `make replay SEED=N` prints every line of one seed. It first minimizes a seed that fails.
+/// `make replay SEED=N` prints every line of one seed. A failing seed is minimized first.
 pub(super) fn replay<P: Protocol>() {
     let Some(seed) = number("REPLAY_SEED") else {
         return;
@@ -251,7 +251,7 @@ pub(super) fn survey<P: Protocol>() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Checks that a seed always gives the same run.
+/// Checks that a seed always produces the same run.
 pub(super) fn same_seed_same_run<P: Protocol>() {
     let traced = |seed| {
         let ran = run::<P>(&with(Setup::new(seed), |it| it.traced = true));
@@ -263,8 +263,8 @@ pub(super) fn same_seed_same_run<P: Protocol>() {
     assert_ne!(traced(1).0, traced(2).0);
 }
 
-/// Checks that some invariant is violated if the clock rates differ too much. Otherwise the check
-/// of this invariant would prove nothing.
+/// Checks that some seed violates `invariant` if the clock rates differ too much. Otherwise the
+/// check of this invariant would prove nothing.
 pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) {
     let broken = (0..seeds).find(|seed| {
         let ran = run::<P>(&with(Setup::new(*seed), |it| it.slowest = 300));

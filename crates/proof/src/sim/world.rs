@@ -12,7 +12,8 @@ use super::rng::Rng;
 use super::run::{Ran, Setup};
 use crate::election::CallId;
 
-/// A run takes far fewer steps. A run that reaches this number counts as endless, and fails.
+/// Maximum number of steps of a run, far above the usual number. A run that reaches this number
+/// counts as endless and fails.
 const STEPS_MAX: u64 = 1_000_000;
 
 pub(super) trait Protocol: Sized + 'static {
@@ -66,7 +67,7 @@ pub(super) trait Protocol: Sized + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtPeace {
     Keep,
-    /// Drops the event unless it is due soon.
+    /// Drops the event unless the event is due soon.
     Drop,
     HappenNow,
 }
@@ -79,7 +80,8 @@ pub(super) struct World<P: Protocol> {
     pub(super) calm: bool,
     pub(super) net: Rng,
     pub(super) chance: Rng,
-    /// The scheduled events. Events at one time happen in the order in which they were scheduled.
+    /// The scheduled events. Events at the same time happen in the order in which they were
+    /// scheduled.
     events: BTreeMap<(u64, u64), (AtPeace, Happening<P>)>,
     serial: u64,
     steps: u64,
@@ -149,8 +151,8 @@ impl<P: Protocol> World<P> {
         self.events.insert((time, self.serial), (at_peace, event));
     }
 
-    /// Returns true if `fault` is enabled and the faults have not ended. It is for faults that are
-    /// drawn at each opportunity and not planned.
+    /// Returns true if `fault` is enabled and the faults have not ended. For faults that are drawn
+    /// at each opportunity and not planned.
     pub(super) fn troubles(&self, fault: P::Fault) -> bool {
         !self.calm && self.faults.has(fault)
     }

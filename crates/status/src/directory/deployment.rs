@@ -1,6 +1,6 @@
-//! The deployment of a candidate, stored next to the claim record. Without this record, a restart
-//! with a changed connection string could lead on another replica set while another candidate still
-//! leads on the first one.
+//! The deployment of a candidate, stored next to the claim record. Without this record, a daemon
+//! that restarts with a changed connection string could lead on another replica set while another
+//! candidate still leads on the first set.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

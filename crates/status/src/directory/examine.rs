@@ -1,4 +1,5 @@
-//! Examines a status directory without a change, and without a lock that would stop a new daemon.
+//! Examines a status directory without changing it, and without a lock that would prevent the start
+//! of a daemon.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,7 +19,7 @@ pub enum Examined {
     Missing(PathBuf),
     /// A daemon can create files in the directory.
     Writable {
-        /// The processes that use it; empty if none is visible.
+        /// The processes that use the directory; empty if none are visible.
         by: Vec<Occupant>,
     },
     /// The disk of the directory is full, so no file can be created.
@@ -52,14 +53,14 @@ pub fn examine(path: &Path) -> Result<Examined, CommandError> {
     }
 }
 
-/// Returns the directory that a daemon would choose for `lease`, but creates none.
+/// Returns the directory that a daemon would choose for `lease`, but does not create it.
 pub fn intended_directory(lease: &ResourceName, configured: Option<&Path>) -> PathBuf {
     choose(lease, configured, roots(), |path| examine(path).is_ok())
 }
 
 fn may_write_in(directory: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    // Files are created with the effective user.
+    // A daemon creates files as its effective user.
     Ok(accessat(CWD, directory, access, AtFlags::EACCESS)?)
 }
 

@@ -1,6 +1,6 @@
-//! Creates directories and files where other users may write too. A link, FIFO or file that another
-//! user planted under one of our names is not followed, read or written, and the umask does not
-//! decide who may read.
+//! Creates directories and files in places where other users may write too. Never follows, reads or
+//! writes a link, FIFO or file that another user planted under one of our names. Sets modes
+//! explicitly, so that the umask does not decide who may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Mode of created parents. A closed parent would hide a directory that other users read.
+/// Mode of created parents. A closed parent would hide a directory that other users must read.
 const PARENT_MODE: u32 = 0o755;
 const ROOT: &str = "leasehold";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -35,7 +35,7 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
             }
             Err(error) => return Err(error),
         }
-        // Set the mode explicitly, because the umask has cleared bits of it at the creation.
+        // Set the mode explicitly, because the umask cleared bits of the mode at creation.
         OpenOptions::new()
             .read(true)
             .custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW))
@@ -45,7 +45,8 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a path through a symbolic link of another user, who would decide where we write.
+/// Refuses a path through a symbolic link of another user, because that user could decide where we
+/// write.
 pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     let planted = path.ancestors().find(|part| {
         fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink() && !is_ours(found.uid()))
@@ -60,7 +61,7 @@ pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
 }
 
 /// Reads a file of at most `bytes_max` bytes. Refuses a symbolic link, a file of another user, and
-/// a file with a second name, because they prove nothing.
+/// a file with a second name, because another user may control their content.
 pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(OpenOptions::new().read(true), path)?;
     let found = file.metadata()?;
@@ -77,7 +78,8 @@ pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the temporary path for [`replace_file`], which overwrites a file that a kill left.
+/// Returns the temporary path for [`replace_file`], which overwrites a file that a killed process
+/// left there.
 pub fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().display();
     path.with_file_name(format!(".{name}.tmp"))
@@ -122,7 +124,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file for reading and writing in place, and creates it with mode 0600 if it is missing.
-/// Refuses a file with a second name, because it may belong to any user.
+/// Refuses a file with a second name (a hard link), because this may be another user's file.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -147,7 +149,7 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Names the file that is in the way, if it is one.
+/// Names the kind of file that is in the way, if the error reveals it.
 fn in_place_of(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),
@@ -162,7 +164,8 @@ fn in_the_way(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}; to fix: remove it"))
 }
 
-/// Returns why other users could replace the files in a directory; `None` if only root can.
+/// Returns the reason why other users could replace the files in a directory; `None` if only this
+/// user and root can.
 pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     let found = fs::metadata(directory)?;
     Ok(if !is_ours(found.uid()) {

@@ -12,10 +12,11 @@ use leasehold_guard::claim_share::{Child, children};
 use leasehold_guard::survivors;
 
 /// Maximum wait for a child whose guard was killed. The kernel kills the child within milliseconds,
-/// or some hundred in a throttled container, but not a child that changed its user.
+/// or within some hundred milliseconds in a throttled container. The kernel does not kill a child
+/// that changed its user.
 const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
 
-/// Why a claim is not a proof of death.
+/// The reason why a claim is not a proof of death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unproven {
     /// A command or hook with this process id, or a descendant of it, may still run.
@@ -24,9 +25,9 @@ pub enum Unproven {
     NotRecorded,
 }
 
-/// Returns `None` once it is proven that nothing runs under the claim, or the missing proof after
-/// `patience`. The caller holds the lock of `claim`, so the guards have exited, and their records no
-/// longer change.
+/// Waits for proof that no command runs under the claim, for at most `patience` or
+/// [`CHILD_AWAITED_MAX`]. Returns `None` if there is proof, or the reason why there is none. The
+/// caller holds the lock of `claim`, so the guards have exited, and their records no longer change.
 pub(super) fn may_run(
     claim: &File,
     directory: &Path,
@@ -62,8 +63,8 @@ mod tests {
     use leasehold_guard::claim_share::{ClaimPlace, ClaimShare, PLACES_BEGIN};
     use leasehold_guard::survivors::ProcessId;
 
-    /// Returns the directory of a daemon that led and has exited. `child` is what its guard recorded
-    /// at `place`.
+    /// Returns the directory of a daemon that led and has exited. `child` is the record that its
+    /// guard wrote at `place`.
     fn left_with(place: ClaimPlace, child: Child) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (daemon, _) = StatusDirectory::open(directory.path(), &orders()).unwrap();
@@ -116,7 +117,7 @@ mod tests {
                 ..RecoveredState::default()
             };
             assert_eq!(memory, expected, "{place:?}");
-            // Neither the unproven claim nor its child is in the record any longer.
+            // The record no longer contains the unproven claim or its child.
             let expected = RecoveredState {
                 unproven: None,
                 ..expected

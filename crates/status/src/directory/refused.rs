@@ -30,7 +30,7 @@ pub(super) fn cannot_write(directory: &Path, file: &str) -> impl Fn(io::Error) -
 
 fn refused(what: String, error: &io::Error, remedy: &str) -> CommandError {
     let refused = CommandError::new(exit::CONFIGURATION, what).because(cause(error));
-    // An error message of our own contains a remedy.
+    // An error message that this crate writes already contains a remedy.
     match error.get_ref() {
         Some(_) => refused,
         None => refused.to_fix(remedy),

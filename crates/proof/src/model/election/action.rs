@@ -5,15 +5,15 @@
 /// run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Time advances by a tick. This is possible only once nothing else must happen first.
+    /// Time advances by a tick. Possible only if no other step must happen first.
     Tick,
     Wake(usize),
     /// The call reaches the store, a majority applies it, and its answer returns, all in this
     /// tick.
     Serve(usize, u64),
-    /// The network delays the call for any time, possibly forever.
+    /// The network delays the call for an arbitrary time, possibly forever.
     Delay(usize, u64),
-    /// The store applies the call now, and the network delays the answer for any time.
+    /// The store applies the call now, and the network delays the answer for an arbitrary time.
     DelayAnswer(usize, u64),
     /// The store applies the call now, and possibly once more later.
     Duplicate(usize, u64),
@@ -24,7 +24,7 @@ pub(crate) enum Action {
     /// The driver reports that it never sent the call.
     Refuse(usize, u64),
     Land(usize, u64),
-    /// A delayed answer returns. The candidate may already have given up the call.
+    /// A delayed answer returns. The candidate may already have abandoned the call.
     Answer(usize, u64),
     GiveUp(usize, u64),
     Commit,

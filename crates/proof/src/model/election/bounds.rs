@@ -3,8 +3,8 @@ use std::time::Duration;
 use crate::election::Tunables;
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time has no bound: states are compared by times relative to now, so
-/// one exploration covers runs of any length.
+/// Bounds of one exploration. Time has no bound: states are compared by their times relative to
+/// now, so one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) candidates: Vec<Pace>,
@@ -49,8 +49,8 @@ impl Bounds {
         Self { requested, ..self }
     }
 
-    /// Returns these bounds with deletions and with the faults that are combined with deletions.
-    /// After a deletion every candidate waits.
+    /// Adds deletions, and keeps only the faults that are combined with them. The quiet time is
+    /// longer, because every candidate waits after a deletion.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],

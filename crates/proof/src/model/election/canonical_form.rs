@@ -1,5 +1,5 @@
-//! Goal: the model explores a state only once if an earlier state had the same canonical form. If
-//! the form omits a part of the state that matters, the model misses behavior. Method: explore
+//! Goal: the canonical form of a state omits nothing that affects behavior. The model skips a state
+//! if an earlier state had the same form, so an omission would hide behavior. Method: explore
 //! without merging, and require that the successors of states with equal forms have equal forms.
 
 use crate::proof::model::election::bounds::{Bounds, Requested};
@@ -11,7 +11,7 @@ use crate::proof::model::merging;
 /// With this number of states, thousands of forms are reached several times.
 const STATES: usize = 150_000;
 
-/// Returns how many states had a form that an earlier state had.
+/// Returns the number of states whose form an earlier state had.
 fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize {
     let exploration = Exploration {
         bounds: Bounds {

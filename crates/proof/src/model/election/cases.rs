@@ -34,9 +34,9 @@ const UNKNOWN: &[Milestone] = &[
     LateExtension,
 ];
 
-/// The candidates declare different lease durations, and their clock rates are as far apart as
-/// these durations permit. Candidate `a` has authority for 4 seconds of its own clock, and `b`
-/// waits for 5 seconds of its own clock.
+/// The candidates declare different lease durations, and their clock rates differ as much as these
+/// durations permit. Candidate `a` has authority for 4 seconds of its own clock, and `b` waits for
+/// 5 seconds of its own clock.
 pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace {
         milliseconds_per_tick: 800,

@@ -21,8 +21,7 @@ pub(crate) struct Machine {
     pub(crate) election: Option<Election>,
     pub(crate) frozen: bool,
     pub(crate) directory: RecoveredState,
-    /// The claim of the previous process. This process has proof that the previous process has
-    /// exited.
+    /// The claim of the previous process, if this process has proof of the previous process's exit.
     pub(crate) proven_dead: Option<Claim>,
     /// The calls in flight, oldest first, including the calls of processes that have exited.
     pub(crate) calls: Calls,
@@ -56,8 +55,8 @@ impl Payload for Operation {
     }
 }
 
-/// The election takes the jitter in per mille, and random delays of at most 5, 10, 20 and 40 ms in
-/// nanoseconds, as remainders of a draw by these numbers.
+/// The election takes remainders of a draw: modulo `JITTER` for the jitter in per mille, and modulo
+/// the factors of `SPREADS` for random delays of at most 5, 10, 20 and 40 ms in nanoseconds.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
 /// `SPREADS * MIDDLE` is the middle of the jitter modulo `JITTER`.
@@ -105,7 +104,8 @@ impl Machine {
         BootTime::from_nanos(EPOCH + ticks * self.pace.milliseconds_per_tick * 1_000_000)
     }
 
-    /// Starts a process. If it `remembers`, it finds the status directory of its predecessor.
+    /// Starts a process. If `remembers` is true, the process finds its predecessor's status
+    /// directory.
     pub(crate) fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         if !remembers {

@@ -11,7 +11,7 @@ pub(crate) enum Broken {
     /// A candidate led with a token that was not above all earlier tokens, or led again with an
     /// ended claim.
     I3,
-    /// A candidate had authority although no acknowledged write was sent early enough (I2, I7).
+    /// A candidate had authority for longer than its acknowledged writes granted (I2, I7).
     I7,
     /// A candidate acquired a lease that was paused or reserved for another candidate, or took
     /// over a lease too early.
@@ -31,7 +31,7 @@ pub(crate) enum Milestone {
     RenewalRejected,
     /// A candidate noticed that the stored document is older than a document that it had seen.
     StoreRolledBack,
-    /// A new process took over at once from its predecessor on the same machine, which has exited.
+    /// A new process took over immediately from its exited predecessor on the same machine.
     Succession,
     /// An acknowledgement arrived after its renewal had timed out, and extended authority.
     LateExtension,
@@ -43,8 +43,7 @@ pub(crate) enum Milestone {
 pub(crate) struct Sender<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) session: Session,
-    /// The claim of the previous process. This process has proof that the previous process has
-    /// exited.
+    /// The claim of the previous process, if this process has proof of the previous process's exit.
     pub(crate) proven_dead: Option<Claim>,
 }
 
@@ -126,7 +125,7 @@ impl Monitor {
             // candidate's own claim.
             return None;
         };
-        // The filter of the write matches only the revision that it expects.
+        // The write matches only the revision that it expects.
         let lease = at.store.with_revision(acquisition.expected)?;
         let shown = self.shown.iter().find(|(r, _)| *r == lease.revision);
         let waited = |time| shown.is_some_and(|(_, since)| *since + time <= at.now);

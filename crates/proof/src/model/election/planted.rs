@@ -24,7 +24,7 @@ impl Planted {
     }
 }
 
-/// Returns every planted bug that the model can see. Each exploration is one of the cases, or a
+/// Returns every planted bug that the model can detect. Each exploration is one of the cases, or a
 /// case with fewer faults or requests, and therefore passes without the bug.
 pub(crate) fn planted() -> Vec<Planted> {
     let streams = bounds(&APART, 1, 0).on_streams();

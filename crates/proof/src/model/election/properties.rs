@@ -1,4 +1,4 @@
-//! The model for the checker, which lists the possible steps and the properties that must hold.
+//! Defines the checker's model: the possible steps and the properties that must hold.
 
 use stateright::{Model, Property};
 

@@ -1,4 +1,5 @@
-//! The store as the protocol assumes it. It has one primary, and never loses what a majority has.
+//! The store that the protocol assumes. The store has one primary, and never loses a write that a
+//! majority has.
 
 use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis};
 use crate::proof::sim::election::broken;
@@ -44,7 +45,7 @@ impl Store {
         reference::outcome(matched, self.primary.as_ref())
     }
 
-    /// Changes the document like an operator, who does not change the revision.
+    /// Edits the document as an operator does, without a new revision.
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Lease)) {
         if let Some(lease) = &mut self.primary {
             change(lease);

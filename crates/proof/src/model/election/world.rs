@@ -17,12 +17,11 @@ use crate::reference::election as reference;
 
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// The canonical form omits the ticks, because it has only times relative to now.
+    /// The canonical form omits the ticks, because it contains only times relative to now.
     pub(crate) ticks: u64,
-    /// The number of random ids drawn so far, which also numbers the calls. The canonical form
-    /// omits it.
+    /// Number of random ids drawn so far. Also numbers the calls. The canonical form omits it.
     pub(crate) drawn: u64,
-    /// States share the machines until a step changes them.
+    /// States share a machine until a step changes it.
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) store: Store,
     pub(crate) faults_left: u8,
@@ -102,7 +101,7 @@ impl World {
         hasher.finish()
     }
 
-    /// Returns true if time can pass, because nothing must happen first.
+    /// Returns true if time can pass, because no step must happen first.
     pub(crate) fn settled(&self) -> bool {
         self.machines.iter().all(|machine| {
             let now = machine.clock(self.ticks);
@@ -398,7 +397,8 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // The first milestone of a step is kept, because it is the rarer one.
+                            // These milestones are rare, so a later milestone of the same step does
+                            // not replace them.
                             _ if matches!(
                                 self.milestone,
                                 Some(Milestone::Succession | Milestone::Transferred)

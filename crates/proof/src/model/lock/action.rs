@@ -5,15 +5,15 @@
 /// and the bounds limit how many faults a run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Time advances by a tick. This is possible only once nothing else must happen first.
+    /// Time advances by a tick. Possible only if no other step must happen first.
     Tick,
     Wake(usize),
     /// The call reaches the store, a majority applies it, and its answer returns, all in this
     /// tick.
     Serve(usize, u64),
-    /// The network delays the call for any time, possibly forever.
+    /// The network delays the call for an arbitrary time, possibly forever.
     Delay(usize, u64),
-    /// The store applies the call now, and the network delays the answer for any time.
+    /// The store applies the call now, and the network delays the answer for an arbitrary time.
     DelayAnswer(usize, u64),
     /// The store applies the call now, and possibly once more later.
     Duplicate(usize, u64),
@@ -43,7 +43,7 @@ pub(crate) enum Action {
     Start(usize),
     Freeze(usize),
     Thaw(usize),
-    /// The work under the lock ends. It may have lasted for any time.
+    /// The work under the lock ends, after an arbitrary time.
     Finish(usize),
     /// The user asks the contender to give up. The contender starts no work afterwards.
     GiveUp(usize),

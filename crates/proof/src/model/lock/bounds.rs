@@ -3,22 +3,22 @@ use std::time::Duration;
 use crate::lock::{LockMode, MinHold, Slots};
 use crate::proof::model::pace::Pace;
 
-/// Bounds of one exploration. Time has no bound: states are compared by times relative to now, so
-/// one exploration covers runs of any length.
+/// Bounds of one exploration. Time has no bound: states are compared by their times relative to
+/// now, so one exploration covers runs of any length.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// The machines. On each, a process contends for the lock from the start.
+    /// The machines. On each machine, a process contends for the lock from the start.
     pub(crate) seats: Vec<Seat>,
     pub(crate) faults: u8,
     pub(crate) kinds: &'static [Kind],
-    /// At most this number of further processes start in one run, each on a machine whose process
-    /// has exited.
+    /// Maximum number of further processes in one run. Each starts on a machine whose process has
+    /// exited.
     pub(crate) starts: u8,
     pub(crate) give_ups: u8,
     pub(crate) streams: bool,
     pub(crate) missing: bool,
-    /// A waiting contender may be compatible with every process that has authority for at most
-    /// this number of undisturbed ticks. Then it must have been granted the lock.
+    /// Maximum number of undisturbed ticks for which a contender may wait although it is compatible
+    /// with every process that has authority.
     pub(crate) idle_ticks_max: u8,
 }
 
@@ -83,7 +83,7 @@ impl Seat {
 }
 
 impl Seat {
-    /// Returns a machine with ticks so short that provisional authority lasts several ticks.
+    /// Returns a machine with short ticks, so that provisional authority lasts several ticks.
     pub(crate) const fn of_grants(milliseconds_per_tick: u64, mode: LockMode) -> Self {
         Self {
             pace: Pace::with_short_calls(milliseconds_per_tick),

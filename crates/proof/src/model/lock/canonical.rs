@@ -103,7 +103,7 @@ impl<H: Hasher> Form for LockForm<'_, '_, H> {
     }
 }
 
-/// Writes an operation in flight, but omits revisions that its filter cannot match.
+/// Writes an operation in flight without the revisions that its filter cannot match.
 pub(crate) fn put_operation<H: Hasher>(
     operation: &LockOperation,
     live: &Live,

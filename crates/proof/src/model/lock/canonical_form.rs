@@ -1,5 +1,5 @@
-//! Goal: the model explores a state only once if an earlier state had the same canonical form. If
-//! the form omits a part of the state that matters, the model misses behavior. Method: explore
+//! Goal: the canonical form of a state omits nothing that affects behavior. The model skips a state
+//! if an earlier state had the same form, so an omission would hide behavior. Method: explore
 //! without merging, and require that the successors of states with equal forms have equal forms.
 
 use crate::lock::LockMode::{Exclusive, Shared};

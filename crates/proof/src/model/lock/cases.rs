@@ -39,7 +39,7 @@ pub(crate) const fn three(wants: [LockMode; 3]) -> [Seat; 3] {
 
 pub(crate) const TWO: [Seat; 2] = apart([Exclusive; 2]);
 pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
-/// Two contenders whose ticks have half the usual length.
+/// Two contenders with ticks of half the usual length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
 
 /// Two contenders. The first has a minimum hold of twice the lease duration.
@@ -53,7 +53,7 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Ticks are short in these explorations, so these idle ticks take as much time as in the other
+/// Ticks are short in these explorations, so more idle ticks take the same time as in the other
 /// cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 
@@ -241,7 +241,7 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with clocks beyond the permitted ratio, which must find two holders.
+/// Explores with clock rates beyond the permitted ratio. The exploration must find two holders.
 pub(crate) fn beyond_the_ratio(seats: [Seat; 2]) -> Figures {
     let bounds = Bounds::of(&seats, 1, 0).with(&[Kind::Freezes]);
     explore(

@@ -1,6 +1,7 @@
-//! The part of a contender's state that can affect a later decision, for the exhaustive model.
+//! Passes on the part of a contender's state that can affect a later decision, for the exhaustive
+//! model.
 //!
-//! It omits settings, values that are only reported, and writes whose revision cannot be stored
+//! This omits settings, values that are only reported, and writes whose revision cannot be stored
 //! again. `canonical_form.rs` tests that these omissions hide no behavior.
 //! `crates/core/src/lock/contender.rs` includes this file, which uses its private items.
 
@@ -31,7 +32,8 @@ impl LockContender {
             since: _,
             now: _,
             wakeup,
-            // The contender's next call number is above the numbers of its calls in flight.
+            // Omitted, because the next call number is always above the numbers of all calls in
+            // flight.
             outbox: _,
         } = self;
         form.put(&exchange.session);

@@ -71,11 +71,11 @@ impl Stream {
     }
 }
 
-/// A contender takes the jitter in per mille, and the reduction of a delay in per mille, as
-/// remainders of a draw by these numbers.
+/// A contender takes remainders of a draw: modulo `JITTER` for the jitter, and modulo `SHORTENED`
+/// for the reduction of a delay, both in per mille.
 const JITTER: u128 = 401;
 const SHORTENED: u128 = 201;
-/// The remainders of this number are the middles of both ranges.
+/// Yields the middle of the range modulo `JITTER` and modulo `SHORTENED`.
 const MIDDLE: u128 = {
     let mut number = 0;
     while number % JITTER != JITTER / 2 || number % SHORTENED != SHORTENED / 2 {
@@ -136,8 +136,8 @@ impl Machine {
         self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));
     }
 
-    /// Ends the process normally. If another process can start, it gets the memory of this
-    /// process.
+    /// Ends the process normally. If `remember` is true, the next process gets this process's
+    /// memory.
     pub(crate) fn exit(&mut self, remember: bool) {
         if let Some(contender) = self.contender.as_ref().filter(|_| remember) {
             self.memory = Memory {
@@ -223,8 +223,8 @@ impl Machine {
             || self.stream.granted_revisions().any(|it| it == revision)
     }
 
-    /// Returns the notes without the parts that no longer matter, or `None` if nothing remains.
-    /// `carried` returns true for the revisions of calls in flight.
+    /// Returns the notes without the parts that no longer matter, or `None` if all parts matter or
+    /// no process runs. `carried` returns true for the revisions of calls in flight.
     pub(crate) fn settled(
         &self,
         store: &Store,

@@ -22,11 +22,12 @@ pub(crate) struct Monitor {
     /// The process's revisions that are stored or may be stored later, each with the time when the
     /// process sent it.
     sends: Vec<(Revision, BootTime)>,
-    /// A claim, its token, and the time at which its authority ends according to the messages.
+    /// A claim, its token, and the time at which the claim's authority ends according to the
+    /// messages.
     backed: Option<(Claim, Token, BootTime)>,
     ended: Option<Claim>,
     present: Option<Claim>,
-    /// The joins with an unknown outcome, while no document has shown their claims.
+    /// The joins whose outcome is unknown and whose claims no document has shown.
     open_joins: Vec<(CallId, Claim)>,
     newest_write: Option<CallId>,
     /// The newest write, if the store rejected it. The process must receive the answer to a read
@@ -45,7 +46,7 @@ pub(crate) struct Monitor {
 struct Place {
     claim: Option<Claim>,
     there: bool,
-    /// A majority had the entry, and then it was removed.
+    /// True if the entry was removed after a majority had it.
     gone: bool,
 }
 
@@ -132,7 +133,7 @@ impl Monitor {
         }
     }
 
-    /// Records that a claim ended if its deadline passed before this input.
+    /// If the deadline of the held claim passed before this input, records that the claim ended.
     pub(crate) fn before(&mut self, now: BootTime, status: &LockStatus) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
@@ -141,13 +142,12 @@ impl Monitor {
         }
     }
 
-    /// Records that the user asks the process to give up. `standing` is the state of the process
-    /// at that time.
+    /// Records that the user asked the process to give up while its state was `standing`.
     pub(crate) fn gives_up(&mut self, standing: &Standing) {
         self.gave_up |= *standing != Standing::Leaving;
     }
 
-    /// Records that the work succeeded, if a success must be recorded.
+    /// Records that the work succeeded, if the document must record the success.
     pub(crate) fn succeeds(&mut self, is_recorded: bool) {
         self.succeeded |= is_recorded;
     }
@@ -185,8 +185,8 @@ impl Monitor {
             }
             LockOutcome::Rejected => {
                 let reads = match operation {
-                    // If the document already shows the claim, the rejection of its join shows
-                    // nothing new.
+                    // Once a document has shown the claim, the rejection of its join requires no
+                    // read.
                     LockOperation::Join { entry, .. } => self.present != Some(entry.claim),
                     LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,
                     LockOperation::Create { .. }
@@ -204,10 +204,10 @@ impl Monitor {
         }
     }
 
-    /// Credits the authority of an acknowledged write that left its own revision and a token in
-    /// the entry. Authority lasts from the time when the write was sent.
+    /// Credits the authority of an acknowledged write that left its own revision and a token in the
+    /// entry. Authority counts from the time when the write was sent.
     fn back(&mut self, reply: Reply<'_>, lock: &LockDocument) {
-        // Earlier claims have ended, so their writes give no authority.
+        // Earlier claims have ended, so their writes grant no authority.
         let wrote = revision_of(reply.operation).filter(|(claim, _)| *claim == reply.claim);
         let Some(wrote) = wrote else { return };
         let mut holders = lock.holders.iter();
@@ -226,8 +226,8 @@ impl Monitor {
         }
     }
 
-    /// Credits a claim with authority for a duration, which begins when the process sent this
-    /// revision of the claim.
+    /// Credits a claim with authority for `lasts`, counted from when the process sent this
+    /// revision.
     fn back_from(&mut self, (claim, revision): (Claim, Revision), token: Token, lasts: Duration) {
         let sent = self.sends.iter().find(|(sent, _)| *sent == revision);
         let Some((_, sent)) = sent.filter(|_| self.ended != Some(claim)) else {
@@ -418,7 +418,7 @@ impl Monitor {
         next.present = next.present.filter(|present| *present == claim);
         next.sends
             .retain(|(revision, _)| store.has_revision(*revision) || carried(*revision));
-        // A duplicate of a join can restore the identical entry, so the notes about it are
+        // A duplicate of a join can restore the identical entry, so the notes about the entry are
         // kept while the join is in flight.
         next.shown.retain(|Sighting { seen, .. }| {
             store.has(seen.claim, seen.revision) || carried(seen.revision)

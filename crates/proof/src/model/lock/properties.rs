@@ -1,5 +1,5 @@
-//! The model for the checker, which lists the possible steps, the properties that must hold, and
-//! the milestones that some run must reach.
+//! Defines the checker's model: the possible steps, the properties that must hold, and the
+//! milestones that some run must reach.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,7 @@ pub(crate) enum Milestone {
     Joined,
     /// A renewal confirmed a grant.
     Confirmed,
-    /// A grant gave authority before its confirmation.
+    /// A process had authority from a grant before it confirmed the grant.
     HeldByGrant,
     /// An eviction granted the lock to its own sender.
     TakenOver,
@@ -49,8 +49,8 @@ pub(crate) struct Exploration {
     pub(crate) planted: Option<Mutation>,
     /// The milestones that some run reached, one bit each. All states share them.
     reached: Arc<AtomicU32>,
-    /// True once a property was violated. The checker reports the last violation that it finds,
-    /// and the first has the fewest steps.
+    /// True once a property was violated. The exploration then ends, because the checker reports
+    /// the last violation that it finds, and the first violation has the fewest steps.
     ended: Arc<AtomicBool>,
 }
 

@@ -1,5 +1,5 @@
-//! The store as the protocol assumes it. It has one primary, and never loses what a majority has.
-//! Every write on the primary is checked.
+//! The store that the protocol assumes. The store has one primary, and never loses a write that a
+//! majority has. Every write on the primary is checked.
 
 use crate::election::{Claim, Identity, Revision, WallMillis};
 use crate::lock::{Entry, FoundLock, Hint, LockDocument, LockOperation, LockOutcome};

@@ -20,12 +20,11 @@ use kept::KeptPlace;
 
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// The canonical form omits the ticks, because it has only times relative to now.
+    /// The canonical form omits the ticks, because it contains only times relative to now.
     pub(crate) ticks: u64,
-    /// The number of random ids drawn so far, which also numbers the calls. The canonical form
-    /// omits it.
+    /// Number of random ids drawn so far. Also numbers the calls. The canonical form omits it.
     pub(crate) drawn: u64,
-    /// States share the machines until a step changes them.
+    /// States share a machine until a step changes it.
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) store: Store,
     pub(crate) faults_left: u8,
@@ -115,7 +114,7 @@ impl World {
         hasher.finish()
     }
 
-    /// Returns true if time can pass, because nothing must happen first.
+    /// Returns true if time can pass, because no step must happen first.
     pub(crate) fn settled(&self) -> bool {
         !self.machines.iter().any(|m| m.is_prompt(self.ticks))
     }
@@ -323,8 +322,8 @@ impl World {
         self.input(index, LockInput::Tick, bounds);
     }
 
-    /// Clears the memory of machines on which no further process can start, so that more states
-    /// are equal.
+    /// Clears the memory of all machines if no further process can start, so that more states are
+    /// equal.
     fn forget_memory(&mut self) {
         if self.starts_left == 0 {
             for index in 0..self.machines.len() {
@@ -393,8 +392,8 @@ impl World {
         }
     }
 
-    /// Replicates everything on the primary to a majority. This acknowledges the lagging writes
-    /// and sends events to the change streams.
+    /// Replicates the primary's writes to a majority, acknowledges the lagging writes, and sends
+    /// events to the change streams.
     pub(super) fn replicate(&mut self, bounds: &Bounds) {
         if !self.store.lags() {
             return;

@@ -48,8 +48,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // If a file is replaced at its deadline, the handoff delay begins again, so it
-                // counts twice.
+                // If a file is replaced at its deadline, the handoff delay begins again, so the
+                // delay counts twice.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
@@ -95,13 +95,12 @@ impl World {
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
         // An operator may have raised the token, and events may have shown the raised token
         // together with another holder. The claim then counts as superseded, and the process waits
-        // until it has expired.
+        // until the claim has expired.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
-    /// Checks that leadership ended only for a valid cause, and that it ended for every valid
-    /// cause.
+    /// Checks that leadership ended if and only if it had a valid cause to end.
     pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
         let p = &self.processes[process];
         let me = &self.machines[p.machine].identity;
@@ -149,7 +148,7 @@ impl World {
             .filter(unasked);
         let handover = gave_way.map(|token| {
             let made_at = p.facts.of_token(token).map(|claim| claim.made_at);
-            // After an edit, damage or a fork, two candidates may lead at one time.
+            // After an edit, damage or a fork, two candidates may lead at the same time.
             let troubled = self.own.edited || !self.own.damages.is_empty();
             let last = self
                 .own

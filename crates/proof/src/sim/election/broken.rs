@@ -1,4 +1,4 @@
-//! Store operations with planted bugs in the rules of filters and updates. Without a planted bug,
+//! Applies store operations with planted bugs in their filters and updates. Without a planted bug,
 //! the reference implementation applies the operation.
 
 use crate::election::mutation::{self, planted};

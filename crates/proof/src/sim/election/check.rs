@@ -21,8 +21,8 @@ use crate::election::{
     RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
-/// A claim may have its acknowledged renewal and the 256 unresolved renewals of
-/// `election/tenure.rs`, and only a few renewals may be in flight.
+/// A claim may have one acknowledged renewal and the 256 unresolved renewals of
+/// `election/tenure.rs`. At most two renewals may be in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 
@@ -113,7 +113,7 @@ impl World {
             let p = &mut self.processes[process];
             let led = p.facts.claims.iter().rev().find(|c| c.led);
             // If this claim is stored again, it counts as another process's claim, and the process
-            // waits until it has expired.
+            // waits until the claim has expired.
             if let Some(claim) = led.map(|c| c.claim) {
                 p.ledger.resolve(claim);
             }
@@ -175,8 +175,8 @@ impl World {
                 chain_length = chain.len();
                 renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
-                    // A freeze may delay the call, so the check uses the state when the process
-                    // decided to send it.
+                    // A freeze may delay the call, so the check uses the state at the time when the
+                    // process decided to send the call.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
                         c.released || (c.led && c.until.is_some_and(|until| until <= decided))
                     }),
@@ -427,7 +427,8 @@ impl World {
                     renews: false,
                 }));
                 // A process may freeze after an acknowledgement and before it publishes the new
-                // deadline. It then shows the earlier deadline although its claim continues.
+                // deadline. The process then shows the earlier deadline although its claim
+                // continues.
                 let unpublished =
                     published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
                 facts.ended |= facts.led && !leads && !unpublished;

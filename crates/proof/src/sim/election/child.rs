@@ -11,18 +11,18 @@ use crate::proof::sim::rng::Rng;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// The leader exits at this time, which is `u64::MAX` until it crashes or receives a stop
+    /// The time when the leader exits; `u64::MAX` until the leader crashes or receives a stop
     /// signal.
     pub(super) leader: u64,
     pub(super) leader_ended: bool,
     pub(super) rest: u64,
-    /// The child exits this long after the stop signal, or never if it ignores the signal.
+    /// Time from the stop signal to the child's exit; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
     pub(super) leaves: u64,
-    /// The leader outlives a killed guard by this time. The kernel ends the leader only after the
-    /// guard's lock is free, and not at all if the leader changed its user.
+    /// The time by which the leader outlives a killed guard. The kernel ends the leader only after
+    /// the guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
-    /// The processes survive SIGKILL for this time, which is usually zero.
+    /// The time for which the processes survive SIGKILL, usually zero.
     pub(super) survives: u64,
     pub(super) survived: bool,
 }
@@ -67,8 +67,8 @@ pub(super) enum Child {
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {
-    /// Draws the life of a child that gets no SIGKILL. Every random value is drawn even if no
-    /// fault needs it, so that a disabled fault does not change the later values.
+    /// Draws the life of a child that gets no SIGKILL. Every random value is drawn even if no fault
+    /// needs it, so that disabling a fault does not change the later values.
     pub(super) fn drawn_life(&mut self) -> Life {
         let rng = &mut self.own.guard_dice;
         let (stubborn, crashes, forks) = (rng.one_in(3), rng.one_in(3), rng.one_in(3));

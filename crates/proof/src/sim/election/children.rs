@@ -13,7 +13,7 @@ use super::invariants::orphaned_children_are_stopped::{self as orphans, Orphan};
 use crate::election::{BootTime, Claim};
 
 const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
-/// A record arrives, and daemon and guard act on it, within this time.
+/// Maximum time until a record has arrived and the daemon and the guard have acted on it.
 const KNOWN_MAX: Duration = Duration::from_millis(100);
 
 impl World {
@@ -46,8 +46,8 @@ impl World {
         self.found(their_time::check(end));
     }
 
-    /// If the deadline that the guard knows has passed, returns how long the guard and its daemon
-    /// could have known of a renewal that extends the deadline.
+    /// Returns how long the guard and its daemon could have known of a renewal that extends the
+    /// guard's deadline, or `None` if there is no such renewal.
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];

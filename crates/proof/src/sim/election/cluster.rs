@@ -45,21 +45,21 @@ pub(super) struct Machine {
     pub(super) streams: bool,
     /// The candidates of this machine write hints, and follow hints if they can.
     pub(super) hints: bool,
-    /// False if candidates run a version without standby, which does not register and leaves the
-    /// field unchanged in acquisitions.
+    /// False if the candidates run a version without standbys. That version does not register, and
+    /// its acquisitions leave the field `standby` unchanged.
     pub(super) stands_by: bool,
     pub(super) priority: u32,
-    /// A workload confirms its end within this time, or never.
+    /// The time within which a workload confirms its end; `None` if it never does.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
     pub(super) supervises: bool,
-    /// A workload has this time to end when leadership is given up.
+    /// The time that a workload has to end when leadership is given up.
     pub(super) stop_grace: Duration,
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. Both twins have the writes that were sent before the fork, so both may lead
-/// under these claims until these instants of the clock that they share.
+/// A forked machine. The writes that were sent before the fork belong to both twins, so both may
+/// lead under these claims until these instants of their shared clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -70,7 +70,7 @@ impl Forked {
         self.claims.iter().any(|(of_both, _)| *of_both == claim)
     }
 
-    /// Returns true if authority until this instant comes from a write before the fork.
+    /// Returns true if a write before the fork grants authority until this instant.
     pub(super) fn tolerates(&self, claim: Claim, until: BootTime) -> bool {
         let tolerated =
             |(of_both, sent_before): &(Claim, BootTime)| *of_both == claim && until <= *sent_before;
@@ -89,7 +89,8 @@ pub(super) struct Damage {
     pub(super) order: u64,
 }
 
-/// A handover to a preferred standby. `token` is the token of the leadership that it ended.
+/// A handover to a preferred standby. `token` is the token of the leadership that the handover
+/// ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GaveWay {
     pub(super) at: u64,
@@ -115,11 +116,11 @@ pub(super) struct Leases {
     pub(super) label_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
-    /// Only these guards may still cause events.
+    /// The guards that may still cause events.
     pub(super) guarding: Vec<usize>,
     pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
     pub(super) gave_way: Option<GaveWay>,
-    /// The true time when a majority had the last registration of each candidate.
+    /// The true time when a majority received the last registration of each candidate.
     pub(super) registered: BTreeMap<Identity, u64>,
     /// The process and the claim whose release freed the lease, or `None` while the lease is held.
     pub(super) freed: Option<(usize, Claim)>,
@@ -130,7 +131,7 @@ pub(super) struct Leases {
     pub(super) replaced: Vec<(u64, Duration)>,
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
-    /// Tokens restarted after a loss, so tokens up to this one were used twice.
+    /// Tokens restarted after a loss, so every token up to this token may be used twice.
     pub(super) tokens_reused_to: Option<crate::election::Token>,
     pub(super) clock_skew: i64,
     pub(super) skewed: bool,
@@ -306,9 +307,8 @@ impl World {
         self.start_at(at, machine, directory);
     }
 
-    /// Draws the priority of candidates on the newest machine, and whether they prefer higher
-    /// priorities. Earlier versions have no priorities, and some later candidates have the
-    /// default.
+    /// Draws the priority of the candidates on the newest machine, and decides if they prefer
+    /// higher priorities. Candidates of earlier versions keep the default.
     fn prioritize(&mut self, rng: &mut Rng) {
         let priority = [0, 0, 1, 2, 7][rng.index(5)];
         let interval = [None, None, Some(30), Some(90)][rng.index(4)];

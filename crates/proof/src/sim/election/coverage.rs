@@ -26,7 +26,7 @@ closed! {
 }
 
 closed! {
-    /// The source of a request that makes a leader step down.
+    /// The cause of a requested step-down.
     Asked {
         StepDown => "a request to step down",
         Transfer => "a request for a transfer",
@@ -61,7 +61,7 @@ closed! {
         OwnTakenOver => "an ended claim is taken over by its maker",
         ProvenDead => "the claim of a process that is proven dead is taken over",
         WentBackBelieved => "a linearizable read confirms that the store went back",
-        WentBackRefuted => "a linearizable read shows that it did not",
+        WentBackRefuted => "a linearizable read shows that the store did not go back",
         ReservationUsed => "acquired by the candidate that it was reserved for",
         ReservationWaited => "acquired by another after the reservation",
         TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
@@ -71,7 +71,7 @@ closed! {
         StandbyReplaced => "a standby with a lower priority is replaced",
         AskedAgain => "a leader asks a preferred standby to register again",
         PreferredTook => "a preferred standby takes the lease that was handed over to it",
-        PreferredPassed => "another candidate takes it after the reservation",
+        PreferredPassed => "another candidate takes the lease after the reservation",
         FilesShown => "a flush of the files is answered",
         FilesStuck => "a flush finds the files stuck",
         DirectoryLocked => "a status directory is locked",
@@ -83,18 +83,18 @@ closed! {
         TwinTolerated => "a forked machine's twin leads alongside another, as tolerated",
         OnlyHooks => "a candidate runs hooks next to a workload that it does not supervise",
         ChildStarted => "a child is started",
-        ChildRefused => "a child is not started: its deadline has passed, or it is to end",
-        RecordBlocks => "a child is not started yet: the disk that is to record it hangs",
+        ChildRefused => "a child is not started because its deadline has passed or it must stop",
+        RecordBlocks => "a child is not started yet because the disk for its record hangs",
         StartGivenUp => "a guard gives up the start of a child that was not recorded",
         ChildKilled => "a child is killed",
         ChildLate => "a child outlives its deadline while neither guard nor daemon runs",
-        GuardLate => "a daemon kills its guard, which is late",
+        GuardLate => "a daemon kills its late guard",
         GuardAwaited => "a new daemon waits for the guard of an exited daemon",
         ChildAwaited => "a new daemon waits for the child of a guard that was killed",
-        ProofRefused => "a record is not a proof: the child that it names runs",
+        ProofRefused => "a record is not a proof because the child that it names runs",
         ManyRecords => "a guard reads several records at once",
-        RecordTooLate => "a guard reads a later deadline when the one before has passed",
-        BackedOff => "a candidate whose workload keeps ending soon after its start waits longer each time",
+        RecordTooLate => "a guard reads a later deadline after the previous deadline has passed",
+        BackedOff => "a candidate backs off because its workload repeatedly ends soon after its start",
         IgnorantTolerated => "acquired by a process that could not know, after damage to the document",
     }
 }
@@ -166,7 +166,7 @@ impl Case for Hit {
     fn excused(self) -> Option<&'static str> {
         match self {
             Self::Change(Role::Stopping, Role::Leader) => {
-                Some("a claim leads once, and a follower's turn lies before the next one")
+                Some("a claim leads once, and the process follows before its next claim leads")
             }
             Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
             Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),

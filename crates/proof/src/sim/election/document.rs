@@ -1,5 +1,5 @@
-//! The stored document and its committed states. The reference implementation applies writes.
-//! Tests compare it with the shipped filters and updates.
+//! The stored document and its committed states. The reference implementation applies writes. Tests
+//! compare the reference implementation with the shipped filters and updates.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl Stored {
         history: 0,
     };
 
-    /// Returns the answer to an operation after which this document is stored.
+    /// Returns the answer to an operation that leaves this document stored.
     pub(super) fn shown(&self) -> Outcome {
         Outcome::Applied(match &self.document {
             Document::Missing => Found::Missing,

@@ -22,7 +22,7 @@ faults! {
     Failover,
     /// The primary is deposed and continues to answer some clients for a while.
     Deposed,
-    /// Nothing is acknowledged for a while.
+    /// No write is acknowledged for a while.
     MajorityLost,
     /// A machine cannot reach the store.
     Partition,
@@ -36,9 +36,9 @@ faults! {
     StreamStale,
     /// A change stream breaks.
     StreamLost,
-    /// A candidate without the right to change streams.
+    /// A candidate lacks the right to open change streams.
     NoStreams,
-    /// The driver reports a new primary although there is none.
+    /// The driver reports a new primary although the primary has not changed.
     PrimaryChanged,
     /// A process is killed and starts again on its directory.
     Restart,
@@ -59,7 +59,7 @@ faults! {
     Delete,
     /// The document is restored to an older state.
     Restore,
-    /// Another document, which is not a lease, takes the place of the lease for a while.
+    /// A document that is not a lease replaces the lease for a while.
     Foreign,
     /// An operator edits the holder's declared duration.
     EditDuration,
@@ -73,7 +73,7 @@ faults! {
     Transfer,
     /// An operator's request names a token that is not the holder's.
     StaleRequest,
-    /// An operator acts just while a candidate adopts an acquisition of unknown outcome.
+    /// An operator acts exactly when a candidate adopts an acquisition of unknown outcome.
     Meddling,
     /// SIGUSR1.
     Signal,
@@ -140,7 +140,7 @@ faults! {
     RestoredUnder,
 }
 
-/// Separate generators draw and plan these faults, which leaves all other faults of a seed
+/// Separate generators draw and plan these faults, so that all other faults of a seed stay
 /// unchanged.
 const OTHERS: &[Fault] = &[
     Fault::WorkloadPolls,
@@ -148,7 +148,8 @@ const OTHERS: &[Fault] = &[
     Fault::KilledInTurn,
 ];
 
-/// These faults affect only candidates that follow hints. A separate generator draws them too.
+/// These faults affect only candidates that follow hints. A separate generator draws these faults
+/// too.
 const OF_HINTS: &[Fault] = &[
     Fault::Hints,
     Fault::HintLost,
@@ -175,7 +176,8 @@ pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
     /// Enables about two thirds of the faults. Faults that damage the store or fork a machine are
-    /// rarer, because the checks then tolerate violations, which would hide other bugs.
+    /// rarer, because after such faults the checks tolerate violations that could be caused by
+    /// other bugs.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
@@ -196,8 +198,8 @@ impl Faults {
         faults
     }
 
-    /// Adds faults of supervised workloads to a third of all runs. A separate generator draws
-    /// them, which leaves the other runs unchanged.
+    /// Adds faults of supervised workloads to a third of all runs. A separate generator draws these
+    /// faults, so that the other runs stay unchanged.
     pub(super) fn supervised(self, rng: &mut Rng) -> Self {
         let mut faults = self;
         let supervised = rng.one_in(3);

@@ -1,6 +1,6 @@
 //! A status directory and its writing thread, as in `publish/file.rs` and
-//! `crates/status/src/directory.rs`. The thread writes the newest status, one write at a time. It
-//! answers a flush after a round that began after the flush was requested.
+//! `crates/status/src/directory.rs`. The thread writes the newest status, one write at a time. The
+//! thread answers a flush at the end of a round that began after the request.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ pub(super) struct Directory {
     pub(super) record: Option<Record>,
     pub(super) files: [Option<Says>; 2],
     pub(super) health: Health,
-    /// According to the record, a child of this guard is running. It is `None` if no child was
-    /// started, or if a process has seen the child's exit.
+    /// The guard whose child runs according to the record. `None` if no child was started or a
+    /// process has seen the child's exit.
     pub(super) child: Option<usize>,
     pub(super) child_awaited_since: Option<u64>,
     pub(super) locked_by: Option<usize>,
@@ -110,8 +110,8 @@ struct Writing {
 pub(super) enum Round {
     Idle,
     Writes,
-    /// The files already showed the status, so no write was needed. This number of flushes are
-    /// answered.
+    /// The files already showed the status, so no write was needed. The thread answers this number
+    /// of flushes.
     Shown(usize),
 }
 
@@ -133,7 +133,8 @@ impl FileThread {
         self.flushes += 1;
     }
 
-    /// Returns when the next round is due if no call wakes the thread, or `None` during a write.
+    /// Returns the time when the next round is due if no call wakes the thread; `None` during a
+    /// write.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         self.writing.is_none().then(|| self.look_at())
     }
@@ -172,9 +173,9 @@ impl FileThread {
         Round::Writes
     }
 
-    /// Completes the write, and returns the number of answered flushes and the answer. If the
-    /// write fails on a full disk, the thread removes the files; `second_chance` is true if it can
-    /// then write them.
+    /// Completes the write, and returns the number of answered flushes and the answer. If the write
+    /// fails on a full disk, the thread removes the files; `second_chance` is true if the thread
+    /// can then write the files again.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

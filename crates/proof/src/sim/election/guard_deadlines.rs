@@ -1,5 +1,5 @@
-//! The deadlines that a daemon sets for its guard: to start the child, to kill it, and to confirm
-//! that it has exited.
+//! The deadlines that a daemon sets for its guard: to start the child, to kill the child, and to
+//! confirm the child's exit.
 
 use std::time::Duration;
 
@@ -74,7 +74,8 @@ impl World {
         self.kill_guard(g);
     }
 
-    /// Returns the time when the daemon gives up a start, as in `crates/supervisor/src/lib.rs`.
+    /// Returns the time when the daemon abandons the start of a child, as in
+    /// `crates/supervisor/src/lib.rs`.
     pub(super) fn start_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let starts = matches!(guard.child, Child::Unborn | Child::Recording(_));
@@ -118,7 +119,7 @@ impl World {
         self.found(bounded::check(bounded::Start { lasts }));
     }
 
-    /// Checks that a guard had no time to act if its daemon considers it late.
+    /// Checks that a guard whose daemon considers it late had no time to act.
     pub(super) fn check_late_guard(&mut self, g: usize) {
         let thaws = self.guard_thaws_at(g).max(self.own.guards[g].told_at);
         let runs = self.running_since(thaws);

@@ -1,4 +1,4 @@
-//! Faults of guards and their children, which are killed, stopped, lost or cloned.
+//! Kills, freezes, loses and clones guards and their children.
 
 use super::child::{Child, Life};
 use super::cluster::World;

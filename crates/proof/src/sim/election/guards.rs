@@ -26,9 +26,9 @@ use crate::proof::sim::MS;
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 /// Must equal the value in `crates/supervisor/src/command.rs`.
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// A record or a report arrives within this time.
+/// Maximum time until a record or a report arrives.
 const LATENCY_MAX: u64 = 20 * MS;
-/// After a sleep or a stop, the scheduler may take this long to run a process.
+/// Maximum time until the scheduler runs a process after a sleep or a freeze.
 pub(super) const WAKE_MAX: u64 = 10 * MS;
 const SIGTERM: i32 = 15;
 
@@ -60,13 +60,12 @@ pub(super) struct Guard {
     /// Descendants of a child that has exited may run until this time.
     pub(super) lingers_until: Option<BootTime>,
     /// The child must be gone by this time, even if a later record extends the deadline. The guard
-    /// sets the time when it finds that the newest deadline it received has passed.
+    /// sets this time when its newest deadline has passed.
     pub(super) passed: Option<BootTime>,
-    /// When the guard set `passed`, a renewal that extends this deadline had been known for this
-    /// time.
+    /// How long a renewal that extends this deadline had been known when the guard set `passed`.
     pub(super) renewed_for: Option<Duration>,
-    /// Records for the guard's last check whether the child had received a stop signal, and
-    /// whether it had received SIGKILL.
+    /// The state at the guard's last check: true if the child had received a stop signal, and true
+    /// if the child had received SIGKILL.
     pub(super) ends: (bool, bool),
     pub(super) orphaned_at: Option<u64>,
 }

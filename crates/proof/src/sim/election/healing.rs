@@ -10,9 +10,9 @@ use crate::election::{Declared, Input, Tunables};
 use crate::proof::sim::SECOND;
 
 impl World {
-    /// Returns how long a candidate may have to wait for the lease now. This is the duration that
-    /// the holder declared, or the candidate's own cooldown. After damage to the document, it is
-    /// the longest of all durations.
+    /// Returns how long a candidate may have to wait for the lease now. The wait is the duration
+    /// that the holder declared, or the candidate's own cooldown. After damage to the document, the
+    /// wait may be the longest permitted duration.
     pub(super) fn longest_wait(&self) -> Duration {
         if !self.own.damages.is_empty() {
             return LEASE_MAX;
@@ -67,8 +67,8 @@ impl World {
                 self.input(process, Class::News, Input::PrimaryChanged);
             }
         }
-        // No holder here declares a longer duration. If a repair declared a shorter duration,
-        // other candidates could take over while the holder leads.
+        // No holder in the simulation declares a longer duration. If a repair declared a shorter
+        // duration, other candidates could take over while the holder leads.
         let default = Declared { millis: 40_000 };
         self.edit(|stored| {
             if stored.document == Document::Foreign {

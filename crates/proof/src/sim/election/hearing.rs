@@ -1,4 +1,5 @@
-//! Records in which order a process received events and replies, and which calls they require.
+//! Records the order in which a process receives events and replies, and the calls that they
+//! require.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use super::invariants::streams_are_checked::{self as streams, Asked, Followed, L
 use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
 use crate::proof::sim::SECOND;
 
-/// No candidate has a longer renewal interval.
+/// The longest renewal interval of any candidate.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hearing {
-    /// The last notice said that the stream is open, and the process has not requested another
+    /// True if the last notice reported an open stream, and the process has not requested another
     /// stream since.
     open: bool,
     /// The process must read the renewals, because it follows hints or a late stream.
@@ -29,8 +30,8 @@ pub(super) struct Hearing {
     event_at: BootTime,
     reply_at: BootTime,
     held: bool,
-    /// The read in flight. A linearizable read does not count, because it shows the state after it
-    /// was sent even if events arrive meanwhile.
+    /// The read in flight, unless it is linearizable. A linearizable read shows the state after the
+    /// read was sent, even if events arrive meanwhile.
     reading: Option<CallId>,
     /// The read of either kind that is in flight. The process uses only the answer to this read.
     asking: Option<CallId>,
@@ -38,7 +39,7 @@ pub(super) struct Hearing {
     /// The newest state that an event showed since the read was sent, by its position in the order
     /// of commits.
     order: u64,
-    /// Set if this input is a reply that is older than an earlier event.
+    /// Set if this input is a reply with an older state than an earlier event.
     late: Option<Late>,
 }
 
@@ -61,12 +62,12 @@ impl Hearing {
                 (self.writing, self.taking_over) = (Some(call), Some(call));
             }
             // The answer to a read in flight may show the state before the release, so the process
-            // ignores it.
+            // ignores the answer.
             Operation::Release { .. } => {
                 (self.asking, self.informing, self.reading) = (None, None, None);
                 self.writing = Some(call);
             }
-            // A process sends these calls independently of all others.
+            // A process sends these calls independently of all other calls.
             Operation::Register { .. } | Operation::Withdraw { .. } => {}
             _ => self.writing = Some(call),
         }

@@ -14,7 +14,7 @@ use crate::election::{Claim, Declared, Operation, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// Followers need this time to learn when the renewals happen.
+/// The time that followers need to learn when the renewals happen.
 const LEARNED_IN: u64 = 45 * SECOND;
 
 #[derive(Default)]
@@ -175,9 +175,8 @@ impl World {
         }
     }
 
-    /// Kills the leader long after the last fault. A follower that reads each renewal when it is
-    /// due must take over when the lease has ended, because the run contains no other cause of
-    /// delay.
+    /// Kills the leader long after the last fault. A follower that reads each renewal on time must
+    /// take over when the lease has expired, because the run contains no other cause of delay.
     pub(super) fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;
@@ -217,8 +216,8 @@ impl World {
         declared.filter(|_| holder.claim == claim)
     }
 
-    /// Returns the leader if every process runs without delay at the rate of true time. Every
-    /// follower must follow hints, or follow a late stream and have the leader's interval.
+    /// Returns the leader if every process runs without delay at the rate of true time, and every
+    /// follower follows hints or follows a late stream with the leader's renewal interval.
     fn timely_leader(&self) -> Option<usize> {
         let leader = self
             .live

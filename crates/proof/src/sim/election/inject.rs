@@ -192,7 +192,7 @@ impl World {
                 let copy = self.add_directory(other);
                 self.own.directories[copy].record = self.own.directories[old].record;
                 if self.machines[other].boot != self.machines[machine].boot {
-                    // A clone of the disk contains the copy of the file with the original inode.
+                    // On a clone of the disk, the copy of the file has the original inode.
                     self.own.directories[copy].inode = self.own.directories[old].inode;
                 }
                 self.start_at(later, other, copy);
@@ -239,15 +239,14 @@ impl World {
         directory.locked_by = Some(id);
         twin.machine = machine;
         twin.directory = self.own.directories.len();
-        // Both twins continue one generator, because not every hypervisor notifies the kernel of a
-        // clone.
+        // Both twins continue the same random generator, because not every hypervisor notifies the
+        // kernel of a clone.
         twin.random.copied(Rng::new(rng.next_u64(), 7));
         twin.stream.open = false;
         let exiting = twin.exiting;
         let streams = twin.streams;
         let opening = twin.stream.opening;
-        // Each twin may lead by writes that were sent before the fork, until the deadline of these
-        // writes.
+        // Each twin may lead until the deadline of the writes that were sent before the fork.
         let now = self.clock(process);
         let claims = twin.facts.claims.iter();
         let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));
@@ -276,7 +275,7 @@ impl World {
     }
 
     /// Repeats a revision with another claim, like a partial restore of the document. A follower
-    /// misses this change of leaders, because it sees the revision that it knows.
+    /// misses this change of leaders, because the revision that it sees is unchanged.
     fn repeat_revision(&mut self, rng: &mut Rng) {
         let leads = |p: &usize| self.processes[*p].leads_now;
         let (leaders, followers): (Vec<usize>, Vec<usize>) =
@@ -352,7 +351,7 @@ impl World {
         }
     }
 
-    /// Lets an operator pause the lease or make a request just while a candidate adopts an
+    /// Lets an operator pause the lease or make a request exactly when a candidate adopts an
     /// acquisition of unknown outcome. In half of the cases, the candidate also gets the shortest
     /// durations, and its process freezes for longer than these durations permit.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
@@ -380,8 +379,8 @@ impl World {
         }
     }
 
-    /// Delivers a signal during an acquisition. Alternatively delays the acquisition, and restores
-    /// the document that it expects just before the store applies it. Returns the delay.
+    /// Delivers a signal during an acquisition, or delays the acquisition and restores its expected
+    /// document just before the store applies the acquisition. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,

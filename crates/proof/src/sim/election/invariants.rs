@@ -1,6 +1,6 @@
 //! The invariants that must hold after every step. Each file checks one invariant with a small pure
-//! function, and tests it on inputs written by hand. `docs/protocol.md` defines the numbers of the
-//! invariants.
+//! function, and tests the function on inputs written by hand. `docs/protocol.md` defines the
+//! numbers of the invariants.
 
 use std::time::Duration;
 

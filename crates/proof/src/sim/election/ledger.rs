@@ -8,7 +8,7 @@ use crate::election::{
     Token, Watch,
 };
 
-/// This is many times the number of calls in flight.
+/// Many times the number of calls in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default)]
@@ -55,13 +55,13 @@ pub(super) struct Ledger {
     /// led last before a `StoreRolledBack` notice. The process need not act on these claims, even
     /// if a stale member shows them.
     resolved: VecDeque<Claim>,
-    /// A stream was opened, and no read was sent since.
+    /// True if no read was sent since a stream was opened.
     pub(super) read_owed: bool,
-    /// The token of a holder that was notified of a new primary. The holder has not sent a renewal
-    /// since, although fewer than two were in flight.
+    /// The token of a holder that was notified of a new primary and has not sent a renewal since,
+    /// although fewer than two renewals were in flight.
     pub(super) renewal_owed: Option<Token>,
-    /// The number of consecutive reads that showed the process's own ended claim although the
-    /// process sent no write for it.
+    /// The number of consecutive reads that showed the process's own ended claim, without a write
+    /// by the process.
     pub(super) idle_reads: u32,
     pub(super) lost_at: Option<BootTime>,
     /// The token of the leadership that was transferred last, and the requested reservation.
@@ -73,7 +73,7 @@ pub(super) struct Ledger {
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,
     pub(super) until: Option<BootTime>,
-    /// The write that neither the driver nor a timeout has answered.
+    /// The write that was not answered and has not timed out.
     writing: Option<CallId>,
 }
 
@@ -92,7 +92,7 @@ impl Asks {
 
 impl Ledger {
     /// Records an input before the process acts on it. `held` is the claim that the process holds,
-    /// with its token. The process leads with this claim, or is giving it up.
+    /// with its token. The process leads with this claim or is giving up this claim.
     pub(super) fn received(&mut self, input: &Input, held: Option<(Claim, Token)>) {
         self.heard = Heard::default();
         match input {
@@ -140,7 +140,7 @@ impl Ledger {
         let newest = !later.clone().any(|r| r.claim == claim);
         match outcome {
             Outcome::Applied(Found::Lease(_)) => {
-                // The store no longer matches earlier renewals.
+                // The filters of earlier renewals no longer match.
                 let earlier = self.renewals.iter_mut().take(index);
                 for renewal in earlier.filter(|r| r.claim == claim) {
                     renewal.in_flight = false;
@@ -191,7 +191,7 @@ impl Ledger {
             Operation::Release { claim, .. } => {
                 remember(&mut self.releases, (call, *claim));
             }
-            // A process sends these calls independently of all others.
+            // A process sends these calls independently of all other calls.
             Operation::Register { .. } | Operation::Withdraw { .. } => return,
             Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
         }

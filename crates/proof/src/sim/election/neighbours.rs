@@ -12,16 +12,17 @@ use super::invariants::release_after_the_workload::{self as release, Beside};
 use crate::election::{Claim, Token};
 use crate::proof::sim::rng::Rng;
 
-/// The workload next to one process. By default it checks before each effect.
+/// The workload next to one process. By default, the workload checks before each effect.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Neighbour {
     /// The interval between checks by the clock of the machine, or `None` if the workload checks
     /// before each effect.
     looks_every: Option<Duration>,
-    /// The workload reads the file. If false, it asks over HTTP.
+    /// True if the workload reads the status file; false if the workload asks over HTTP.
     reads_file: bool,
     works: Option<(Claim, Token)>,
-    /// The token that the workload confirmed last. The workload does not start again under it.
+    /// The token whose end the workload confirmed last. The workload does not start again under
+    /// this token.
     confirmed: Option<Token>,
     looked_at: u64,
 }

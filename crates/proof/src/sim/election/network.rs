@@ -57,8 +57,8 @@ impl World {
     pub(super) fn deposed_learns(&mut self) {
         self.use_new_primary();
         for process in self.live.clone() {
-            // A cursor survives the step-down of its member in half of the cases. Otherwise it is
-            // opened again on the new primary.
+            // A cursor survives the step-down of its member in half of the cases. Otherwise the
+            // cursor is opened again on the new primary.
             if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
                 self.stream_ends(process);
             }

@@ -20,7 +20,7 @@ pub(super) struct ClaimFacts {
     pub(super) claim: Claim,
     pub(super) token: Token,
     pub(super) timings: Timings,
-    /// The writes that give authority once they are acknowledged, each with the time when it was
+    /// The writes that grant authority once they are acknowledged, each with the time when it was
     /// sent.
     pub(super) sent: Vec<(CallId, Revision, BootTime)>,
     pub(super) made_at: BootTime,
@@ -32,8 +32,8 @@ pub(super) struct ClaimFacts {
     /// Until this true time, the claim may lead concurrently with another claim.
     pub(super) tolerated_until: u64,
     pub(super) renewal_sent: BootTime,
-    /// Before the claim led, the process could know that the store was rolled back since the
-    /// acquisition was sent.
+    /// True if the process could know, before the claim led, that the store was rolled back after
+    /// the acquisition was sent.
     pub(super) warned: bool,
     pub(super) cancelled: bool,
     pub(super) released: bool,
@@ -44,8 +44,8 @@ pub(super) struct ClaimFacts {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knowledge {
-    /// The highest token with a lease duration that the process has seen, or that its status
-    /// directory contains.
+    /// The highest token whose lease duration the process has seen or its status directory
+    /// contains.
     pub(super) informed: Token,
     /// The newest committed state that the process has seen since its start, by its position in
     /// the order of commits.
@@ -166,7 +166,7 @@ impl Facts {
             Input::Watch(Watch::Changed(lease)) => {
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.saw(now, lease);
-                // A holder only reads after an event, and does not apply it.
+                // After an event, a holder only reads, and does not apply the event.
                 if let (true, Some(false), Some(sight)) =
                     (self.holds, paused, self.sights.back_mut())
                 {
@@ -291,7 +291,7 @@ impl Facts {
             && let Some(holder) = &sight.lease.holder
             && self.dead == Some(holder.claim)
         {
-            // A proof that a process exited is only as recent as its record.
+            // A proof that a process exited is only as recent as the claim record.
             knowledge.newest = knowledge.newest.min(1);
         }
         match operation {
@@ -339,8 +339,8 @@ impl Facts {
         }
     }
 
-    /// Returns how long the workload may take to notice. At a shutdown this is at most a second,
-    /// if the workload is configured to end first.
+    /// Returns how long the workload may take to notice the loss. At a shutdown, a workload that is
+    /// configured to end first has at most a second.
     pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
         let delay = tunables.handoff_delay;
         match self.shutdown && tunables.workload_ends_first {

@@ -1,6 +1,6 @@
 //! One candidate's process. Like the event loop, it handles one input at a time, publishes the
-//! status before it carries out the effects, and never drops a call. While the process does not
-//! run, inputs wait, and it handles them later in the order of the event loop's `select!`.
+//! status before it carries out the effects, and never drops a call. Inputs wait while the process
+//! does not run. The process handles them later in the order of the event loop's `select!`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -43,12 +43,12 @@ pub(super) struct Stream {
     /// True for a cursor on hints, and false for a change stream.
     pub(super) hints: bool,
     pub(super) hints_before: bool,
-    /// The change stream goes through routers, which report each change seconds late.
+    /// True for a change stream through routers, which report each change seconds late.
     pub(super) late: bool,
     /// The cursor is on a member that receives no new writes, so the stream answers but reports no
     /// change.
     pub(super) stale: bool,
-    /// The time when the last event arrives. Later events must not overtake it.
+    /// The arrival time of the last event. Later events must not overtake this event.
     pub(super) last_at: u64,
 }
 
@@ -79,11 +79,11 @@ pub(super) struct Process {
     pub(super) tunables: Tunables,
     pub(super) operation_timeout: Duration,
     pub(super) stream: Stream,
-    /// The newest document that the adapter knows. The adapter applies events to it.
+    /// The newest document that the adapter knows. The adapter applies events to this document.
     pub(super) newest: Option<Lease>,
     pub(super) holder_leaves_none: bool,
     pub(super) neighbour: Neighbour,
-    /// The process is killed once it has carried out this number of effects.
+    /// The number of effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
     pub(super) streams: bool,
     pub(super) supervises: bool,
@@ -95,14 +95,15 @@ pub(super) struct Process {
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
     pub(super) hearing: Hearing,
-    /// The process led after its last turn. This is kept because a planted bug breaks the clock.
+    /// True if the process led after its last turn. The value is stored, because a planted bug
+    /// breaks the clock.
     pub(super) leads_now: bool,
 }
 
 pub(super) const TIMINGS_SHORT: u64 = 3;
 
-/// Returns the durations of a candidate: the defaults, the customary durations of Kubernetes, or
-/// durations that are short or long.
+/// Returns the durations of a candidate: the defaults, the usual Kubernetes durations, short
+/// durations or long durations.
 pub(super) fn timings(choice: u64) -> Timings {
     let settings = match choice % 5 {
         0 | 1 => TimingSettings::default(),

@@ -17,7 +17,7 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 use crate::proof::sim::MS;
 
-/// The model checks this often for a shim that the daemon must reap.
+/// Interval at which the model checks for a shim that the daemon must reap.
 const REAPED_AGAIN: u64 = 20 * MS;
 
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl World {
         self.own.directories[directory].health == Health::Hangs
     }
 
-    /// Makes a shim the child or ends the shim, once its write has returned.
+    /// Once the shim's write has returned, turns the shim into the child or ends the shim.
     pub(super) fn end_recording(&mut self, g: usize) {
         let Guard {
             machine, directory, ..

@@ -8,8 +8,8 @@ use crate::proof::sim::report::follows;
 pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
 started, on its machine m and status directory d), event; -- marks a fault, == the store";
 
-/// A trace line with one of these texts is routine. These are renewals, and the reads and events
-/// around them.
+/// A trace line with one of these texts is routine: a renewal, or a read or an event around a
+/// renewal.
 pub(super) const ROUTINE: &[&str] = &[
     " renew ",
     " applied [",

@@ -51,8 +51,8 @@ impl World {
         let awaited = if locked && !planted!(LockIgnored) {
             Some((Path::DirectoryLocked, 5 * SECOND))
         } else if self.is_guarded(directory) {
-            // A new daemon waits for the guard of an exited daemon, which holds the claim lock
-            // until its child has exited.
+            // The guard of an exited daemon holds the claim lock until the guard's child has
+            // exited. A new daemon waits for this guard.
             Some((Path::GuardAwaited, 50 * MS))
         } else if child_runs && self.may_yet_end(directory) {
             Some((Path::ChildAwaited, 5 * MS))
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Ends a process that exits by itself. The file thread first writes "not leader", if the disk
-    /// permits.
+    /// permits the write.
     fn exited(&mut self, process: usize) {
         if self.is_frozen(process) {
             let at = self.thaws_at(process);

@@ -19,13 +19,13 @@ enum Says {
 
 pub(super) type Change = Box<(Stored, Stored)>;
 
-/// A stream returns an empty batch at this interval. Must equal the value in
+/// Interval at which a stream returns an empty batch. Must equal the value in
 /// `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
 /// A stream through routers is late by at most this time, which is MongoDB's default for
 /// `periodicNoopIntervalSecs`.
 const LAG_MAX: u64 = 10 * SECOND;
-/// A process without hints and without a change stream retries at this interval. Must equal the
+/// Interval at which a process without hints and without a change stream retries. Must equal the
 /// value in `store/mongo/follow.rs`.
 const LACKING_RETRY: u64 = 60 * SECOND;
 
@@ -238,7 +238,7 @@ impl World {
                     p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
                 }
             };
-            // Does not check this with `TokenNotCompared`, because the check of tokens must catch
+            // With `TokenNotCompared`, this check is off, because the check of tokens must catch
             // that bug.
             self.found(streams::check_events(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
@@ -261,7 +261,7 @@ fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lea
     } else if let Some(holder) = &after.holder
         && (before.revision != after.revision || before.holder != after.holder)
     {
-        // A renewal sets fields of the holder, and so does an edit.
+        // A renewal and an edit both set fields of the holder.
         newest.holder.as_mut()?.lease_duration = holder.lease_duration;
     }
     if before.token != after.token {

@@ -1,6 +1,6 @@
-//! The violations that the checks tolerate for a limited time. There may be two leaders after an
-//! operator damaged the document or forked a machine, if no process could notice it.
-//! `docs/verification/simulations.md` lists these cases.
+//! The violations that the checks tolerate for a limited time. Two processes may lead after an
+//! operator damaged the document or forked a machine, if no process could notice the damage or the
+//! fork. `docs/verification/simulations.md` lists these cases.
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
@@ -25,8 +25,8 @@ impl World {
         all.any(|((_, was), end)| *was == found && end >= sent)
     }
 
-    /// Records damage to the document by an operator. The previous holder may continue to lead,
-    /// and a process that has not seen that holder cannot know of it.
+    /// Records damage to the document by an operator. The previous holder may continue to lead, and
+    /// a process that has not seen that holder cannot know of its leadership.
     pub(super) fn tolerate_the_ignorant(
         &mut self,
         committed: &Committed,
@@ -34,8 +34,8 @@ impl World {
     ) {
         let Committed { before, after, .. } = committed;
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
-        // The new document may be older only by its token, because an operator who changes the
-        // token does not change the revision.
+        // The new document may be older only because of a lower token, because an operator who
+        // changes the token does not change the revision.
         let (old, new) = (before.lease(), after.lease());
         let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {
@@ -64,9 +64,9 @@ impl World {
         });
     }
 
-    /// Returns when the tolerance ends for a claim or document that was made with this knowledge.
-    /// The claims and documents of a tolerated process may mislead other processes, so the checks
-    /// tolerate those too.
+    /// Returns the time when the tolerance ends for a claim or document that was made with this
+    /// knowledge. The claims and documents of a tolerated process may mislead other processes, so
+    /// the checks tolerate the other processes too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;

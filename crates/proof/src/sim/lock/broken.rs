@@ -1,4 +1,4 @@
-//! Store operations with planted bugs in the rules of filters and updates. Without a planted bug,
+//! Applies store operations with planted bugs in their filters and updates. Without a planted bug,
 //! the reference implementation applies the operation.
 
 use super::entries::all;
@@ -171,7 +171,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &LockOperation) -> Cha
     }
 }
 
-/// Changes an answer as if the contender ignored one of the rules for answers.
+/// Changes an answer, so that the contender acts as if it ignored a rule for answers.
 pub(super) fn read(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome
         && planted!(FutureSuccessCounts)

@@ -5,7 +5,7 @@ use crate::lock::{End, EntryState, LockEffect, LockNotice, LockOutcome};
 use crate::proof::sim::coverage::{Answer, Case, closed, pairs};
 use crate::proof::sim::faults::Kind as _;
 
-/// The operations by name. Only operators break a lock, so contenders never send this operation.
+/// The names of the operations that contenders send. Only operators break a lock.
 const OPERATIONS: &[&str] = &[
     "create", "join", "try", "renew", "keep", "leave", "sweep", "read",
 ];

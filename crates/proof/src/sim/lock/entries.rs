@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::{Entry, LockDocument};
 
-/// An entry when its observer last saw it. `T` is the clock of the observer.
+/// An entry in the state that its observer last saw. `T` is an instant of the observer's clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ObservedEntry<T> {
     pub(crate) revision: Revision,
@@ -16,14 +16,14 @@ pub(crate) struct ObservedEntry<T> {
     /// The minimum hold that the owner declared last.
     pub(crate) min_hold: Duration,
     pub(crate) work_done: bool,
-    /// The entry has been unchanged since this time.
+    /// The time since which the entry has been unchanged.
     pub(crate) since: T,
-    /// The minimum hold ends at this time. It is counted from `since`.
+    /// The end of the minimum hold, counted from `since`.
     pub(crate) kept_until: Option<T>,
 }
 
 impl<T> ObservedEntry<T> {
-    /// Returns how long others must wait while the entry stays unchanged.
+    /// Returns how long other processes must wait while the entry stays unchanged.
     pub(crate) fn declared(&self) -> Duration {
         self.min_hold.max(self.lease_duration.duration())
     }

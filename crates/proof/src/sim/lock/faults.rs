@@ -10,7 +10,7 @@ faults! {
     Failover,
     /// The primary is deposed and keeps answering some clients for a while.
     Deposed,
-    /// Nothing is acknowledged for a while.
+    /// No write is acknowledged for a while.
     MajorityLost,
     /// A machine cannot reach the store.
     Partition,
@@ -22,13 +22,13 @@ faults! {
     Drift,
     /// A change stream breaks.
     StreamLost,
-    /// Events of a change stream come late.
+    /// Events of a change stream arrive late.
     StreamLag,
-    /// Some contenders are of an older version, whose grants carry no tokens.
+    /// Some contenders run an older version, whose grants carry no tokens.
     OlderVersion,
     /// A contender is not permitted to open change streams.
     NoStreams,
-    /// The driver reports a new primary although there is none.
+    /// The driver reports a new primary although the primary has not changed.
     PrimaryChanged,
     /// Contenders give up waiting, or do not wait.
     Impatience,
@@ -43,7 +43,7 @@ faults! {
     /// An operator kills the processes that hold the lock and removes their entries, or adds a
     /// holder although no slot is free.
     Edited,
-    /// A running machine is cloned, with the process and the generator on it.
+    /// A running machine is cloned, including its process and its random generator.
     Fork,
     /// The clock of the store is ahead for a while.
     ClockAhead,

@@ -15,15 +15,15 @@ pub(super) struct Forked {
     processes: [usize; 2],
     seats: [usize; 2],
     claim: Claim,
-    /// The authority from these writes ends at this time of the clock that both twins share.
+    /// The end of the authority from these writes, on the clock that both twins share.
     until: BootTime,
 }
 
 impl World {
     /// Clones a running machine. The connections of the clone are broken.
     ///
-    /// A machine is cloned at most once. A leave of an older version matches by the claim alone,
-    /// so nothing protects two twins of that version from each other.
+    /// A machine is cloned at most once. In an older version, the filter of a leave compares only
+    /// the claim, so nothing protects two twins of that version from each other.
     pub(super) fn fork(&mut self, process: usize, chance: u64) {
         let seat = self.processes[process].seat;
         let forked = self.own.forks.iter().any(|fork| fork.seats.contains(&seat));

@@ -323,7 +323,7 @@ fn each_holder_gets_the_lowest_free_slot() {
         perform(&mut stored, &join(number, EntryMode::Slot, 3));
     }
     assert_eq!(slots(&stored), [(1, Some(0)), (2, Some(1)), (3, Some(2))]);
-    // All entries have one owner name, so the next entry gets the slot that this owner left.
+    // All entries have the same owner name, so the next entry gets the slot that this owner left.
     let performed = perform(&mut stored, &leave(2));
     assert_eq!(slots(&stored), [(1, Some(0)), (3, Some(2)), (4, Some(1))]);
     let [(_, Some(grant))] = performed.granted[..] else {

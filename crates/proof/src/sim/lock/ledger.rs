@@ -1,5 +1,5 @@
-//! Records the messages that one process sent and received, for the checks. It does not depend on
-//! the state machine.
+//! Records the messages that one process sent and received, for the checks. The ledger does not
+//! depend on the state machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -153,8 +153,7 @@ impl Ledger {
                 }
             }
             LockOutcome::Rejected => {
-                // If the document already shows the claim, the rejection of its join shows nothing
-                // new.
+                // Once a document has shown the claim, the rejection of its join requires no read.
                 let reads = match &operation {
                     LockOperation::Join { entry, .. } => !self.present.contains(&entry.claim),
                     LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,

@@ -1,4 +1,4 @@
-//! An observer with true time. It sees every process and everything that a majority has.
+//! An observer that knows true time, every process, and every write that a majority has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,8 +26,8 @@ pub(super) struct Observer {
     slowest: u32,
     tokens: BTreeMap<Token, Claim>,
     revisions: BTreeSet<Revision>,
-    /// Each acquired claim with a minimum hold, and the time when a majority had its acquiring
-    /// write.
+    /// Each acquired claim with a minimum hold, and the time when its acquiring write was
+    /// majority-committed.
     places: BTreeMap<Claim, (u64, Duration)>,
     successes: BTreeMap<WorkKey, Vec<Success>>,
     /// Each process whose work succeeded, with its claim. The twins of a forked machine share a
@@ -164,14 +164,14 @@ impl World {
         }
     }
 
-    /// Forgets the entry of a process that gives up before its work began, because it has no
+    /// Forgets the entry of a process that gives up before its work began, because the entry has no
     /// minimum hold.
     pub(super) fn forget_place(&mut self, claim: Claim) {
         self.own.observer.places.remove(&claim);
     }
 
-    /// Checks that acquired entries are given up only after their minimum hold. An older version
-    /// has no minimum hold.
+    /// Checks that acquired entries are removed only after their minimum hold. An older version has
+    /// no minimum hold.
     fn check_places(&mut self, by: usize, before: &LockDocument, after: &LockDocument) {
         let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
         let places = &self.own.observer.places;
@@ -186,8 +186,8 @@ impl World {
         }
     }
 
-    /// Forgets the entries that a write removed. A late join can restore a removed entry without
-    /// its owner.
+    /// Forgets the entries that a write removed, because a late join can restore a removed entry
+    /// without its owner.
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
             |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
@@ -195,7 +195,7 @@ impl World {
         places.retain(|claim, _| !holds(before, *claim) || holds(after, *claim));
     }
 
-    /// Checks that only work that succeeded is recorded. `at` is the time of the write.
+    /// Checks that only successful work is recorded. `at` is the time of the write.
     fn check_success(
         &mut self,
         (by, operation): (usize, &LockOperation),
@@ -236,7 +236,8 @@ impl World {
         let now = self.clock(process);
         let authority = self.processes[process].contender.authority_at(now);
         if let (Some(success), Some(authority)) = (success, authority) {
-            // The store performed the acquiring write at some time after the process had sent it.
+            // The store performed the acquiring write at some time after the process had sent the
+            // write.
             let deadline = self.processes[process].options.timings.renew_deadline();
             let sent = authority.valid_until.since(BootTime::default() + deadline);
             let sent = self.true_time(process, BootTime::default() + sent);
@@ -286,8 +287,7 @@ impl World {
         }));
     }
 
-    /// Returns true if another twin of the process's machine has left with the claim that both
-    /// share.
+    /// Returns true if another twin of the process's machine has left with the shared claim.
     fn has_twin_that_left(&self, process: usize, claim: Claim) -> bool {
         let mut left = self.own.observer.left.keys();
         self.is_of_twins(claim) && left.any(|(left, by)| *left == claim && *by != process)
@@ -399,9 +399,9 @@ impl World {
         }
     }
 
-    /// Checks evictions when jobs follow each other so closely that no contender waits as long as
-    /// an entry declares. One job of a machine observes the entry. The first later job that begins
-    /// after the entry has expired must evict it.
+    /// Checks evictions under brisk traffic, in which no contender waits for as long as an entry
+    /// declares. Once a job of a machine has observed an entry and the entry has expired, a later
+    /// job of this machine must evict the entry.
     fn check_brisk_traffic(&mut self) {
         let violation = self.machines.iter().find_map(|seat| {
             let now = self.now;
@@ -416,7 +416,7 @@ impl World {
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
                 // The first of these jobs may have received the entry in a reply that was
-                // concurrent with its eviction, so only the second job must evict it.
+                // concurrent with its eviction, so only the second job must evict the entry.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),

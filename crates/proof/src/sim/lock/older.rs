@@ -1,9 +1,9 @@
-//! Contenders of an older version on one lock with new contenders. The grants of the older version
-//! carry no tokens.
+//! Contenders of an older version that share a lock with new contenders. The grants of the older
+//! version carry no tokens.
 //!
-//! Older contenders run the shipped state machine, but it sees documents without the new fields,
-//! and its writes grant like the older version. It therefore confirms each grant first, and knows
-//! no slot numbers.
+//! Older contenders run the shipped state machine, but the simulation hides the new fields of
+//! documents from it, and changes its writes so that they grant like writes of the older version.
+//! The state machine therefore confirms each grant first, and knows no slot numbers.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(super) fn apply(stored: &mut FoundLock, by: By<'_>, operation: &LockOperatio
     performed
 }
 
-/// Returns the operation that an older version would send. Its renewal keeps an existing token,
-/// and its leave matches by the claim alone.
+/// Returns the operation that an older version would send. Its renewal keeps an existing token, and
+/// the filter of its leave compares only the claim.
 fn as_sent(before: &LockDocument, operation: &LockOperation) -> LockOperation {
     let mut operation = operation.clone();
     match &mut operation {

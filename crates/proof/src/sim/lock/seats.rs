@@ -24,7 +24,7 @@ pub(super) struct Seat {
     pub(super) cut_until: u64,
     pub(super) stale: bool,
     pub(super) streams: bool,
-    /// The processes are of an older version, whose grants carry no tokens.
+    /// The processes run an older version, whose grants carry no tokens.
     pub(super) older: bool,
     pub(super) watch_first: bool,
     pub(super) timings: Timings,

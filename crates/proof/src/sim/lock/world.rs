@@ -24,7 +24,7 @@ use crate::proof::sim::run::Setup;
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, world};
 
-/// Every process must be done this long after the faults end. This is twice the longest wait for
+/// Maximum time from the end of the faults until every process is done: twice the longest wait for
 /// an expired entry, because the eviction of an ownerless entry may grant another ownerless entry.
 const PEACE: u64 = 160 * SECOND;
 /// Additional time for eight entries with a minimum hold of 30 s each, by the slowest clock.
@@ -102,7 +102,7 @@ impl Protocol for Locks {
             return;
         }
         world.heal();
-        // The minimum holds of several processes may follow each other, so they are added up.
+        // The minimum holds of several processes may follow each other, so the bound adds them up.
         let kept = match world.faults.has(Fault::LeastTime) {
             true => KEPT,
             false => 0,

@@ -30,8 +30,8 @@ impl World {
         outcome
     }
 
-    /// Replicates everything on the primary to a majority. This acknowledges the lagging writes
-    /// and sends events to the change streams.
+    /// Replicates the primary's writes to a majority, acknowledges the lagging writes, and sends
+    /// events to the change streams.
     pub(super) fn replicate(&mut self, bounds: &Bounds) {
         if !self.store.lags() {
             return;
@@ -46,9 +46,9 @@ impl World {
             }
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
-                // A paused or exited process keeps only its oldest and its newest event, because
-                // either can mislead it. The number of states would be unbounded if it kept all
-                // events.
+                // Keep only the oldest and the newest event of a process that is frozen or has
+                // exited, because either event can mislead the process. Keeping all events would
+                // make the number of states unbounded.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

@@ -203,7 +203,8 @@ impl World {
     }
 
     fn acquired(&mut self, index: usize, token: Token) {
-        // Counts as a disturbance, because provisional authority can end within one long tick.
+        // An acquisition counts as a disturbance, because provisional authority can end within one
+        // long tick.
         self.disturb();
         let machine = self.machine(index);
         machine.works = true;
@@ -215,7 +216,8 @@ impl World {
         self.token_held = self.token_held.max(token);
     }
 
-    /// A contender that does not wait must first evict the entries that it knows to be expired.
+    /// Checks the end of a contender. A non-blocking contender must first evict the entries that it
+    /// knows to be expired.
     fn ended(&mut self, index: usize, end: &End) {
         if let End::Skipped { .. } = end {
             self.milestones.push(Milestone::Skipped);

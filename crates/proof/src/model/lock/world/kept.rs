@@ -21,7 +21,7 @@ pub(crate) struct KeptPlace {
 }
 
 impl World {
-    /// Records the entries that a majority has, and checks that no acquired entry is given up
+    /// Records the entries that a majority has, and checks that no acquired entry was removed
     /// early.
     pub(super) fn note_places(&mut self) {
         let ticks = self.ticks;
@@ -58,7 +58,7 @@ impl World {
             place.acquired = true;
         } else if min_hold > Duration::ZERO {
             // A contender that follows the protocol declares its minimum hold before the work
-            // begins, so this entry shows a bug.
+            // begins, so this entry reveals a bug.
             self.places.push(KeptPlace {
                 claim,
                 revision: None,

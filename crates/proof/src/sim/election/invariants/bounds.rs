@@ -1,5 +1,5 @@
-//! I11: every queue and every message has a bound, no write replaces a foreign document, and only
-//! a create makes a document.
+//! I11: every queue and every message has a bound, no write replaces a foreign document, and only a
+//! create operation creates a document.
 
 use super::{Violation, require, with};
 

@@ -1,5 +1,5 @@
-//! The claim file names every child that runs under a guard. If daemon and guard were killed, the
-//! next process finds the lock free, and must still find the child.
+//! The claim file names every child that runs under a guard. If the daemon and the guard are
+//! killed, the next process finds the lock free but must still find the child.
 
 use super::{Violation, require};
 

@@ -1,10 +1,10 @@
 //! I5: a child is gone by its deadline, measured by its host's clock, as long as its guard or its
 //! daemon runs.
 //!
-//! A host that sleeps runs no process, not even children. After the host wakes, or a stopped guard
-//! or daemon continues, the scheduler needs some time to run that process. A child is late only if
-//! it outlives this time. If neither guard nor daemon runs, no process can end the child, and only
-//! the fencing token protects the data.
+//! While a host sleeps, no process runs, not even a child. After the host wakes or a frozen guard
+//! or daemon continues, the scheduler needs some time to run the guard or the daemon. A child is
+//! late only if it outlives this time. If neither guard nor daemon runs, no process can end the
+//! child, and only the fencing token protects the data.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ const STEP: Duration = Duration::from_millis(1);
 pub(crate) struct Running {
     pub(crate) now: BootTime,
     /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal, or the deadline in
-    /// the guard's orders if it is earlier. It is `None` before the first renewal.
+    /// the guard's orders, whichever is earlier. `None` before the first renewal.
     pub(crate) due: Option<BootTime>,
     /// A deadline that had passed when the guard checked it. The guard then ends the child, even
     /// if its daemon already knows that the claim continues.
     pub(crate) passed: Option<BootTime>,
-    /// The guard has run without a pause for this time. It is `None` if the guard does not run.
+    /// How long the guard has run without a pause; `None` if the guard does not run.
     pub(crate) guarded: Option<Duration>,
-    /// The daemon has run without a pause for this time. It is `None` if the daemon does not run.
+    /// How long the daemon has run without a pause; `None` if the daemon does not run.
     pub(crate) kept: Option<Duration>,
-    /// A process needs at most this time to act after it continues.
+    /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
     /// A daemon considers its guard stuck this long after the deadline.
     pub(crate) guard_late_max: Duration,

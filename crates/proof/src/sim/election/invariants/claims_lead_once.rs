@@ -1,5 +1,5 @@
-//! A claim leads at most once. After its deadline, after a step-down, or once its release was
-//! sent, it never regains authority and is never renewed.
+//! A claim leads at most once. After its deadline, after a step-down, or once its release was sent,
+//! the claim never regains authority and is never renewed.
 
 use super::{Violation, require};
 

@@ -4,11 +4,12 @@
 
 use super::{Violation, explain};
 
-/// An event during a read makes the read inconclusive, but not in this many consecutive reads.
+/// Maximum number of consecutive inconclusive reads. An event during a read makes the read
+/// inconclusive.
 const IDLE_READS_MAX: u32 = 4;
 
-/// Checks the number of consecutive reads that showed the claim, after which the process did not
-/// write.
+/// Checks `idle_reads`, the number of consecutive reads that showed the claim without a write by
+/// the process.
 pub(crate) fn check(idle_reads: u32) -> Option<Violation> {
     let evidence = || format!("{idle_reads} reads");
     explain(

@@ -8,10 +8,10 @@ use super::{Violation, require};
 /// A guard that has not killed its child some time after the deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
-    /// The guard has run for this time since the newest order arrived. It is `None` if the guard
-    /// does not run, or if the order has not arrived.
+    /// How long the guard has run since the newest order arrived. `None` if the guard does not run
+    /// or the order has not arrived.
     pub(crate) runs: Option<Duration>,
-    /// A process needs at most this time to act after it continues.
+    /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

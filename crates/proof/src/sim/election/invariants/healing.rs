@@ -18,8 +18,8 @@ pub(crate) struct Longest {
     pub(crate) rate: u32,
 }
 
-/// Returns the declared lease duration, a reservation, and 2 × (timeout + retry) on the slowest
-/// clock, plus the time that a holder waits for its workload.
+/// Returns the sum, on the slowest clock, of the declared lease duration, a reservation, the time
+/// that a holder waits for its workload, and 2 × (timeout + retry).
 pub(crate) fn bound(longest: Longest) -> Duration {
     let retries = 2 * (longest.operation_timeout + longest.retry_interval * 6 / 5);
     (longest.lease_duration + longest.reservation + longest.workload_end + retries) * 1000

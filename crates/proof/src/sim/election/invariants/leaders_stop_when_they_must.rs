@@ -1,8 +1,8 @@
-//! A leader that must stop in a turn has no authority after this turn. It must stop after a
-//! rejection of its newest renewal, a reply to this renewal that shows a pause or a request with
-//! the leader's token, a document that is older than before, an unhealthy workload, or a signal
-//! since its acquisition was sent (*Outcomes*, *Requests*, *The store went back* and *The
-//! workload's health* in `docs/protocol.md`).
+//! A leader that must stop in a turn has no authority after this turn. The leader must stop after
+//! any of these inputs: a rejection of its newest renewal; a reply to this renewal that shows a
+//! pause or a request with the leader's token; a document that is older than before; an unhealthy
+//! workload; a signal since the acquisition was sent (*Outcomes*, *Requests*, *The store went back*
+//! and *The workload's health* in `docs/protocol.md`).
 
 use super::{Violation, require, with};
 
@@ -15,8 +15,8 @@ pub(crate) struct Turn {
     pub(crate) store_went_back: bool,
     /// A step-down was requested after the acquisition was sent and before the candidate led.
     pub(crate) cancelled: bool,
-    /// The workload was last reported as unhealthy. A new claim must not lead either while the
-    /// workload is unhealthy.
+    /// The workload was last reported as unhealthy. While the workload is unhealthy, a new claim
+    /// must not lead either.
     pub(crate) unhealthy: bool,
 }
 

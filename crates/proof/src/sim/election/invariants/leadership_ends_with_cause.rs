@@ -1,5 +1,5 @@
-//! A leader steps down for a request only if the request named its token. It steps down for any
-//! other reason only if the cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
+//! A leader steps down on request only if the request named its token. A leader steps down for
+//! another reason only if the cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
 //! `docs/protocol.md`).
 
 use super::{Violation, require, with};

@@ -1,5 +1,5 @@
-//! A candidate gives no false alarm. It reports an older document (`store_went_back`) or a
-//! duplicate of its claim only if there is a real cause.
+//! A candidate raises no false alarm. It reports an older document (`store_went_back`) or a
+//! duplicate of its claim only with a real cause.
 
 use super::{Violation, require, with};
 

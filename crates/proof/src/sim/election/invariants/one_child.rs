@@ -1,4 +1,4 @@
-//! No two children of different claims run at one instant of true time, as long as clock rates
+//! No two children of different claims run at the same instant of true time, as long as clock rates
 //! differ by a factor of at most 1.1.
 
 use super::{Violation, violation, with};

@@ -1,5 +1,5 @@
-//! A guard whose daemon has exited stops its child immediately, because no more renewals will
-//! come.
+//! A guard whose daemon has exited stops its child immediately, because an exited daemon sends no
+//! more renewals.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::{Violation, require};
 pub(crate) struct Orphan {
     /// The guard has sent the child a stop signal or SIGKILL, or the child's leader has exited.
     pub(crate) asked: bool,
-    /// The guard has been able to send the signal for this time.
+    /// How long the guard has been able to send the signal.
     pub(crate) alone: Duration,
-    /// A process needs at most this time to act after it continues.
+    /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
 }
 

@@ -1,6 +1,6 @@
-//! I6: a process sends a release only when no surface says "leader" and the workload has ended, or
-//! has had the time to notice the loss. A supervised workload must always have ended. Until then,
-//! this process and its successors on the status directory do not begin another claim.
+//! I6: a process sends a release only when no surface says "leader" and the workload has ended or
+//! has had time to notice the loss. A supervised workload must always have ended. Until then, this
+//! process and its successors on the status directory do not begin another claim.
 
 use super::{Violation, require, with};
 
@@ -40,8 +40,8 @@ pub(crate) fn check_acquisition(acquisition: Acquisition) -> Option<Violation> {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beside {
-    /// The workload of the process that released still works under the released claim, because it
-    /// has not checked since the release.
+    /// The workload of the releasing process still works under the released claim, because the
+    /// workload has not checked since the release.
     pub(crate) works: bool,
     pub(crate) elsewhere: bool,
     /// The document was damaged, a machine was forked, or the machine of that workload was asleep

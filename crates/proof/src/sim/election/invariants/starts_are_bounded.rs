@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// A step-down must take effect within this time.
+/// Maximum time until a step-down takes effect.
 const ACTS_MAX: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// The daemon has run for this time since it was due to give up the start.
+    /// How long the daemon has run since it should have given up the start.
     pub(crate) lasts: Duration,
 }
 

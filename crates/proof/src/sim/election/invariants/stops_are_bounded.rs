@@ -1,5 +1,5 @@
-//! I10: a step-down ends in time. If the wait for a workload that survives SIGKILL had no bound,
-//! the renewals would keep the lease with a candidate that does not lead.
+//! I10: a step-down ends in time. Without a bound, a candidate whose workload survives SIGKILL
+//! would renew the lease indefinitely although it does not lead.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{Violation, require, with};
 
 /// Must equal the value in `crates/supervisor/src/command.rs`.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Orders and reports arrive, and the processes act on them, within this time.
+/// Maximum time until orders and reports have arrived and the processes have acted on them.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct Stop {
     /// Time from the stop signal to SIGKILL.
     pub(crate) grace: Duration,
     pub(crate) loss_grace: Duration,
-    /// Readers of stuck files, and an unsupervised workload, have this time to notice the loss.
+    /// The time that readers of stuck files and an unsupervised workload have to notice the loss.
     pub(crate) notice: Duration,
 }
 

@@ -1,13 +1,13 @@
-//! A follower does not trust an open stream indefinitely. It also reads, reopens a stream that may
-//! be stale, and does not treat a late reply as newer than an event (*Change streams* in
-//! `docs/protocol.md`).
+//! A follower does not trust an open stream indefinitely. The follower also reads the document,
+//! reopens a stream that may be stale, and does not treat a late reply as newer than an event
+//! (*Change streams* in `docs/protocol.md`).
 
 use std::time::Duration;
 
 use super::{Violation, explain, require, violation, with};
 use crate::election::{Revision, Token};
 
-/// This is many times the delay of an event.
+/// Many times the delay of an event.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct Asked {
     pub(crate) unheard: Duration,
     pub(crate) unheard_max: Duration,
     pub(crate) held: bool,
-    /// A follower of hints or of a late stream reads at least once in this time.
+    /// The longest interval between reads for a follower of hints or of a late stream.
     pub(crate) unread_max: Option<Duration>,
 }
 
@@ -48,13 +48,11 @@ pub(crate) fn check_late(late: Late) -> Option<Violation> {
 
 /// Checks that the stream was reopened after a new primary or a rejected takeover.
 pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
-    explain(!owed, "streams are checked", || {
-        "not opened anew".to_owned()
-    })
+    explain(!owed, "streams are checked", || "not reopened".to_owned())
 }
 
-/// An event contains only changes. Checks that the process applies it only to a document that was
-/// shown since the stream was opened.
+/// Checks that the process applies an event only to a document that was shown since the stream was
+/// opened, because an event contains only changes.
 pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
     let evidence = "an event changed a document from before the stream was opened";
     explain(!of_a_document_before, "streams are checked", || {
@@ -70,7 +68,8 @@ pub(crate) struct Followed {
     pub(crate) since: Duration,
 }
 
-/// Checks that the stream reports each acquisition, or that the read after its opening shows it.
+/// Checks that the stream reports each acquisition, or that the read after the opening shows the
+/// acquisition.
 pub(crate) fn check_followed(followed: Followed) -> Option<Violation> {
     let late = followed.known < Some(followed.stored) && followed.since > REPORTED_WITHIN;
     require(!late, "streams are complete", &followed)

@@ -8,8 +8,8 @@ use super::{Violation, require};
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
 /// The head start reserved for a standby, plus the delay of the other candidates.
 const HEAD_START: Duration = Duration::from_millis(90);
-/// Two reads and two writes on the simulated network take less time. A takeover needs one of each,
-/// and repeats both after a rejection.
+/// Upper bound for two reads and two writes on the simulated network. A takeover needs one read and
+/// one write, and repeats both after a rejection.
 const CALLS: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,5 @@
-//! I9: no wall clock affects a decision. A run makes identical decisions if no wall clock and no
-//! server's clock ever jumps.
+//! I9: no wall clock affects a decision. A run makes the same decisions as a run in which no wall
+//! clock and no server clock jumps.
 
 use super::{Violation, explain};
 

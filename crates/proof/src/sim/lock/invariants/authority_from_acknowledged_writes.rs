@@ -1,5 +1,6 @@
 //! I2 and I7: a claim has authority only from an acknowledged write that left its own revision and
-//! a token. The authority counts from before the write was sent, and ends with the claim.
+//! a token in the entry. The authority counts from before the write was sent, and ends with the
+//! claim.
 
 use super::{Violation, require};
 use crate::election::BootTime;

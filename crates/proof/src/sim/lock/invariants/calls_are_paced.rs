@@ -2,9 +2,9 @@
 
 use super::{Violation, explain};
 
-/// Limits the consecutive calls that each follow the previous answer by less than a retry
-/// interval. An acquisition needs six of them: a rejected join, a read, a create, another join, a
-/// read, and a confirmation.
+/// Maximum number of consecutive calls that are sent less than a retry interval after the previous
+/// answer. An acquisition needs six calls: a rejected join, a read, a create, another join, a read,
+/// and a confirmation.
 const CALLS_MAX: usize = 12;
 
 pub(crate) fn check(calls: usize) -> Option<Violation> {

@@ -98,7 +98,7 @@ fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     )
 }
 
-/// Checks that no two holders have one slot, and that each holder keeps its slot.
+/// Checks that no two holders have the same slot, and that each holder keeps its slot.
 fn own_slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let mut slots: Vec<_> = after.holders.iter().filter_map(|e| e.slot).collect();
     slots.sort_unstable();

@@ -31,7 +31,8 @@ pub(crate) fn check(unchanged: Duration, patience: Patience) -> Option<Violation
     )
 }
 
-/// Checks how long the entry stayed after a job that had to evict it had acquired the lock.
+/// Checks how long an expired entry stayed after a job acquired the lock. The job had to evict the
+/// entry.
 pub(crate) fn under_brisk_traffic(
     since: Duration,
     operation_timeout: Duration,

@@ -2,8 +2,8 @@
 //! is recorded. A success dated in the future skips the work for at most one period before and
 //! after its date.
 //!
-//! The reply may have shown any of several readings of the store's clock, and the functions accept
-//! the age of a success at each of them.
+//! A reply may have shown any of several readings of the store's clock. The functions accept the
+//! age of a success at each reading.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> b
     })
 }
 
-/// Checks that a skip is justified. `due` is true if a recorded success justifies it.
+/// Checks that a skip is justified. `due` is true if a recorded success justifies the skip.
 pub(crate) fn ends(due: bool, period: Duration) -> Option<Violation> {
     explain(due, "skips end", || {
         format!("skipped, of {period:?}, without a success within a period")

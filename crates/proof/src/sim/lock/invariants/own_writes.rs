@@ -10,7 +10,7 @@ pub(crate) struct Write {
     pub(crate) operation: &'static str,
     pub(crate) ended: bool,
     pub(crate) present: bool,
-    /// The join of another claim may have been applied, and no reply has shown this claim.
+    /// The store may have applied the join of another claim, and no reply has shown that claim.
     pub(crate) other_join_open: bool,
     pub(crate) unread_rejection: bool,
     /// The process has authority, so a renewal cannot wait.

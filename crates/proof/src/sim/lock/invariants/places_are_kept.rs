@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Violation, explain};
 
-/// Checks when an acquired entry was released. `taken` is the time since the acquiring write.
+/// Checks that an acquired entry was not released early. `taken` is the time from the acquiring
+/// write to the release.
 pub(crate) fn check(taken: Duration, min_hold: Duration) -> Option<Violation> {
     explain(taken >= min_hold, "places are kept", || {
         format!("given up after {taken:?} of {min_hold:?}")
