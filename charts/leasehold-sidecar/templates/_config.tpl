@@ -1,6 +1,6 @@
 {{/*
-Refuses values that the schema cannot refuse, or cannot refuse with a remedy: keys that the chart sets from its own values, durations without a
-unit, and durations that the daemon would refuse. Without these checks, the pod could not start.
+Refuses values that the schema accepts, or would refuse without a remedy: keys that the chart sets from its own values, durations without a
+unit, and durations that the daemon would refuse. Otherwise the pod would not start.
 */}}
 {{- define "leasehold.check" -}}
 {{- include "leasehold.checkCondition" (dict "enabled" .Values.leasehold.enabled "key" "leasehold.enabled") -}}
@@ -46,7 +46,7 @@ unit, and durations that the daemon would refuse. Without these checks, the pod 
 {{- end -}}
 {{- end -}}
 
-{{/* The keys that the chart sets, each with the remedy for a configuration with this key, as JSON. */}}
+{{/* The keys that the chart sets, each with the remedy if the configuration contains the key, as JSON. */}}
 {{- define "leasehold.setElsewhere" -}}
 {{- $own := .Values.leasehold.at | default "leasehold" -}}
 {{- dict
@@ -71,8 +71,8 @@ unit, and durations that the daemon would refuse. Without these checks, the pod 
 {{- end -}}
 
 {{/*
-Refuses `env`, the value of `key`, if it contains a key of the configuration. The checks of a release and of its updates do not see this
-variable, and a flag of the chart would silently override it.
+Refuses `env`, the value of `key`, if it contains a key of the configuration. The checks of a release and its updates do not see environment
+variables, and a flag of the chart would silently override the variable.
 */}}
 {{- define "leasehold.checkEnv" -}}
 {{- $set := include "leasehold.setElsewhere" .root | fromJson -}}
@@ -89,7 +89,7 @@ variable, and a flag of the chart would silently override it.
 
 {{/*
 The configured values, by the full names of the keys, as JSON. A section may contain sections. The database and the collection are always set,
-because flags take precedence over variables. Variables may come from Secrets and ConfigMaps, which a template does not see.
+because flags override environment variables. Variables may come from Secrets and ConfigMaps, which templates cannot read.
 */}}
 {{- define "leasehold.settings" -}}
 {{- $settings := dict -}}
@@ -111,8 +111,8 @@ because flags take precedence over variables. Variables may come from Secrets an
 {{- end -}}
 
 {{/*
-The settings as flags. A command is a list of words, in JSON, so that a word may contain spaces and quotes. The variable with the name of the pod
-is called `podName` in this container.
+The settings as flags. A command is a JSON list of words, so that a word may contain spaces and quotes. In this container, the variable
+`podName` contains the pod's name.
 */}}
 {{- define "leasehold.settingFlags" -}}
 {{- range $key, $value := include "leasehold.settings" .root | fromJson }}
@@ -126,7 +126,7 @@ is called `podName` in this container.
 {{- end }}
 {{- end -}}
 
-{{/* The durations of the election in milliseconds, as JSON. Other durations have the daemon's default. */}}
+{{/* The timings of the election in milliseconds, as JSON. All other durations have the daemon's default. */}}
 {{- define "leasehold.timings" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- $timings := dict -}}

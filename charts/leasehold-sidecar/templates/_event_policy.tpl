@@ -1,11 +1,9 @@
 {{/*
-`create` and `patch` on Events allow Events on any object of the namespace in the name of any reporter, and labels and finalizers on other
-reporters' Events. The policy restricts this to Events on the pod that the token is bound to. The policy applies to requests to events.k8s.io
-only (`Exact`), because the Role has rights for that group only. A workload with the same account may have a separate right to write Events of
-the core group.
-
-`namespace` is a reserved word of CEL, so the type checker of older servers does not know an object's field with that name. The policy therefore
-reads the namespace from a value without a type, and from the request.
+With `create` and `patch` on Events, a client may write Events on any object of the namespace in the name of any reporter, and may set labels
+and finalizers on other reporters' Events. The policy permits only Events on the pod that the token is bound to. The policy applies only to
+requests to events.k8s.io (`Exact`), because the Role grants only that group. A workload with the same account may have a separate permission
+for Events of the core group. `namespace` is a reserved word of CEL, and the type checker of older servers rejects a field with that name. The
+policy therefore reads the namespace from an untyped value, and from the request.
 */}}
 {{- define "leasehold.eventPolicy" -}}
 apiVersion: admissionregistration.k8s.io/v1

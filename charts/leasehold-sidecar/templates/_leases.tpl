@@ -2,7 +2,7 @@
 Further leases of one pod: each has a separate sidecar, port, status directory and label.
 */}}
 
-{{/* The parts of the root that templates need, as JSON, with the values of the lease `name` instead of the first lease's. */}}
+{{/* The parts of the root that templates need, as JSON. The values are those for the lease `name` instead of the first lease. */}}
 {{- define "leasehold.rootOf" -}}
 {{- $given := .root.Values.leasehold -}}
 {{- $own := get $given.extraLeases .name -}}
@@ -53,7 +53,7 @@ Further leases of one pod: each has a separate sidecar, port, status directory a
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses further leases where a pod can have only one. */}}
+{{/* Refuses additional leases if the pod can have only one. */}}
 {{- define "leasehold.noExtraLeases" -}}
 {{- with .root.Values.leasehold.extraLeases -}}
 {{- fail (printf "leasehold: leave out leasehold.extraLeases (%s): %s" (keys . | sortAlpha | join ", ") $.what) -}}

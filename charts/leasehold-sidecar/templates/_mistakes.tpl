@@ -3,8 +3,8 @@ Mistakes that a schema cannot find, and that the API server would refuse after i
 */}}
 
 {{/*
-Refuses a list with two items of one name. `items` are the rendered items, `field` is their field with the name, and `keys` are the values that
-they can come from.
+Refuses a list that contains two items with one name. `items` are the rendered items, `field` is the field that contains the name, and `keys`
+are the values that the items can come from.
 */}}
 {{- define "leasehold.checkUnique" -}}
 {{- $seen := dict -}}
@@ -17,7 +17,7 @@ they can come from.
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses `resources`, the value of `key`, with a request above its limit. */}}
+{{/* Refuses `resources`, the value of `key`, if a request exceeds its limit. */}}
 {{- define "leasehold.checkResources" -}}
 {{- $limits := .resources.limits | default dict -}}
 {{- $key := .key -}}
@@ -31,7 +31,7 @@ they can come from.
 {{- end -}}
 {{- end -}}
 
-{{/* A quantity of Kubernetes as a number: 250m, 1.5, 64Mi, 1e3. */}}
+{{/* A Kubernetes quantity (250m, 1.5, 64Mi, 1e3) as a number. */}}
 {{- define "leasehold.quantity" -}}
 {{- $units := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
   "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
@@ -41,8 +41,8 @@ they can come from.
 {{- end -}}
 
 {{/*
-Refuses the value called `key` if it disables the chart. The chart would still be rendered, because the condition of the dependency does not name
-this value.
+Refuses the value called `key` if it is meant to disable the chart. The chart would be rendered anyway, because the dependency's condition does
+not name this value.
 */}}
 {{- define "leasehold.checkCondition" -}}
 {{- if eq (toString .enabled) "false" -}}

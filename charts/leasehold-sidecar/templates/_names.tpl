@@ -1,4 +1,4 @@
-{{/* The name of the lease. All templates need it, so the check for a missing alias and for missing defaults is here. */}}
+{{/* The name of the lease. All templates use the name, so this template also checks for a missing alias and missing defaults. */}}
 {{- define "leasehold.lease" -}}
 {{- if not (hasKey .Values "leasehold") -}}
 {{- fail "leasehold-sidecar: declare the dependency with `alias: leasehold`" -}}
@@ -18,8 +18,8 @@
 {{- end -}}
 
 {{/*
-The labels of pods for the selector of their Deployment or StatefulSet. Kubernetes refuses each change of a selector, and therefore an update to
-another lease or collection, in which replicas with the old and the new value would both lead.
+The pod labels for the selector of a Deployment or StatefulSet. Kubernetes refuses any change to a selector. It therefore refuses an update to
+another lease or collection, during which replicas with the old and the new values would both lead.
 */}}
 {{- define "leasehold.contends" -}}
 {{- $collection := include "leasehold.collection" . -}}
@@ -36,8 +36,9 @@ contends.leasehold.dev/in: {{ $collection | quote }}
 {{- end -}}
 
 {{/*
-The name of the objects that a release creates from this chart: the name of the release. A chart in another chart may be used more than once, so
-its own name (or its alias) is added. The name is not shortened, because two names, and therefore two leases, could become equal.
+The name of the objects that a release creates from this chart: the name of the release. If the chart is a dependency, its name or alias is
+appended, because the chart may be used more than once. The name is never truncated, because two names, and therefore two leases, could become
+equal.
 */}}
 {{- define "leasehold.fullname" -}}
 {{- range list "nameOverride" "fullnameOverride" -}}
@@ -70,7 +71,7 @@ its own name (or its alias) is added. The name is not shortened, because two nam
 {{- end -}}
 {{- end -}}
 
-{{/* The namespace and the account of the pods. A kustomization that moves or renames the objects changes both, but not this text. */}}
+{{/* The namespace and the service account of the pods. If a kustomization moves or renames the objects, this text is not changed. */}}
 {{- define "leasehold.renderedFor" -}}
 {{- printf "%s/%s" .Release.Namespace (include "leasehold.serviceAccountName" .) -}}
 {{- end -}}
@@ -118,7 +119,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The labels that distinguish the pods of two uses of a chart. */}}
+{{/* The labels that distinguish the pods of two instances of a chart. */}}
 {{- define "leasehold.selector" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
 app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
@@ -165,7 +166,7 @@ The name of an image. YAML changes a tag that it reads as a number: 010 becomes 
 {{- .Values.global | default dict | toJson -}}
 {{- end -}}
 
-{{/* The names of the Secrets for image pulls, as a JSON list. An item is a name, or an object with a name. */}}
+{{/* The names of the image pull Secrets, as a JSON list. In the values, an item is a name, or an object with a name. */}}
 {{- define "leasehold.pullSecretNames" -}}
 {{- $global := (include "leasehold.global" . | fromJson).imagePullSecrets -}}
 {{- $names := list -}}
@@ -190,7 +191,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where pods are labelled; else nothing. Without a policy, the permission would cover other pods too. */}}
+{{/* "true" if pods are labelled, otherwise empty. Without a policy, the permission would also cover other pods. */}}
 {{- define "leasehold.labelled" -}}
 {{- $values := .Values.leasehold -}}
 {{- if and $values.kubernetes.enabled (or $values.policy.create $values.policy.existing $values.kubernetes.allowUnrestrictedStatusPatch) -}}

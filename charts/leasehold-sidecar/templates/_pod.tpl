@@ -1,4 +1,4 @@
-{{/* Fields of the pod's spec. The pod's own token would also be mounted into the workload. Service links are not needed. */}}
+{{/* Fields of the pod's spec. The automatic token is off, because it would also be mounted into the workload. Service links are not needed. */}}
 {{- define "leasehold.pod" -}}
 serviceAccountName: {{ include "leasehold.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
@@ -6,8 +6,8 @@ enableServiceLinks: false
 {{- end -}}
 
 {{/*
-The sidecar, an item of `initContainers`: a native sidecar, which starts before the workload and ends after it. With `extraLeases`, one for each
-lease.
+An item of `initContainers`: a native sidecar, which starts before the workload and ends after it. With `extraLeases`, there is one sidecar for
+each lease.
 */}}
 {{- define "leasehold.sidecar" -}}
 {{- $labelled := include "leasehold.labelled" . -}}
@@ -66,7 +66,10 @@ lease.
 {{- end }}
 {{- end -}}
 
-{{/* Items of the `args` of `leasehold run`. They depend on the status directory, and on the order in which the workload and the sidecar end. */}}
+{{/*
+Items of the `args` of `leasehold run`. The arguments depend on the status directory, and on the order in which the workload and the sidecar
+end.
+*/}}
 {{- define "leasehold.flags" -}}
 {{- $values := .root.Values.leasehold -}}
 - --lease-name={{ .lease }}
@@ -102,12 +105,12 @@ lease.
   protocol: TCP
 {{- end -}}
 
-{{/* A port's name has at most 15 characters. */}}
+{{/* Kubernetes limits the name of a port to 15 characters. */}}
 {{- define "leasehold.portName" -}}
 {{- ternary (printf "lh-%s" .) "leasehold" (ne . "") -}}
 {{- end -}}
 
-{{/* The name of a `part` of the pod that belongs to the lease `name`. */}}
+{{/* The name of the pod's `part` (such as a container or volume) for the lease `name`. */}}
 {{- define "leasehold.partName" -}}
 {{- ternary (printf "%s-%s" .part .name) .part (ne .name "") -}}
 {{- end -}}
@@ -138,7 +141,7 @@ readinessProbe:
   {{- end }}
 {{- end -}}
 
-{{/* Items of the sidecar's `volumeMounts`, for a status directory and a directory of the token. */}}
+{{/* Items of the sidecar's `volumeMounts`, for the status directory and the token's directory. */}}
 {{- define "leasehold.mounts" -}}
 - name: {{ include "leasehold.partName" (dict "part" "leasehold-status" "name" .name) }}
   mountPath: {{ .directory }}

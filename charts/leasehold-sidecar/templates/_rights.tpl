@@ -59,8 +59,8 @@ subjects:
 {{- end -}}
 
 {{/*
-`patch pods/status` alone allows changes of the address, the readiness and the annotations of every pod in the namespace. The policy restricts
-this to one label of the pod that the token is bound to.
+With `patch pods/status` alone, a client may change the address, the readiness and the annotations of every pod in the namespace. The policy
+permits only a change of one label, on the pod that the token is bound to.
 */}}
 {{- define "leasehold.policy" -}}
 {{- if and .Values.leasehold.policy.create .Values.leasehold.kubernetes.enabled -}}
@@ -144,7 +144,7 @@ spec:
 {{- end -}}
 
 {{/*
-The validations of labels where a pod has several leases. The sidecars of the pod share one token, so each sidecar may set the labels of all
+The validations of labels if a pod has several leases. The sidecars of the pod share one token, so each sidecar may set the labels of all
 leases.
 */}}
 {{- define "leasehold.severalLabels" -}}
@@ -170,7 +170,7 @@ leases.
   message: {{ printf "a sidecar changes no label but %s; %s" $labels (include "leasehold.ownAccount" .) | quote }}
 {{- end -}}
 
-{{/* The part of a message for the sidecar of another release that shares the account. This policy also restricts that sidecar. */}}
+{{/* The part of a message for a sidecar of another release that shares the account, because the policy also restricts that sidecar. */}}
 {{- define "leasehold.ownAccount" -}}
 {{- printf "the account %s belongs to the release %s: give another release an account of its own (leasehold.serviceAccount)" (include "leasehold.serviceAccountName" .) (include "leasehold.fullname" .) -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* A PrometheusRule on the leases. The comments of the values under `rules` explain the limits of the alerts. */}}
+{{/* A PrometheusRule with the alerts on leases. The comments in values.yaml under `rules` explain the thresholds. */}}
 {{- define "leasehold.rules" -}}
 {{- $lease := include "leasehold.lease" . -}}
 {{- /* A release of charts/leasehold that is scaled to zero has no leader. In another chart, the value may have any meaning. */}}
@@ -26,33 +26,34 @@ spec:
 {{- end -}}
 
 {{/*
-The alerts on the series that `match`. `lease` is the name of the lease in texts. `known` means that the name is known when the rules are
-rendered; otherwise it is a label of the series. `scaled` means that replicas should run, so an alert fires if no replica is scraped.
+The alerts on the series that `match`. Texts show the name `lease`. If `known` is true, the name is known when the rules are rendered; otherwise
+the name is a label of the series. If `scaled` is true, replicas should run, so an alert fires if no replica is scraped.
 */}}
 {{- define "leasehold.alerts" -}}
 {{- $rules := .root.Values.leasehold.rules -}}
 {{- $match := .match -}}
 {{- $lease := .lease -}}
-{{- /* A host has no pod. */}}
+{{- /* A replica on a host, outside Kubernetes, has no label `pod`. */}}
 {{- $pod := "{{ or $labels.pod $labels.instance }}" -}}
 {{- $apart := $rules.aggregationLabels | default list -}}
 {{- $group := prepend $apart "lease" | uniq | join ", " -}}
 {{- /* A replica counts once even if two jobs scrape it. */}}
 {{- $replica := concat (list "lease") $apart (list "pod" "instance") | uniq | join ", " -}}
 {{- /*
-The leader may be in another cluster, whose series are in another Prometheus. The candidates here know the leader. A paused lease has no leader.
+The leader may run in another cluster, with another Prometheus. The candidates of this cluster still report its name. A paused lease has no
+leader.
 */}}
 {{- $noLeader := printf "max by (%[2]s) (leasehold_leader{%[1]s}) == 0 unless on (%[2]s) leasehold_holder_info{%[1]s} unless on (%[2]s) leasehold_paused{%[1]s} == 1" $match $group -}}
 {{- if .scaled -}}
 {{- $namespace := .root.Release.Namespace -}}
-{{- /* The series of another namespace belong to another lease. Some scrapes add no namespace. */}}
+{{- /* Series of another namespace belong to another lease. Some scrape configurations add no namespace. */}}
 {{- $here := ternary (printf "%s,namespace=~\"%s|\"" $match $namespace) $match (has "namespace" $apart) -}}
 {{- $noLeader = printf "%s or label_replace(absent(leasehold_leader{%s}), \"namespace\", %q, \"\", \"\")" $noLeader $here $namespace -}}
 {{- end -}}
 {{- /*
-Two jobs may scrape one pod under two values of `instance`, so a pod counts once for each start of its process. Pods of two clusters may have one
-name, but rarely start within one second. Hosts count by `instance`, because a copy of a virtual machine shares the original's other values. A
-pod whose start is not scraped counts by `instance` too.
+Two jobs may scrape one pod under two values of `instance`, so pods are counted by the start times of their processes. Pods of two clusters may
+have one name, but rarely start within one second. Hosts are counted by `instance`, because a cloned virtual machine has the original's start
+time. A pod without a scraped start time is also counted by `instance`.
 */}}
 {{- $started := printf "(leasehold_leader{%s,pod!=\"\"} == 1) * ignoring (lease) group_left () process_start_time_seconds" $match -}}
 {{- $pods := printf "count_values by (%s) (\"started\", %s)" (concat (list "lease") $apart (list "pod") | uniq | join ", ") $started -}}
@@ -86,7 +87,7 @@ pod whose start is not scraped counts by `instance` too.
     "summary" (printf "%s cannot show the status of %s on {{ $labels.surface }}" $pod $lease)
     "description" "Readers of that surface may see an old status. The deadline in that status still applies.")
 -}}
-{{- /* Labels have a separate alert and no deadline. A lost Event does not show a wrong leader. */}}
+{{- /* LeaseholdSurfaceFails excludes labels, which have a separate alert, and Events, because a lost Event does not show a wrong leader. */}}
 {{- if .labelled -}}
 {{- $alerts = append $alerts (dict "name" "LeaseholdLabelOutOfSync"
     "expr" (printf "min by (%s) (leasehold_label_in_sync{%s}) == 0" $replica $match)
@@ -97,8 +98,8 @@ pod whose start is not scraped counts by `instance` too.
 {{- end -}}
 
 {{/*
-Renders `alerts` with the settings of each alert, from the value called `key`, and the common `rules`. An alert whose `lease` is true gets the
-label `lease` with this `name`. If all alerts are off, the error names the value `off`.
+Renders `alerts` with the settings from the value called `key` and the common `rules`. An alert whose `lease` is true gets the label `lease`
+with this `name`. If all alerts are off, the error names the value `off`.
 */}}
 {{- define "leasehold.alertList" -}}
 {{- $rules := .rules -}}
@@ -143,8 +144,8 @@ label `lease` with this `name`. If all alerts are off, the error names the value
 {{- end -}}
 
 {{/*
-The threshold of the alert, in seconds of remaining authority. In normal operation, renew_deadline − renew_interval remains right before a
-renewal, so with this threshold or a higher one, the alert would always fire.
+The alert's threshold, in seconds of remaining authority. In normal operation, the minimum remaining authority is renew_deadline −
+renew_interval, right before a renewal. With a threshold of this value or more, the alert would always fire.
 */}}
 {{- define "leasehold.authorityLeft" -}}
 {{- $timings := include "leasehold.timings" . | fromJson -}}

@@ -64,7 +64,7 @@ Items of the container's `env`. leasehold does not pass these variables to the w
 {{- end -}}
 
 {{/*
-Items of the container's `volumeMounts`. The token is not in the directory where client libraries look for a token. Otherwise the workload would
+Items of the container's `volumeMounts`. The token is not in the default directory of client libraries. Otherwise the workload would
 unintentionally use leasehold's permissions, and could not mount another token.
 */}}
 {{- define "leasehold.supervisorMounts" -}}
@@ -74,7 +74,7 @@ unintentionally use leasehold's permissions, and could not mount another token.
 {{ include "leasehold.mounts" (dict "root" . "labelled" (include "leasehold.labelled" .) "name" "" "directory" .Values.leasehold.statusDirectory "token" "/etc/leasehold/kubernetes") }}
 {{- end -}}
 
-{{/* Items of the pod's `volumes`. The program is on disk, because a program in memory would count against the containers' limits. */}}
+{{/* Items of the pod's `volumes`. The volume is on disk, because a volume in memory would count against the containers' memory limits. */}}
 {{- define "leasehold.supervisorVolumes" -}}
 - name: leasehold-program
   emptyDir:
@@ -83,8 +83,8 @@ unintentionally use leasehold's permissions, and could not mount another token.
 {{- end -}}
 
 {{/*
-The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 for an automatic period. At the end of the period, the kubelet
-kills leasehold and the workload, and the lease is not released but expires.
+The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 means an automatic period. At the end of the period, the
+kubelet kills leasehold and the workload. The lease is then not released, and must expire.
 */}}
 {{- define "leasehold.supervisorGracePeriod" -}}
 {{- $settings := include "leasehold.settings" .root | fromJson -}}
@@ -94,7 +94,7 @@ kills leasehold and the workload, and the lease is not released but expires.
 {{- $hook = get $settings "hooks.timeout" | default "10s" -}}
 {{- end -}}
 {{- $taken := add (include "leasehold.milliseconds" $stop | atoi) (include "leasehold.milliseconds" $hook | atoi) -}}
-{{- /* In whole seconds, including two seconds for the label and the release. */}}
+{{- /* The result is in whole seconds, and includes two seconds to set the label and release the lease. */}}
 {{- $needed := div (add $taken 2999) 1000 -}}
 {{- $given := int .given -}}
 {{- if and $given (lt $given (int $needed)) -}}
@@ -106,8 +106,8 @@ kills leasehold and the workload, and the lease is not released but expires.
 
 {{/*
 A lock instead of a lease, for a job: `leasehold lock NAME -- CMD` in the job's container. The lock has no HTTP server, no status and no label,
-so it needs neither a token nor a status directory. Its account has no permission. The name of the account shows whether a kustomization renamed
-the objects (kubernetes.rendered_for).
+so it needs neither a token nor a status directory. Its account has no permission. leasehold compares the account's name to detect whether a
+kustomization renamed the objects (kubernetes.rendered_for).
 */}}
 {{- define "leasehold.lockFlags" -}}
 {{- include "leasehold.noExtraLeases" (dict "root" . "what" "a Job in mode supervisor runs under one lock; set mode to sidecar") -}}

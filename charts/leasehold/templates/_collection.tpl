@@ -1,10 +1,10 @@
-{{/* The value of the label `job` of the series of the page's pod. */}}
+{{/* The label `job` of the series from the page's pod. */}}
 {{- define "app.collectionJob" -}}
 {{ .Release.Namespace }}/{{ include "leasehold.fullname" . }}-web
 {{- end -}}
 
 {{/*
-The alerts on the leases and locks of the collection. Their series exist only while the exporter is current, so no alert uses old values. Two
+The alerts on the leases and locks of the collection. The exporter drops the series when its data is stale, so no alert uses old values. Two
 exporters of one job count as one.
 */}}
 {{- define "app.collectionAlerts" -}}
@@ -12,7 +12,7 @@ exporters of one job count as one.
 {{- $job := printf "job=%q" (include "app.collectionJob" .) -}}
 {{- $held := printf "leasehold_collection_lease_held{%[1]s} + leasehold_collection_lease_silent{%[1]s} + leasehold_collection_lease_paused{%[1]s}" $job -}}
 {{- $success := printf "leasehold_collection_lock_last_success_age_seconds{%s}" $job -}}
-{{- /* A job that never succeeded has no age. */}}
+{{- /* A job that has never succeeded has no series with its age. */}}
 {{- $never := printf "leasehold:job_age_max:seconds{%[1]s} unless on (job, lock, key) %[2]s and on (job) leasehold_collection_live{%[1]s} == 1" $job $success -}}
 {{- $alerts := list
   (dict "name" "LeaseholdLeaseWithoutHolder"

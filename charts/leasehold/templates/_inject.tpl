@@ -19,8 +19,8 @@ matchConstraints:
 {{- end -}}
 
 {{/*
-The item of `variables` with the lease's name. The namespace precedes the name, as everywhere in this chart, so that workloads in two namespaces
-with one database do not exclude each other.
+The item of `variables` with the lease's name. The namespace is a prefix, as everywhere in this chart, so that workloads in two namespaces with
+one database do not exclude each other.
 */}}
 {{- define "app.injectedLease" -}}
 - name: lease
@@ -28,16 +28,15 @@ with one database do not exclude each other.
 {{- end -}}
 
 {{/*
-The value of the label of injected pods: the name of this release, with a hash of name and namespace, because the label may be too short for
-both.
+The value of the injected pods' label: the name of this release, with a hash of its name and namespace. A label may be too short for both names.
 */}}
 {{- define "app.injector" -}}
 {{- printf "%s.%s" (include "leasehold.fullname" .) (include "leasehold.clusterName" . | sha256sum | trunc 8) -}}
 {{- end -}}
 
 {{/*
-Refuses a change of the collection for injected pods. During the next update of a workload, old pods would use the old collection and new pods
-the new one.
+Refuses a change of the collection for injected pods. During the next update of a workload, the old pods would use the old collection, and the
+new pods the new collection.
 */}}
 {{- define "app.checkInjected" -}}
 {{- $name := printf "%s.inject" (include "leasehold.clusterName" .) -}}

@@ -1,4 +1,4 @@
-{{/* "true" where the workload is a Job or a CronJob; else nothing. */}}
+{{/* "true" if the workload is a Job or a CronJob, otherwise empty. */}}
 {{- define "app.isJob" -}}
 {{- if has .Values.workload.kind (list "Job" "CronJob") -}}
 true
@@ -6,8 +6,8 @@ true
 {{- end -}}
 
 {{/*
-"true" where leasehold runs the workload under a lock; else nothing. A candidate never stops contending, but a job ends. A lock is acquired,
-held while the job runs, and released.
+"true" if leasehold runs the workload under a lock, otherwise empty. A job uses a lock, because a job ends and a candidate never stops
+contending. The lock is acquired, held while the job runs, and released.
 */}}
 {{- define "app.locks" -}}
 {{- if and .Values.deployment.enabled (include "app.isJob" .) (eq .Values.mode "supervisor") -}}
@@ -40,8 +40,8 @@ template:
 {{- end -}}
 
 {{/*
-Items of the `args` of the container that runs a job under a lock. A Job waits for the lock. A run of a CronJob that finds the lock held is
-skipped, because the next run follows on schedule.
+Items of the `args` of the container that runs a job under a lock. A Job waits for the lock. A CronJob skips a run if the lock is held, because
+the next run follows on schedule.
 */}}
 {{- define "app.lockArgs" -}}
 {{- $lock := .Values.job.lock -}}

@@ -1,4 +1,4 @@
-{{/* Refuses a release whose values have no effect, or another effect than intended. */}}
+{{/* Refuses values that have no effect, or an unintended effect. */}}
 {{- define "app.checkRelease" -}}
 {{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled .Values.web.enabled) -}}
 {{- fail "leasehold: deployment.enabled is false, and no other part is enabled: set inject.enabled for a release that injects the sidecar into pods of others" -}}
@@ -9,13 +9,13 @@
 {{- end -}}
 {{- include "leasehold.checkCondition" (dict "enabled" $values.enabled "key" $key) -}}
 {{- end -}}
-{{- /* For the second use of a chart, Helm 3 puts the defaults of the library under the library's own name. */}}
+{{- /* If a chart is used twice, Helm 3 puts the library's defaults for the second use under the library's own name. */}}
 {{- with get .Values "leasehold-sidecar" -}}
 {{- if or (not (hasKey $.Subcharts "leasehold-sidecar")) .leaseName .config .extraLeases .extraEnv .mongodb.secretName .image.repository -}}
 {{- fail "leasehold: leave out leasehold-sidecar: its values belong under leasehold" -}}
 {{- end -}}
 {{- end -}}
-{{- /* A chart in another chart receives the global values of that chart. */}}
+{{- /* A dependency receives the global values of its parent chart. */}}
 {{- $ignored := omit (.Values.global | default dict) "imageRegistry" "imagePullSecrets" -}}
 {{- if and .Chart.IsRoot $ignored -}}
 {{- fail (printf "leasehold: leave out global.%s: the global values of this chart are imageRegistry and imagePullSecrets, and others would be ignored" (keys $ignored | sortAlpha | join ", global.")) -}}

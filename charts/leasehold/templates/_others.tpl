@@ -1,12 +1,12 @@
 {{/*
-Leases that another release of the namespace, or another use of the chart in this release, would share by accident. The chart may derive one name
-from different values, such as the release orders with the further lease reports, and the release orders-reports. Releases may share an explicit
-name on purpose. If the name of the first lease is explicit, the names that are derived from it may be shared too.
+Leases that two releases of the namespace, or two uses of the chart in this release, would share by accident. The chart can derive one name from
+different values: for example, the release orders with the additional lease reports, and the release orders-reports. Releases may share an
+explicit name on purpose. If the name of the first lease is explicit, the names that are derived from it may also be shared.
 */}}
 
 {{/*
-The leases or the lock with derived names, by lease and collection, as JSON. Each has the `value` that would set its name, and `from`, the first
-lease if the first lease has an explicit name and this name is derived from it.
+The leases or the lock with derived names, by lease and collection, as JSON. Each item contains the `value` that would set its name. `from` is
+the first lease, if its name is explicit and this name is derived from it.
 */}}
 {{- define "app.derivedNames" -}}
 {{- $names := dict -}}
@@ -26,7 +26,7 @@ lease if the first lease has an explicit name and this name is derived from it.
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Refuses a derived name of a lease or lock if another release or use derives this name from other values. */}}
+{{/* Refuses a derived name of a lease or lock if another release or use of the chart derives the name from other values. */}}
 {{- define "app.checkOthers" -}}
 {{- $own := include "app.recordName" . -}}
 {{- $others := list -}}

@@ -50,7 +50,7 @@ spec:
       labelSelector:
         matchLabels:
           {{- include "leasehold.selector" $ | nindent 10 }}
-      {{- /* Each revision is spread separately, because the old pods end during an update. */}}
+      {{- /* Each revision is spread separately, because old pods disappear during an update. */}}
       matchLabelKeys: [{{ ternary "controller-revision-hash" "pod-template-hash" (eq $.Values.workload.kind "StatefulSet") }}]
     {{- end }}
   {{- end }}
@@ -125,7 +125,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* The name of the template with leasehold's own items of a list of the pod: a sidecar, a supervisor and a lock have different items. */}}
+{{/* The name of the template that renders leasehold's items in a list of the pod. A sidecar, a supervisor and a lock have different items. */}}
 {{- define "app.part" -}}
 {{- $parts := dict
   "env" (list "leasehold.statusFile" "leasehold.supervisorEnv" "leasehold.lockEnv")

@@ -1,7 +1,7 @@
 {{/*
-The name of the test's objects. Helm deletes them before each test, so no object of a release may have this name. The name has 63 characters and
-ends with a hash: names of releases have at most 53 characters, and the suffixes of other objects are not hashes. The name of a Service begins
-with a letter and contains no dot; the name of a release may contain a dot.
+The name of the test's objects. Helm deletes them before each test, so no object of a release may have this name. The name therefore has 63
+characters and ends with a hash: names of releases have at most 53 characters, and the suffixes of other objects are not hashes. Unlike the name
+of a release, the name of a Service must begin with a letter and contain no dot.
 */}}
 {{- define "app.testName" -}}
 {{- $name := include "leasehold.fullname" . -}}
@@ -27,7 +27,7 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
     - replicas
     - {{ include "app.testName" .root }}:{{ .port }}
     - --lease={{ .lease }}
-    {{- /* If the number is null or empty, an autoscaler sets it. */}}
+    {{- /* If the number of replicas is null or empty, an autoscaler sets it. */}}
     {{- with .root.Values.deployment.replicas }}
     - --expect={{ . }}
     {{- end }}

@@ -1,10 +1,9 @@
 {{/*
-Refuses updates that would result in two leaders at the same time: an old replica, and a replica with the new values.
-
-The API server refuses an update of a Deployment or StatefulSet that changes the lease or the collection, because the selector contains both and
-cannot change. This also holds for helm rollback, which runs no template, and for other tools. The templates find an object of another name or
-kind by a record of the release, except in helm template. The record contains only the name of the object, because a rollback that failed may
-have changed the record.
+Refuses updates that would result in two leaders: an old replica, and a replica with the new values. The API server refuses an update of a
+Deployment or StatefulSet that changes the lease or the collection, because the selector contains both and cannot change. The API server also
+refuses this update from helm rollback, which runs no template, and from other tools. To find an object of another name or kind, the templates
+read a record of the release, except in helm template. The record contains only the name of the object, because a failed rollback may have
+changed the record.
 */}}
 
 {{/* The lease or lock, in words. */}}
@@ -22,10 +21,7 @@ have changed the record.
 {{- toJson $all -}}
 {{- end -}}
 
-{{/*
-The name of the record: the name of the release, because the names of the objects may change. A chart in another chart has a record for each
-path.
-*/}}
+{{/* The name of the record: the name of the release, because the names of the objects may change. A dependency has one record for each path. */}}
 {{- define "app.recordName" -}}
 {{- if .Chart.IsRoot -}}
 {{- printf "%s.leasehold" .Release.Name -}}
@@ -43,8 +39,8 @@ extraLeases: {{ include "app.extraLeasesEver" . | quote }}
 {{- end -}}
 
 {{/*
-The present and former leases of `extraLeases`, by their keys, as JSON. A key keeps its lease even if the key is removed and added again,
-because a rollback could return to the first lease while pods of the second lease run.
+The present and former leases of `extraLeases`, by their keys, as JSON. A key keeps its lease even if the key is removed and added again.
+Otherwise a rollback could return to the first lease while pods of the second lease are running.
 */}}
 {{- define "app.extraLeasesEver" -}}
 {{- $ever := dict -}}
@@ -55,9 +51,9 @@ because a rollback could return to the first lease while pods of the second leas
 {{- end -}}
 
 {{/*
-Notes the record of this instance in `.Release`, which all charts of a release share. Helm first renders the templates with the most directories
-in their path, and each nested chart adds two directories. The path of note.yaml has eleven directories, so that an instance is noted before the
-checks of the charts up to five levels deeper. In deeper charts, a new instance counts as a rename.
+Stores the record of this instance in `.Release`, which all charts of a release share. Helm first renders the templates with the most
+directories in their path, and each nested chart adds two directories. The path of note.yaml has eleven directories, so that the record is
+stored before the checks of charts up to five levels deeper run. In deeper charts, a new instance counts as a rename.
 */}}
 {{- define "app.noteInstance" -}}
 {{- $names := dict -}}
@@ -87,7 +83,7 @@ have been renamed, so the result is all records of the release whose instance is
 {{- $mine | default $gone | toJson -}}
 {{- end -}}
 
-{{/* Annotations of the workload's object. A later update reads from them the leases of the pods. */}}
+{{/* Annotations of the workload's object. A later update reads the leases of the pods from these annotations. */}}
 {{- define "app.contendsAnnotations" -}}
 leasehold.dev/contends-for: {{ include "app.contendsFor" . | quote }}
 {{- if .Values.leasehold.extraLeases }}
@@ -98,7 +94,7 @@ leasehold.dev/label: {{ include "leasehold.label" . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* "true" if an object has pods or should have pods; else nothing. A CronJob has pods during a run. */}}
+{{/* "true" if an object has pods or should have pods, otherwise empty. A CronJob has pods during a run. */}}
 {{- define "app.mayRun" -}}
 {{- $status := .status | default dict -}}
 {{- if eq .kind "CronJob" -}}
