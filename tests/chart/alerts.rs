@@ -1,6 +1,7 @@
 //! Goal: each fault fires its alert and no other alert. Method: `promtool` evaluates the rendered
 //! rules against the series in alerts.test.yaml. Another test checks that alerts.test.yaml contains
-//! two cases for each alert: one in which the alert fires, and one in which it does not.
+//! two cases for each alert: one in which the alert fires, and one in which the alert does not
+//! fire.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -152,7 +152,6 @@ fn an_exporter_without_the_web_page_shows_only_the_chosen_names() {
     assert!(plain.iter().all(|object| object["kind"] != "PodMonitor"));
 }
 
-/// The collection's dashboard opens with the release's exporter selected.
 #[test]
 fn the_dashboard_for_the_collection_opens_with_its_exporter() {
     let objects = installed(&["dashboard.enabled=true"]);

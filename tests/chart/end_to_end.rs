@@ -72,7 +72,7 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .uri(uri)
         .timings(DaemonTimings::SHORT)
         .workload(command.iter().skip(1));
-    // The test sets these flags itself, because mounts and ports differ here. It passes the chart's
+    // The test replaces these flags, because mounts and ports differ here, and passes the chart's
     // other flags unchanged.
     let places = [
         "--lease-name=",

@@ -168,8 +168,8 @@ fn a_new_label_prefix_needs_the_strategy_recreate() {
     });
 }
 
-/// A rollback renders no templates, so the chart cannot check it. The API server refuses the
-/// rollback, because the lease is part of the immutable selector.
+/// A rollback renders no templates, so the chart cannot check a rollback. The API server refuses
+/// this rollback, because the lease is part of the immutable selector.
 #[test]
 fn a_rollback_is_refused_only_if_it_changes_the_lease() {
     run(async {
@@ -227,7 +227,6 @@ fn a_rename_is_refused_while_the_old_pods_run() {
     });
 }
 
-/// helm needs rights only for the kinds of the release's own objects.
 #[test]
 fn an_upgrade_needs_rights_only_for_kinds_of_the_release() {
     run(async {

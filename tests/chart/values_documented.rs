@@ -42,7 +42,8 @@ fn values(chart: &str) -> Value {
     serde_saphyr::from_str(&read(chart, "values.yaml")).unwrap()
 }
 
-/// Compares a file with its expected content. With `BLESS` set, writes it.
+/// Compares a file with its expected content. With `BLESS` set, writes the expected content to the
+/// file.
 fn bless(chart: &str, name: &str, expected: &str) {
     if std::env::var_os("BLESS").is_some() {
         // Replaces the file atomically, because other tests may read it.

@@ -235,8 +235,8 @@ fn jobs_that_never_wait_also_evict_an_expired_holder() {
         next.code == 0
     });
     removal_is_logged(&said);
-    // The first contender cannot evict the holder, because it does not know how long the holder has
-    // been unresponsive.
+    // The first contender cannot evict the holder, because the contender does not know how long the
+    // holder has been unresponsive.
     assert!(tries > 1, "{said}");
 }
 

@@ -12,8 +12,8 @@ use mongodb::bson::doc;
 use crate::cast::store_error;
 use crate::fixture::{LONG, PROGRAM, set_of_one};
 
-/// Duration of an outage, in seconds. Within a lease duration and a few calls, the daemon must
-/// replace its client.
+/// Duration of an outage, in seconds. The daemon must replace its client within this time, which is
+/// longer than a lease duration and a few calls.
 const REPLACED_AFTER: u64 = 6;
 
 fn daemon(lease: &str, uri_file: &Path) -> DaemonBuilder {

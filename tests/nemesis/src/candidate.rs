@@ -20,7 +20,7 @@ pub(crate) const LEASE: &str = "orders";
 /// Delay between a daemon's exit and its restart.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// How the workload learns that it has authority.
+/// The workload's source of authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The daemon runs the workload.
@@ -53,8 +53,8 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 struct State {
     daemon: Option<Daemon>,
-    /// Number of active faults that keep the daemon down. The daemon restarts when all of them are
-    /// healed.
+    /// Number of active faults that keep the daemon down. The daemon restarts when all of these
+    /// faults are healed.
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,

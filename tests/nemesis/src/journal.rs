@@ -1,4 +1,4 @@
-//! Reads the journals that workloads write, and checks them against the rules.
+//! Reads the journals that workloads write, and checks that the workloads excluded each other.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Injects random faults into real daemons and jobs on a real replica set, and checks their
-//! behavior. `make nemesis` runs it; docs/verification.md describes it.
+//! behavior. `make nemesis` runs this program; docs/verification.md describes it.
 
 // The output is for humans.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

@@ -1,5 +1,5 @@
-//! Runs other locks and elections under the same faults, to compare their overlaps with
-//! leasehold's.
+//! Runs other locks and elections under the same faults, to compare how often two of their holders
+//! overlap with leasehold's figures.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub(crate) enum Rival {
     /// Jobs run under `etcdctl lock NAME COMMAND`.
     Etcdctl,
     /// A program that uses client-go's leader election with a real API server. Like a controller,
-    /// it works until its context is cancelled, and exits when it loses the lease.
+    /// the program works until its context is cancelled, and exits when it loses the lease.
     ClientGo,
 }
 

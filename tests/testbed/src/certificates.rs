@@ -78,8 +78,8 @@ impl Certificates {
         format!("CN=leasehold,OU=clients,O={ORGANISATION}")
     }
 
-    /// Returns connection string options that trust this authority. With `as_client`, they include
-    /// the client's certificate.
+    /// Returns connection string options that trust this authority. With `as_client`, the options
+    /// include the client's certificate.
     pub fn uri_options(&self, as_client: bool) -> String {
         let mut options = format!("tls=true&tlsCAFile={}", self.authority().display());
         if as_client {
@@ -93,7 +93,7 @@ impl Certificates {
     }
 
     /// Issues a server certificate that is also an authority (CA:TRUE), as `openssl req -x509` does
-    /// by default. mongod starts with this certificate, but clients refuse it.
+    /// by default. mongod starts with this certificate, but clients refuse the certificate.
     pub fn authority_as_server(&self) -> PathBuf {
         self.issue_with("authority-as-server", "servers", "leasehold server", |it| {
             it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -101,7 +101,8 @@ impl Certificates {
         self.file("authority-as-server")
     }
 
-    /// Issues a server certificate whose extended key usage allows only clients. Clients refuse it.
+    /// Issues a server certificate whose extended key usage allows only clients. Clients refuse
+    /// this certificate.
     pub fn client_as_server(&self) -> PathBuf {
         self.issue_with("client-as-server", "servers", "leasehold server", |it| {
             it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

@@ -86,10 +86,12 @@ impl Log {
 impl Changes {
     /// Begins to record a collection into a new file. Creates the collection if it is missing. The
     /// recording contains every change that is made after this call returns. The user of the URI
-    /// needs the rights to change the collection's options, to watch it and to write to it.
+    /// needs the rights to change the collection's options, to watch the collection and to write to
+    /// it.
     ///
     /// # Panics
-    /// If the server refuses, because it is not in a replica set or older than MongoDB 6.0.
+    /// If the server refuses, because the server is not in a replica set or is older than MongoDB
+    /// 6.0.
     pub async fn record(
         uri: &str,
         database: &str,

@@ -24,7 +24,7 @@ pub use status_file::{leads, leads_at, valid_until_ns};
 /// Poll interval, shorter than a handoff (about 5 ms, measured).
 const POLL: Duration = Duration::from_millis(2);
 
-/// A running daemon. Dropping it kills the process (SIGKILL).
+/// A running daemon. Dropping this value kills the process (SIGKILL).
 #[derive(Debug)]
 pub struct Daemon {
     identity: String,

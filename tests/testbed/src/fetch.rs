@@ -10,7 +10,7 @@ use crate::Failure;
 /// finds or fetches mongod once per process (`MONGOD`, PATH, cache, download).
 ///
 /// # Errors
-/// If the script fails. The error is its last output, which names the remedy.
+/// If the script fails. The error is the script's last output, which names the remedy.
 pub fn mongod_binary() -> Result<PathBuf, Failure> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let fetch = || fetch("fetch-mongod", Stdio::piped());
@@ -21,7 +21,7 @@ pub fn mongod_binary() -> Result<PathBuf, Failure> {
 /// (`ETCDCTL`, cache, build).
 ///
 /// # Errors
-/// If the script fails. The error is its last output, which names the remedy.
+/// If the script fails. The error is the script's last output, which names the remedy.
 pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
     fetch("fetch-etcdctl", Stdio::piped()).map_err(Failure::new)
 }

@@ -22,11 +22,11 @@ pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const DESCRIPTORS_OF_OTHERS: u64 = 512;
 /// Pause of a client between two bytes, and before it connects again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Number of clients that open many connections together. A client waits for a second if the
-/// listener's queue is full.
+/// Number of clients among which [`Attack::Connections`] divides its connections. A client waits
+/// for a second if the listener's queue is full.
 const CONNECTORS: usize = 500;
-/// Interval at which a client replaces its oldest connection once all are open. Together, the
-/// clients replace 1,000 connections a second.
+/// Interval at which a client replaces its oldest connection once all connections are open.
+/// Together, the clients replace 1,000 connections a second.
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
 /// Length of the body that a client announces.
 const BODY: u64 = 1 << 30;
@@ -57,7 +57,7 @@ pub struct Counts {
     pub bytes_of_one: AtomicU64,
 }
 
-/// Running clients. They stop when this value is dropped.
+/// Running clients, which stop when this value is dropped.
 #[derive(Debug)]
 pub struct Hostile {
     counts: Arc<Counts>,

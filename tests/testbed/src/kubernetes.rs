@@ -37,7 +37,7 @@ const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 const NODE: &str = "node-1";
 
-/// A running control plane. Dropping it ends the processes.
+/// A running control plane. Dropping this value ends the processes.
 ///
 /// ```no_run
 /// # async fn example() {

@@ -3,7 +3,7 @@
 //! A killed member must restart on its old port. Binding port 0 and closing the socket is not
 //! enough, because the kernel could then give the port to any outgoing connection. Ports therefore
 //! come from below the kernel's ephemeral range, and a file lock reserves each port among all test
-//! processes of this user. The lock ends with its process.
+//! processes of this user. The kernel releases the lock when the process ends.
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddrV4};

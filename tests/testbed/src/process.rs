@@ -141,7 +141,8 @@ impl Launch {
                 command.process_group(0);
                 command
             }
-            // setsid forks if it leads a process group, so it must not lead a group.
+            // setsid forks if it is a process group leader, so this branch creates no process
+            // group.
             Lifetime::Detached => Command::new(stage("setsid")?),
         };
         // `env` follows these stages. Otherwise, a preloaded library would be loaded into the
@@ -208,7 +209,7 @@ impl Process {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
             let _ = kill_process(self.pid, Signal::STOP);
-            // NOWAIT only checks the child and does not reap it.
+            // NOWAIT checks the child without reaping it.
             let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let stopped = retry_on_intr(|| waitid(WaitId::Pid(self.pid), look));
             stopped.expect("waitid succeeds for a child that has not been reaped");

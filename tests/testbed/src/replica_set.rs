@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// Error code of createUser if the user exists.
 const USER_EXISTS: i32 = 51003;
 
-/// A running replica set, or a standalone mongod. Dropping it ends the processes.
+/// A running replica set, or a standalone mongod. Dropping this value ends the processes.
 ///
 /// ```no_run
 /// # async fn example() {

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::{ReplicaSet, ReservedPort};
 
-/// A router. On drop, its thread ends and its connections close.
+/// A simulated router. Dropping this value ends the router's thread and closes its connections.
 #[derive(Debug)]
 pub struct Router {
     port: ReservedPort,
@@ -108,7 +108,7 @@ impl Router {
     }
 
     /// Delivers change stream events only at multiples of this interval, in whole seconds. On
-    /// average, an event is late by half of the interval.
+    /// average, an event is delayed by half of the interval.
     pub fn delay_streams(&self, lag: Duration) {
         self.state().lag = lag;
     }

@@ -81,7 +81,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Keeps the directory. The caller must remove it.
+    /// Keeps the directory. The caller must remove the directory.
     pub fn keep(&mut self) {
         if let Some(owner) = self.owner.take() {
             let _ = owner.keep();

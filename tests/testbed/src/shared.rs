@@ -1,8 +1,8 @@
 //! One replica set that many tests of a binary share without disturbing each other.
 //!
-//! A value in a static is never dropped, and would leave its data behind. The set is therefore
-//! owned by the tests that hold it. The last of these tests drops the set, and a later test starts
-//! another set.
+//! A value in a static is never dropped, and would leave its data behind. The tests that hold the
+//! set therefore own it. The last of these tests drops the set, and a later test starts another
+//! set.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock, Weak};

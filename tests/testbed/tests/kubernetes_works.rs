@@ -86,7 +86,7 @@ metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: orders}]
 ";
-        // A dry run stores nothing, so it grants nothing.
+        // A dry run stores nothing, so a dry run of a grant grants nothing.
         let tried = kubernetes.dry_run(namespace, rights).await;
         assert_eq!(tried.unwrap().len(), 2);
         assert_eq!(code(&list(namespace).await.unwrap_err()), 403);

@@ -1,5 +1,5 @@
-//! Goal: verify that the suite's runner detects leftovers of a test. Method: run it with small
-//! scripts that leave something behind.
+//! Goal: verify that the suite's runner detects leftovers of a test. Method: use the runner to run
+//! small scripts that leave something behind.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -207,8 +207,8 @@ impl Checker {
     /// Checks all machines together, and returns the counts.
     ///
     /// # Errors
-    /// The violations, in the order of the lines. Only the first [`VIOLATIONS_MAX`] violations of
-    /// single records are kept.
+    /// The violations, in the order of the lines. Of the violations that a single record shows,
+    /// only the first [`VIOLATIONS_MAX`] are kept.
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
         let guards = guards::check(&self.guards, &self.authorities, self.some_untraced);
         self.violations.extend(guards);

@@ -28,7 +28,7 @@ enum Input {
     Changes(PathBuf),
 }
 
-/// Parses the arguments. Returns `None` if they are invalid.
+/// Parses the arguments. Returns `None` if the arguments are invalid.
 fn inputs(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<Input>> {
     let mut inputs = Vec::new();
     while let Some(argument) = arguments.next() {

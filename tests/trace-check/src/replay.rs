@@ -229,7 +229,7 @@ impl Machine for LockContender {
     }
 }
 
-/// Returns the recorded random bits in order.
+/// A source of random bits that returns the recorded bits in order.
 struct Recorded {
     bits: VecDeque<Bits>,
     exhausted: bool,

@@ -35,8 +35,8 @@ impl Backend {
 
     /// Forwards a message to a member. Returns its reply, or `None` if the connection failed.
     ///
-    /// Canceling this call closes the connection, because the next reply on it would answer this
-    /// message.
+    /// Canceling this call closes the connection; otherwise, the next caller on the connection
+    /// would receive the reply to this message.
     pub(super) async fn pass(&mut self, member: u16, message: &[u8]) -> Option<Vec<u8>> {
         let known = self.connections.remove(&member);
         let Some((connection, answer)) = exchange(known, member, message).await else {

@@ -49,7 +49,6 @@ fn is_created(lease: &Lease, after: &Stored) -> bool {
         && action.get_i64("token").ok() == Some(lease.token.get())
 }
 
-/// True for a roll call, which changes only the field `roll_call`.
 fn is_roll_call(before: &Stored, after: &Stored) -> bool {
     changed(before, after) == ["roll_call"]
 }
