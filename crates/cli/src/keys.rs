@@ -31,8 +31,8 @@ pub fn with_layers(help: &str) -> String {
     format!("{LAYERS}\n\n{help}")
 }
 
-/// The configuration keys that a command uses. The command rejects the flags of all other keys, but
-/// accepts these keys in files and in the environment, because other commands share these sources.
+/// The configuration keys that a command uses. The command rejects the flags of all other keys. It
+/// accepts all keys in files and in the environment, because other commands share these sources.
 pub trait Selection {
     /// The sections whose keys have an effect; `None` for a daemon, which uses all keys.
     const SECTIONS: Option<&'static [&'static str]>;

@@ -26,8 +26,8 @@ pub fn store_options(
     options
 }
 
-/// Returns the options of a short-lived command. The connection string is read from its source
-/// again whenever the library asks for it.
+/// Returns the options of a short-lived command. Whenever the library asks for the connection
+/// string, the string is read again.
 pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || {

@@ -1,5 +1,3 @@
-//! Arguments of `leasehold lock`.
-
 use std::ffi::OsString;
 use std::time::Duration;
 

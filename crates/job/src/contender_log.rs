@@ -1,5 +1,3 @@
-//! The log of a contender for a lock.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -105,7 +103,7 @@ impl LockSurfaces for ContenderLog {
         }
     }
 
-    /// Logs the first failure, later ones at growing intervals, and the first success after them.
+    /// Logs the first failure, further failures at growing intervals, and the next success.
     fn answered(&mut self, answered: &AnsweredCall, health: &StoreHealth) {
         let (operation, outcome) = (answered.operation, answered.outcome);
         if answered.late || self.reported.given_up.load(Ordering::Relaxed) {

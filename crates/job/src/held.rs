@@ -1,5 +1,3 @@
-//! Runs the command under the lock.
-
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
@@ -147,7 +145,7 @@ impl Work<'_> {
     }
 
     /// Reports an unconfirmed release. Returns false if another contender or an operator had
-    /// already removed the entry, because the lock then ended before the work did.
+    /// already removed the entry, which means that the lock was lost before the work ended.
     pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
         let (lock, token) = (&args.name, self.token.get());
@@ -228,8 +226,8 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that exited by itself before the loss has done its work, unless it left
-        // processes that were killed at the loss.
+        // A command that exited by itself before the loss has done its work, unless the loss killed
+        // processes that it left.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -329,8 +327,8 @@ pub(super) fn run_within(
         standard_input::read_to_end();
         return exit::DONE;
     };
-    // When authority ends, the outer command's guard kills this process too and waits until it has
-    // exited. The variables are set again, because a nested lock may have changed them.
+    // When authority ends, the outer command's guard also kills this process. The variables are set
+    // again, because a nested lock may have changed them.
     let mut process = Process::new(program);
     without_ours(&mut process);
     process.args(arguments);
@@ -390,7 +388,7 @@ mod tests {
         assert!(never_began(&finished(CommandEnd::Refused, false), false));
         assert!(!never_began(&finished(CommandEnd::Refused, true), false));
         assert!(!never_began(&finished(CommandEnd::Refused, false), true));
-        // These commands may have run for a moment, or cannot run.
+        // Commands that may have run for a moment, or that cannot run.
         for end in [
             CommandEnd::Signalled(9),
             CommandEnd::Unknown,

@@ -133,7 +133,7 @@ fn is_inside() -> bool {
     ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Runs the command under the outer command's lock. After a loss, the outer guard kills it too.
+/// Runs the command under an outer lock. If the lock is lost, the outer guard kills the command.
 fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) -> u8 {
     let may = match (held.mode(), args.want()) {
         (Some(EntryMode::Exclusive), LockMode::Exclusive | LockMode::Shared)

@@ -1,5 +1,3 @@
-//! Messages of `leasehold lock` to its caller.
-
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -44,8 +42,8 @@ impl JobMessages {
         }
     }
 
-    /// Reports that others hold the lock or have done the work. This is expected if several hosts
-    /// start a job that only one of them runs.
+    /// Reports that others hold the lock or have done the work. Expected if several hosts start a
+    /// job that should run on one.
     pub(super) fn left_to_others(&self, what: &str) {
         match (self.quiet, self.json) {
             (true, _) => {}

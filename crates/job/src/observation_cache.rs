@@ -1,7 +1,7 @@
 //! Observations of other holders and waiters, which each `leasehold lock` leaves to the next.
 //!
-//! An entry has expired once an observer has seen it unchanged for its lease duration. Under brisk
-//! traffic no job runs that long, so each job saves how long it has seen each entry unchanged.
+//! An entry expires once an observer has seen no change for the entry's lease duration. Under brisk
+//! traffic no job runs that long, so each job saves since when it has seen each entry unchanged.
 //! Times are on the boot clock, which all jobs share.
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! Holds a lock for a program that keeps a pipe to our standard input open.
 //!
-//! This process cannot end the program. It therefore releases the lock only after the program has
+//! This process cannot end the program. The lock is therefore released only after the program has
 //! closed the pipe (I6); otherwise, the entry expires.
 
 use std::io::{self, IsTerminal};
@@ -210,7 +210,7 @@ fn write(output: &Sink, rest: &mut &[u8]) -> rustix::io::Result<bool> {
     }
 }
 
-/// Prints a line without the event loop. Returns false if it is not read in time.
+/// Prints a line without the event loop. Returns false if the line is not read in time.
 pub(super) fn print_line(line: &str) -> bool {
     let (output, mut rest) = (Sink::output(), line.as_bytes());
     let end = clock::boot_now() + READ_WITHIN;

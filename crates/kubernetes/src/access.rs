@@ -100,7 +100,8 @@ impl Access {
     /// delay a demotion until a timeout.
     ///
     /// kube's own client logs the text of every error, retries, and does not limit the size of an
-    /// answer. Its plugins, YAML and JSONPath would make up a fifth of the program.
+    /// answer. The plugins, YAML and JSONPath of kube's client would make up a fifth of the
+    /// program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();

@@ -1,5 +1,3 @@
-//! The Events that this candidate reports on its pod.
-
 use leasehold_clock::duration::short;
 use leasehold_core::election::{Notice, Reason, ResourceName, Role, Transition};
 

@@ -222,7 +222,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     /// The API server answers reviews with each right of `granted` in turn, and patches with each
-    /// status in turn. It then repeats the last right and the last status.
+    /// status in turn. The last right and the last status are then repeated.
     async fn answered(granted: &'static [bool], statuses: &'static [u16]) -> Option<bool> {
         let counters = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let api = Api::over("https://api".to_owned(), move || {

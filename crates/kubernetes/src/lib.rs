@@ -1,5 +1,6 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on the label. `docs/kubernetes.md` documents its maximum delay.
+//! Mutual exclusion does not depend on the label, whose maximum delay `docs/kubernetes.md`
+//! documents.
 
 #![forbid(unsafe_code)]
 

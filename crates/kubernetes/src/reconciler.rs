@@ -9,8 +9,8 @@ use leasehold_core::election::{BootTime, Status};
 
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Timeout for a write in flight whose value is outdated. It lets a demotion behind a hanging
-/// promotion be sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
+/// Timeout for a write in flight whose value is outdated. A demotion behind a hanging promotion is
+/// then sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
 /// How long an abandoned write may still take effect. The API server ends a request after 60 s.

@@ -1,5 +1,3 @@
-//! All requests to the API server.
-
 use std::fmt;
 
 use hyper::header::{ACCEPT, CONTENT_TYPE};

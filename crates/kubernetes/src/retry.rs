@@ -1,5 +1,3 @@
-//! Decides when a failed request is sent again.
-
 use std::time::Duration;
 
 use super::api::ApiRetry;

@@ -1,5 +1,5 @@
-//! Store calls. Their number is bounded, and they are never dropped. The outcome of a call that
-//! times out counts as unknown; the true outcome is reported when it arrives.
+//! Makes store calls. The number of calls is bounded, and a call is never dropped. The outcome of a
+//! call that times out counts as unknown; the true outcome is reported when it arrives.
 
 use std::sync::Arc;
 use std::time::Duration;

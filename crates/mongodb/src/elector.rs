@@ -21,7 +21,7 @@ use leasehold_core::election::{
 };
 use leasehold_core::trace::Kind;
 
-/// Options of a candidate. Create them with [`ElectorOptions::new`], then assign fields.
+/// Options of a candidate. Create options with [`ElectorOptions::new`], then assign fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ElectorOptions {
@@ -34,7 +34,7 @@ pub struct ElectorOptions {
     pub handoff_delay: Duration,
     /// True if the workload ends before [`Elector::stop`], which then waits at most one second.
     pub workload_ends_first: bool,
-    /// Priority of the candidate; a higher one is preferred as the standby.
+    /// Priority of the candidate. The candidate with the highest priority becomes the standby.
     pub priority: u32,
     /// Minimum time of leadership before a handoff to a standby of higher priority. With `None`,
     /// the leader ignores priorities.
@@ -106,8 +106,8 @@ impl ElectorBuilder {
         Self::with(options, false)
     }
 
-    /// Creates a candidate whose surfaces run its workload. They apply [`Surfaces::workload`] and
-    /// send [`Input::WorkloadGone`] when the workload has exited.
+    /// Creates a candidate whose surfaces run its workload. The surfaces apply
+    /// [`Surfaces::workload`] and send [`Input::WorkloadGone`] when the workload has exited.
     pub fn supervising(options: ElectorOptions) -> Self {
         Self::with(options, true)
     }

@@ -27,7 +27,7 @@ use leasehold_core::lock::{
 };
 use leasehold_core::trace::Kind;
 
-/// Options of a lock contender. Create them with [`LockerOptions::new`], then assign fields.
+/// Options of a lock contender. Create options with [`LockerOptions::new`], then assign fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LockerOptions {

@@ -15,7 +15,7 @@ pub struct KernelRandomness;
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Fails early at boot, or in a sandbox. A panic is better than repeated ids.
+        // The system call may fail early at boot or in a sandbox. Repeated ids would be worse.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }

@@ -207,7 +207,8 @@ impl StoreInfo {
 }
 
 /// Explains that a document is not a `wanted` (lease or lock) of this version, with the remedy. If
-/// only one replica changed its name because of a damaged or newer document, two would lead.
+/// the name were changed on only one replica because of a damaged or newer document, two replicas
+/// would lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()

@@ -76,7 +76,7 @@ impl Randomness for MachineTrace {
 }
 
 impl MachineTrace {
-    /// Creates the trace. Its state machine does not exist yet.
+    /// Creates a trace before its state machine exists.
     pub fn new(file: Option<Trace>) -> Self {
         Self {
             file,

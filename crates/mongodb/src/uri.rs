@@ -1,5 +1,5 @@
-//! Checks connection strings without network access. One string may serve programs with other
-//! drivers, so the driver gets only options that it accepts and that do not weaken the protocol.
+//! Checks connection strings without network access. Programs with other drivers may use the same
+//! string, so options that our driver rejects or that weaken the protocol are not passed on.
 
 mod options;
 #[cfg(test)]

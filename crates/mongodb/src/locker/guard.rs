@@ -47,12 +47,12 @@ use leasehold_core::lock::{
 ///
 /// Keep and clone the value instead of creating a new value for each acquisition. A value and its
 /// clones remember other entries that they have observed, so that even short attempts evict a
-/// killed holder. They also share one client per runtime. The client connects at the first
-/// acquisition and shuts down with the last clone and guard. [`StoreOptions::with_client`] shares
-/// one client among several locks.
+/// killed holder. The value and its clones also share one client per runtime. The client connects
+/// at the first acquisition and shuts down with the last clone and guard.
+/// [`StoreOptions::with_client`] shares one client among several locks.
 ///
-/// The change stream of each waiter occupies a connection. If a process has many waiting tasks, let
-/// them queue inside the process first.
+/// The change stream of each waiter occupies a connection. If many tasks of a process wait, let the
+/// tasks queue inside the process first.
 #[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,

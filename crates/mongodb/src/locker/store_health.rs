@@ -1,4 +1,4 @@
-//! MongoDB's health as one contender sees it: failing calls, and what keeps it waiting.
+//! MongoDB's health as one contender sees it: which calls fail, and why the contender waits.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. A successful read does not clear them: a server may refuse only writes.
+    /// The failing writes. Kept after a successful read: a server may refuse only writes.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.
@@ -61,15 +61,14 @@ impl StoreHealth {
         }
     }
 
-    /// True if the write matched no document after refused writes. It then proves no more than a
-    /// read.
+    /// True for a write that matched no document after refused writes: no better proof than a read.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
-    /// Returns the failure that makes joining useless. A contender that is already in the queue
-    /// continues, because its credentials may be being replaced.
+    /// Returns the failure that makes joining useless. A contender in the queue continues, because
+    /// an operator may be replacing its credentials.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let mut newest = self.failing().map(|failing| &failing.newest);

@@ -1,5 +1,3 @@
-//! Identity of a deployment.
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

@@ -1,5 +1,3 @@
-//! The options of connection strings, and how leasehold treats them.
-
 use std::sync::LazyLock;
 
 use self::Treatment::{Applied, AppliedWithRisk, Ignored, Overridden, Refused};
@@ -167,7 +165,7 @@ const ALIASES: &str = "\
     tlsCRLFile=crl,sslCRL,ssl_crlfile sslCA=ca,ssl_ca_certs \
     tlsCertificateFile=cert,sslCert,ssl_certfile tlsPrivateKeyFile=key,pfx,sslKey,ssl_keyfile";
 
-/// Values of options that have no effect. They cause neither a notice nor a refusal.
+/// Values of options that have no effect. These values cause neither a notice nor a refusal.
 const HARMLESS: &str = "\
     enableOverloadRetargeting=false journal=true loadBalanced=false maxAdaptiveRetries=0 \
     maxStalenessSeconds=-1 minPoolSize=0 readConcernLevel=majority,linearizable \

@@ -250,7 +250,8 @@ proptest! {
             prop_assert!(change_stream::apply(&mut known, &updated(delta.clone())));
         }
         prop_assert_eq!(document::read(&known), document::read(&stored));
-        // An old event may not apply to a newer document, but the later events restore its state.
+        // An old event may not apply to a newer document, but later events restore the newest
+        // state.
         let mut mixed = stored.clone();
         for (_, delta) in &seen {
             if !change_stream::apply(&mut mixed, &updated(delta.clone())) {

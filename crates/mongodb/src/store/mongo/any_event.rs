@@ -69,7 +69,7 @@ fn description() -> impl Strategy<Value = Document> {
         })
 }
 
-/// A part of an event. It usually has the shape that the server sends.
+/// A part of an event. Usually has the shape that the server sends.
 fn part(usual: impl Strategy<Value = Document> + 'static) -> impl Strategy<Value = Option<Bson>> {
     prop_oneof![
         6 => usual.prop_map(|part| Some(Bson::Document(part))),

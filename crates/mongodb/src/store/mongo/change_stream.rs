@@ -1,4 +1,4 @@
-//! The change stream of one lease. Its events are only hints.
+//! The change stream of one lease. Events are only hints.
 //!
 //! An update event lists only the changed fields, which are applied to the newest known document.
 //! An event older than the document is harmless, because no write on its revision succeeds.

@@ -35,8 +35,8 @@ use crate::store::{Answer, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
-/// Time limit for shutting down a client. Ending its sessions takes milliseconds. Its monitors may
-/// stop a heartbeat later, but an exiting process need not wait for them.
+/// Time limit for shutting down a client. Ending the client's sessions takes milliseconds. Its
+/// monitors may stop a heartbeat later, but an exiting process need not wait for the monitors.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 const URI_REFUSED: &str = "MongoDB URI refused";
 

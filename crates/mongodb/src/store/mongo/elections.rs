@@ -21,7 +21,7 @@ pub struct FailoverSettings {
 }
 
 impl Default for FailoverSettings {
-    /// These are MongoDB's defaults.
+    /// MongoDB's defaults.
     fn default() -> Self {
         Self {
             election_timeout: Duration::from_secs(10),

@@ -166,7 +166,7 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Store calls clear this refusal when they report it, so it is reported here too.
+            // Reported here too, because a store call that reports this refusal also clears it.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
             }

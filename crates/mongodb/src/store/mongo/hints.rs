@@ -1,5 +1,5 @@
 //! Hints wake followers. After each change that others wait for, candidates and operators insert a
-//! document into a small capped collection. Followers wait for it with tailable cursors.
+//! document into a small capped collection. Followers wait for new documents with tailable cursors.
 //!
 //! A lost, late or false hint is harmless, because a hint only causes a read, so hints need no
 //! majority.
@@ -249,7 +249,7 @@ impl HintsRefusal {
     }
 }
 
-/// Inserts a hint only if the capped collection exists, because an insert would create it uncapped.
+/// Inserts a hint only if the capped collection exists, which an insert would create uncapped.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,

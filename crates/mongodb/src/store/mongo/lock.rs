@@ -48,8 +48,8 @@ struct LockInner {
     reported: OnceLock<()>,
 }
 
-/// A change stream hint, with the claim that the stream follows. By the time the contender receives
-/// the hint, it may follow a newer claim.
+/// A change stream hint, with the claim that the stream follows. The contender may follow a newer
+/// claim by the time it receives the hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimHint {
     /// The followed claim.

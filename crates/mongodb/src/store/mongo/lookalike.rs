@@ -1,5 +1,6 @@
 //! Recognizes servers that are not MongoDB, by host name, or by their replies to `hello` and
-//! `buildInfo`. Their majority may be a single node or region, so two candidates could lead.
+//! `buildInfo`. A majority of these servers may be a single node or region, so two candidates could
+//! lead.
 
 use mongodb::bson::{Bson, Document};
 

@@ -126,13 +126,13 @@ impl MongoCollection {
         self.deployment.servers.refused().await
     }
 
-    /// Returns the documents, sorted by name; at most [`LISTED_MAX`]. Fails if they cannot be read.
+    /// Returns at most [`LISTED_MAX`] documents, sorted by name.
     pub async fn list(&self, scope: &Scope) -> Result<Vec<CollectionEntry>, Failure> {
         let found = self.find(scope.filter(), scope.projection()).await?;
         Ok(found.iter().filter_map(CollectionEntry::of).collect())
     }
 
-    /// Returns one document; `None` if no document has this name. Fails if it cannot be read.
+    /// Returns one document; `None` if no document has this name.
     pub async fn read(&self, name: &str) -> Result<Option<CollectionEntry>, Failure> {
         let found = self.document(name).await?;
         Ok(found.as_ref().and_then(CollectionEntry::of))

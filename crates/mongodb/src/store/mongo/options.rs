@@ -1,5 +1,3 @@
-//! The options of a store of leases or locks.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +12,7 @@ use leasehold_core::election::{Identity, Timings};
 /// function again after a failure, so that a rotated secret takes effect.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Returns the name of the source of the connection string, if it has one.
+/// Returns the name of the connection string's source, if the source has a name.
 pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// How a candidate notices writes by other processes.
@@ -22,13 +20,14 @@ pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 #[non_exhaustive]
 pub enum WatchMode {
     /// The candidate follows hints if their collection exists and the holder writes hints.
-    /// Otherwise it follows a change stream.
+    /// Otherwise the candidate follows a change stream.
     #[default]
     Auto,
-    /// The candidate follows hints, and creates their collection if it does not exist. It polls if
-    /// hints cannot be used.
+    /// The candidate follows hints, and creates their collection if it does not exist. If hints
+    /// cannot be used, the candidate polls.
     Hints,
-    /// The candidate follows a change stream. It polls if no change stream can be opened.
+    /// The candidate follows a change stream. If no change stream can be opened, the candidate
+    /// polls.
     Stream,
     /// The candidate polls.
     Poll,
@@ -60,8 +59,8 @@ pub struct StoreOptions {
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,
-    /// The recorded deployment. It prevents a restarted process from following a connection string
-    /// to a different deployment.
+    /// The recorded deployment. A restarted process refuses a connection string that leads to a
+    /// different deployment.
     pub home: Option<KnownHome>,
     /// The trace of the candidate or contender; none by default. Each line is written before the
     /// event loop continues.
@@ -94,7 +93,7 @@ impl StoreOptions {
     }
 
     /// Uses the program's own client, which leasehold never shuts down. Leases and locks may share
-    /// it.
+    /// this client.
     ///
     /// `uri` must be the client's connection string: leasehold compares its servers and refuses its
     /// options as usual. Each call sets its own read and write concern. Differences:
@@ -106,8 +105,8 @@ impl StoreOptions {
     ///   stream), one per elector, 20 for the calls, and the program's own connections. The
     ///   driver's default is only 10, and a renewal that waits for a connection can cost the lock
     ///   or the lease.
-    /// - The client is not replaced when a certificate or a password changes. It works only as long
-    ///   as the runtime that created it.
+    /// - The client is not replaced when a certificate or a password changes. The client works only
+    ///   as long as the runtime that created it.
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
         self.client = Some(client);

@@ -38,7 +38,7 @@ pub(super) fn classify<F>(error: &Error, servers: &Servers) -> Answer<F> {
     let outcome = match never_sent(error) || foreign_index {
         // A write that an index refused is never applied later.
         true => Outcome::Failed,
-        // The command reached a connection, so whatever the error, it may be applied later.
+        // The command reached a connection, so it may be applied later despite the error.
         false => Outcome::Unknown,
     };
     Answer::failed(outcome, describe(error, servers))
@@ -226,7 +226,7 @@ pub(super) fn is_closed(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Describes an IO error. Its text may be shown, because the text comes from this machine.
+/// Describes an IO error. System error texts may be shown, because they come from this machine.
 fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
     let (kind, remedy) = match error.kind() {
         io::ErrorKind::ConnectionRefused => (

@@ -1,4 +1,4 @@
-//! Probes a deployment. The probes connect like a candidate and need the same four rights. They
+//! Probes a deployment. The probes connect like a candidate and need the same four rights. Probes
 //! leave nothing behind: the update matches no document, and every server refuses the insert.
 
 mod certificates;

@@ -68,7 +68,7 @@ const PASSING: [(i32, &str, &str); 26] = [
     (14031, "OutOfDiskSpace", DISK_FULL),
 ];
 
-/// Errors that last until an operator acts. They end a wait for a lock: a retry would fail too.
+/// Errors that last until an operator acts. These errors end a wait for a lock.
 const LASTING: [(i32, &str, &str); 19] = [
     (
         20,

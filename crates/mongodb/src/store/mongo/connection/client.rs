@@ -130,7 +130,7 @@ impl Deployment {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        // Only callers that need a new client wait here, for its files and name resolution.
+        // Callers that need a new client wait here for its files and its name resolution.
         let _creating = self.creating.lock().await;
         if let Some(connection) = self.current() {
             return Ok(connection);

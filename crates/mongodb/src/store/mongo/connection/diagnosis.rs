@@ -1,8 +1,8 @@
 //! Diagnoses why connections to a server fail if the driver's error does not say so.
 //!
 //! The driver's timeout for a connection includes name resolution, so an unresponsive nameserver (5
-//! s) would prevent every connection. The timeout is extended only after a slow look-up, because it
-//! also determines how soon a frozen server is noticed.
+//! s) would prevent every connection. The timeout is extended only after a slow look-up, because a
+//! long timeout also delays the detection of a frozen server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -8,15 +8,15 @@ use leasehold_core::election::Timings;
 
 /// Minimum heartbeat interval of the driver.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// If renewals are more frequent, checks at their interval would cost more than streaming.
+/// With more frequent renewals, polling would cost more than streaming.
 const RENEWALS_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::mongo) enum Monitoring {
     /// Each server reports a change immediately, over a second connection.
     Reports,
-    /// Each server is polled, also after an error. Suits locks, because most holders end within a
-    /// second, and polling then costs a server little more than the connections.
+    /// Each server is polled at an interval and after an error. Suits locks, because most holders
+    /// end within a second, and polling then costs a server little more than the connections.
     Checks,
 }
 

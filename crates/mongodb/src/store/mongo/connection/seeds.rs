@@ -258,8 +258,8 @@ impl Deployment {
         Arc::clone(seeds)
     }
 
-    /// Checks that all servers in the connection string belong to the deployment of its primary.
-    /// Waits for their replies if `is_new`. The error describes a different deployment.
+    /// Checks that all servers in the connection string belong to the deployment of its primary. If
+    /// `is_new`, first waits for the servers' replies. The error describes a different deployment.
     pub(super) async fn compare(
         &self,
         seeds: &Seeds,
@@ -297,8 +297,7 @@ impl Deployment {
         Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
-    /// Repeats the comparison while the client is in use: a server may return in another
-    /// deployment.
+    /// Repeats the comparison while the client is in use: a restarted server may belong elsewhere.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {

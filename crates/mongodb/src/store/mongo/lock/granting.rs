@@ -1,4 +1,5 @@
-//! The pipeline stages that grant a lock. They end each write that changes holders or waiters.
+//! The pipeline stages that grant a lock. Each write that changes holders or waiters ends with
+//! these stages.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -14,8 +15,8 @@ const QUEUE: &str = "$queue";
 
 /// Moves the entries that may hold the lock from the head of the queue to the holders. Each entry
 /// gets the next token and, if the lock has slots, its own slot. The entry of `me` gets the
-/// revision of this write, which confirms the grant. The text `granted` lists the other grants,
-/// which their owners' change streams match. The previous stage must set both lists, and set
+/// revision of this write, which confirms the grant. The text `granted` lists the other grants.
+/// Change streams of waiters match this text. The previous stage must set both lists, and set
 /// `token` to the highest known token. Servers take longer to parse these stages than to execute
 /// them, so pass false if the lock has no slots.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
@@ -102,7 +103,7 @@ fn part(number: i32) -> Document {
 }
 
 /// The `granted` entries and the owners of the slots. With slots, each entry gets the lowest free
-/// slot that its owner last used, or if there is none, the lowest free slot.
+/// slot that its owner last used; otherwise, the lowest free slot.
 fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
     let given = match may_have_slots {

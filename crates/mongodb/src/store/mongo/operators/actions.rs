@@ -12,7 +12,7 @@ use leasehold_core::election::{Identity, Outcome, Randomness, Revision, Token};
 const ACTIONS_MAX: i32 = 20;
 pub(super) const RETIRE: &str = "retire";
 
-/// The random id of an action. After an unknown outcome, its author searches for the id.
+/// The random id of an action. After an unknown outcome, the operator searches for the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionId([u8; 16]);
 

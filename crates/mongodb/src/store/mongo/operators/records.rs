@@ -1,5 +1,3 @@
-//! Documents as operators see them.
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

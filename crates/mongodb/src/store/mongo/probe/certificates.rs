@@ -56,7 +56,7 @@ impl Certificates {
         }
         let unusable = || tls::unusable(&files);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        // These are the authorities that the driver trusts.
+        // The authorities that the driver trusts.
         let roots = match &options.ca_file_path {
             Some(path) => tls::authorities(path).map_err(|_| unusable())?,
             None => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),

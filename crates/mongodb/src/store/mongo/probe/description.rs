@@ -1,5 +1,3 @@
-//! Describes a deployment with its primary's replies.
-
 use mongodb::bson::{Bson, Document};
 
 use crate::store::mongo::display::list;

@@ -73,7 +73,7 @@ impl StoreProbe {
     }
 
     /// Measures majority-acknowledged writes with linearizable reads, which wait until a majority
-    /// has stored an empty log entry. A standalone server refuses them.
+    /// has stored an empty log entry. A standalone server refuses linearizable reads.
     pub async fn majority_writes(&self) -> Result<Latencies, Failure> {
         repeated(SAMPLES_MAX, async || {
             let began = leasehold_clock::boot_now();
