@@ -207,7 +207,7 @@ fn the_policy_does_not_restrict_events_of_the_core_group() {
             serde_json::from_value(event).unwrap()
         };
         let parameters = PostParams::default();
-        // The chart's Role does not permit this creation.
+        // The chart's Role does not permit the creation of this Event.
         let refused = events
             .create(&parameters, &report("first"))
             .await

@@ -125,8 +125,8 @@ fn a_name_that_is_invalid_for_a_service_is_replaced_for_the_test() {
     }
 }
 
-/// Helm deletes the test's objects before each test, so no other object of any release may have
-/// such a name. No name collides, because release names have at most 53 characters, and the
+/// Helm deletes the test's objects before each test, so no other object of any release may have one
+/// of these names. No name collides, because release names have at most 53 characters, and the
 /// suffixes of other objects are not hashes.
 #[test]
 fn the_name_of_the_test_differs_from_the_names_of_other_releases() {

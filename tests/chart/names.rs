@@ -1,5 +1,5 @@
 //! Goal: if a chart depends on our chart twice, the two uses never share an object or a lease.
-//! Method: renders a chart with two uses.
+//! Method: renders a chart that depends on our chart twice.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Goal: as process 1 of a PID namespace, for example in a container, leasehold guards its command
 //! and reaps orphans. Its session and process group were created outside the namespace, so both ids
-//! are 0 inside.
+//! are 0 inside the namespace.
 
 use std::process::Command;
 

@@ -63,8 +63,8 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     let write = doc! {
         "insert": "writes", "documents": [{}], "writeConcern": { "w": "majority" },
     };
-    // Members that are not primary refuse immediately. The primary answers once a majority has the
-    // write.
+    // A member that is not primary refuses the write immediately. The primary answers once a
+    // majority has the write.
     for index in others().cycle() {
         if set.command(index, write.clone()).await.is_ok() {
             break;

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::world::World;
 
 const TOGETHER_MAX: usize = 3;
-/// Maximum number of draws. If none matches the requested name, no fault has this name.
+/// Maximum number of draws. If no drawn fault has the requested name, the name does not exist.
 const DRAWS_MAX: usize = 10_000;
 /// In every round whose number is a multiple of this constant, several faults strike together.
 const TOGETHER_EVERY: usize = 3;

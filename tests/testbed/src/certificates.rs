@@ -45,7 +45,7 @@ impl Certificates {
             directory,
             issuer: Issuer::new(authority, key),
         };
-        // If a client's O, OU and DC match those of the server, mongod treats the client as a
+        // If a client's O, OU and DC match the server's O, OU and DC, mongod treats the client as a
         // cluster member and refuses its login as a user. The two certificates therefore have
         // different organizational units (OU).
         certificates.renew_server();

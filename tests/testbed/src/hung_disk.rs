@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Launch, Process};
 
-/// Maximum wait for the mount, which takes some milliseconds.
+/// Maximum wait for the mount, which takes a few milliseconds.
 const MOUNT_MAX: Duration = Duration::from_secs(10);
 
 /// A hung file system, mounted over a directory and unmounted on drop. Unmounting makes blocked

@@ -192,7 +192,7 @@ impl ReplicaSet {
     /// Restarts a killed member on its old port and data, and waits until it accepts connections.
     ///
     /// # Panics
-    /// If the member does not start, with the end of its log.
+    /// If the member does not start. The message contains the end of the member's log.
     pub async fn restart(&self, index: usize) {
         self.members[index].kill();
         let started = self.members[index].start().await;

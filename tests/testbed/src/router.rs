@@ -124,7 +124,7 @@ impl Router {
         self.state().overlays.push((command, fields));
     }
 
-    /// Returns the commands that clients have sent, without monitoring commands.
+    /// Returns the commands that clients have sent, except monitoring commands.
     pub fn commands(&self) -> Vec<Document> {
         self.state().commands.clone()
     }

@@ -13,7 +13,7 @@ pub(crate) enum Exclusion {
     All,
     /// Exclusive claims (on a shared lock).
     Writers,
-    /// Claims in excess of this number (on a lock with slots).
+    /// All claims above this number (on a lock with slots).
     Beyond(u32),
 }
 

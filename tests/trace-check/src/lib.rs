@@ -178,9 +178,9 @@ impl Checker {
         }
     }
 
-    /// Declares that a version that writes no traces took part. Claims whose successor has no trace
-    /// are not compared with later claims, because the successor may have proof that they ended
-    /// early.
+    /// Declares that a version that writes no traces took part. A claim whose successor has no
+    /// trace is not compared with later claims, because the successor may have proof that the claim
+    /// ended early.
     pub fn some_untraced(&mut self) {
         self.some_untraced = true;
     }

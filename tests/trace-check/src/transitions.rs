@@ -29,7 +29,7 @@ use times::Times;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made<'a> {
     pub(crate) machine: &'a str,
-    /// Name of the machine in its writes.
+    /// Name that the machine uses in its writes.
     pub(crate) by: &'a Identity,
     pub(crate) clock: Option<&'a str>,
     pub(crate) id: CallId,

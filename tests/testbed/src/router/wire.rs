@@ -48,8 +48,8 @@ pub(super) fn reply(request: &[u8], document: &Document) -> Option<Vec<u8>> {
     let id = number(request, 4)?;
     Some(match number(request, 12)? {
         OP_QUERY => {
-            // A reply's header has flags, a cursor id, the index of the first document, and the
-            // number of documents.
+            // A reply's header contains flags, a cursor id, the index of the first document, and
+            // the number of documents.
             let mut before = [0; 20];
             before[16] = 1;
             message(OP_REPLY, (0, id), &before, document)

@@ -161,7 +161,7 @@ fn a_proven_bug_is_not_run_again() {
         assert!(text.contains(&format!("\nbroken: stub {test}")), "{text}");
         assert_eq!(suite.runs(test), 1);
     }
-    // Without a proof in their output, tests are flaky.
+    // Tests whose output contains no proof of a bug count as flaky.
     assert_eq!(text.matches("\nflaky: ").count(), 2, "{text}");
 }
 

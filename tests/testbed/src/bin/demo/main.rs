@@ -61,7 +61,7 @@ fn main() -> ExitCode {
                     Some(_) => mongodb().await,
                 }
             } => done,
-            // The other branch owns all processes, which end when that branch is dropped.
+            // The other branch owns all processes. Dropping that branch ends the processes.
             _ = stop_requested() => {
                 println!("\ninterrupted; all processes ended");
                 Ok(())
