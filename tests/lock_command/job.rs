@@ -320,7 +320,7 @@ impl Drop for Job {
 }
 
 /// Returns a lock whose slots are all held, with this many waiters. The entries are never renewed,
-/// but expire only long after the test.
+/// but do not expire before the end of the test.
 pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
     let id = |kind: u8, number: u32| mongodb::bson::Binary {
         subtype: mongodb::bson::spec::BinarySubtype::Uuid,

@@ -58,7 +58,7 @@ struct State {
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,
-    /// Exit codes of exits that no fault caused.
+    /// Exit codes that no fault explains.
     exits: Vec<i32>,
 }
 

@@ -171,8 +171,8 @@ impl Network {
         }
     }
 
-    /// Returns the address at which this process can use the route from `from` to a member, or
-    /// `None` if there is no route.
+    /// Returns the forwarder's address for the route from `from` to a member, or `None` if there is
+    /// no route.
     pub fn route(&self, from: Node, member: usize) -> Option<SocketAddr> {
         let address = Node::Member(member).address();
         let leads = |(host, route): &&(Node, Route)| *host == from && route.target.ip() == address;

@@ -14,7 +14,7 @@ use super::Host;
 use crate::process::exit_code;
 use crate::{Failure, Launch, Lifetime, Process, ReservedPort, shared};
 
-/// Maximum startup time. A start takes 0.3 s on an idle machine, and longer on a busy machine or
+/// Maximum startup time. Startup takes 0.3 s on an idle machine, and more on a busy machine or
 /// after a kill.
 const START_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
