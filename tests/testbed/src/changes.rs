@@ -29,8 +29,8 @@ const AWAY_MAX: Duration = Duration::from_secs(180);
 const RETRY: Duration = Duration::from_millis(50);
 /// The field in the `_id` of the end marker.
 const MARKER: &str = "end_of_recording";
-/// Codes of errors that mean a gap in the recording: a pre-image is missing, or the oplog no longer
-/// contains the resume token.
+/// Codes of errors that mean a gap in the recording: a pre- or post-image is missing, or the oplog
+/// no longer contains the resume token.
 const GAPS: [i32; 4] = [47, 136, 280, 286];
 const NAMESPACE_EXISTS: i32 = 48;
 const DUPLICATE_KEY: i32 = 11000;
