@@ -17,7 +17,7 @@ pub trait Choice: Copy + 'static {
     fn of(word: &str) -> Option<Self>;
 }
 
-/// Implements [`Choice`] for a type, and defines the type too if its variants are given.
+/// Implements [`Choice`] for a type. If the variants have docs, also defines the enum.
 macro_rules! choice {
     ($name:ty { $($word:literal => $value:expr,)+ }) => {
         impl Choice for $name {
@@ -45,9 +45,9 @@ macro_rules! choice {
 }
 
 choice! {
-    /// Candidates that a leader hands over to without a request.
+    /// Standbys that a healthy leader hands over to without a request.
     enum Prefer {
-        /// A healthy leader keeps leading.
+        /// No standby; a healthy leader keeps leading.
         None = "none",
         /// A standby with a higher priority.
         Priority = "priority",
@@ -57,11 +57,11 @@ choice! {
 choice! {
     /// Set of default durations.
     enum Profile {
-        /// Survives the election of a new MongoDB primary at default settings.
+        /// Leadership survives the election of a new MongoDB primary at MongoDB's default settings.
         Steady = "steady",
         /// The durations of Kubernetes leader election.
         Brisk = "brisk",
-        /// Survives the election of a new MongoDB primary with `electionTimeoutMillis` 2000.
+        /// Leadership survives a MongoDB election if `electionTimeoutMillis` is 2000.
         Fast = "fast",
     }
 }
@@ -110,7 +110,7 @@ choice! { SignalNumber {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFormat {
-    /// JSON or text; `None` if it depends on the command and its standard error.
+    /// True for JSON, false for text; `None` if the command chooses by its standard error.
     pub json: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Problems of a configuration, reported together.
+//! Configuration errors, which are reported together.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl fmt::Display for Origin {
 }
 
 impl fmt::Debug for Origin {
-    /// Masks like `Display`, because a connection string may have been passed as a path.
+    /// Masks secrets as `Display` does, because a connection string may have been passed as a path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for Origin {
 #[derive(Debug)]
 pub struct Problem {
     pub(super) text: String,
-    /// True for an unreadable file, which may contain keys that seem missing.
+    /// True if a file is unreadable; the keys that seem missing may be in this file.
     pub(super) hides_keys: bool,
 }
 
@@ -79,7 +79,7 @@ impl Problem {
         Self::new(format!("{section}: there is no such section; {instead}"))
     }
 
-    /// Suggests the most similar key, written as in the origin: as a flag, variable or file key.
+    /// Suggests the most similar key, in the notation of `origin`: flag, variable or file key.
     pub(super) fn unknown_key(
         section: &str,
         name: &str,
@@ -117,7 +117,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Maximum number of problems shown. A file of another program can cause thousands.
+/// Maximum number of problems shown, because a file of another program can cause thousands.
 pub const PROBLEMS_SHOWN_MAX: usize = 20;
 
 /// A rejected configuration with all its problems.

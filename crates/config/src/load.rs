@@ -25,8 +25,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the connection string of a running daemon. A reload reads no other pipe, because a
-    /// pipe may block for long.
+    /// Source of the connection string that the running daemon started with. A reload opens no
+    /// other pipe, because reading a pipe may block for long.
     pub started_with: Option<UriSource>,
 }
 
@@ -46,7 +46,7 @@ impl Sources {
         variables::ignored(&self.environment)
     }
 
-    /// Reads all layers. The result keeps the errors, so that the validation reports all errors
+    /// Reads all layers. Errors are kept in the result, so that validation reports all of them
     /// together.
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded {
@@ -101,7 +101,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns true if no layer gives a value, not even a rejected one.
+    /// Returns true if no layer sets a value, valid or not.
     pub(super) fn is_unset(&self) -> bool {
         self.valid && self.value.is_empty()
     }
@@ -115,7 +115,7 @@ impl Setting {
     }
 }
 
-/// Two notations of a value, such as 60s and 1m, are equal.
+/// Two spellings of one value, such as 60s and 1m, are equal.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
         let parsed = |setting: &Self| value::parse(setting.key.kind, &setting.value);
@@ -139,12 +139,11 @@ pub struct Loaded {
     pub(super) problems: Vec<Problem>,
     pub(super) ignored: Vec<IgnoredVariable>,
     pub(super) started_with: Option<UriSource>,
-    /// The layer being read.
     pub(super) layer: usize,
 }
 
-/// Keys with the variables that manifests conventionally set from the downward API. A variable
-/// applies only if no layer sets the key.
+/// Keys, each with the variable that Kubernetes manifests conventionally set from the downward API.
+/// The variable applies only if no layer sets the key.
 const POD: [(&str, &str); 5] = [
     ("identity.name", "POD_NAME"),
     ("kubernetes.pod_name", "POD_NAME"),
@@ -153,11 +152,11 @@ const POD: [(&str, &str); 5] = [
     ("kubernetes.pod_account", "POD_ACCOUNT"),
 ];
 
-/// Maximum size of a file, which bounds the cost of a wrong path.
+/// Maximum size of a configuration file, in case the path names a huge file.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of a line of YAML. The parser overflows the stack on "- - - -…" with some ten
-/// thousand levels; with this limit, a file of the maximum size has fewer than 800.
+/// Maximum length of a YAML line. A line "- - - -…" with about ten thousand levels overflows the
+/// parser's stack. With this limit, a file of the maximum size has fewer than 800 levels.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 const MISPLACED_URI: &str = "this looks like a connection string, which belongs in mongodb.uri, or \
@@ -205,7 +204,7 @@ impl Loaded {
     }
 
     fn parse(&mut self, text: &str, format: FileFormat, origin: &Origin) -> Result<(), FileError> {
-        // Sorted, for reproducible reports.
+        // Sorted for reproducible reports.
         let sections: BTreeMap<_, _> = File::from_str(text, format)
             .collect()?
             .into_iter()
@@ -272,11 +271,11 @@ impl Loaded {
         }
     }
 
-    /// Checks and sets a value. A value that a later layer overrides is checked too, because a
-    /// mistake would surface only when the later layer is removed.
+    /// Checks and sets a value. An overridden value is checked too, because otherwise a mistake in
+    /// it would surface only when the overriding layer is removed.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
-            // Secrets are often stored with the newline of the file that they were created from.
+            // Secrets are often created from a file, with the newline at its end.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
         let parsed = match !key.secret && is_misplaced_uri(&value) {
@@ -347,7 +346,7 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
-/// Converts a parser's error, and drops the part of the file that the error quotes.
+/// Converts a parser error, without the part of the file that the error quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
     let place = number_after(&text, "line ").zip(number_after(&text, "column "));

@@ -6,7 +6,7 @@ use super::load::{Loaded, Setting};
 use super::validate::TIMINGS;
 
 impl Loaded {
-    /// Sets the durations of the chosen profile that no layer sets.
+    /// Applies the chosen profile to the durations that no layer sets.
     pub(super) fn profile(&mut self) {
         let word = self.setting("lease.profile").value.clone();
         let Some(profile) = Profile::of(&word).filter(|profile| *profile != Profile::Steady) else {
@@ -23,7 +23,7 @@ impl Loaded {
 }
 
 impl Profile {
-    /// Returns the values of [`TIMINGS`], which satisfy the rules of the election.
+    /// Returns this profile's durations, in the order of [`TIMINGS`].
     const fn durations(self) -> [&'static str; 6] {
         match self {
             Self::Steady => ["24s", "18s", "3s", "1s", "3s", "3s"],

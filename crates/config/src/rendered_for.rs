@@ -1,6 +1,6 @@
 //! The namespace and service account that manifests were rendered for. A kustomization can change
-//! the namespace and account, but not the flags and admission policies, so pods of several overlays
-//! would share one lease or lock unnoticed.
+//! the namespace and account of rendered manifests, but not their flags and admission policies.
+//! Pods of several overlays would then share one lease or lock unnoticed.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct RenderedFor {
 }
 
 impl RenderedFor {
-    /// Ignores an unknown namespace or account.
+    /// Returns true if the namespace or the account is known and differs.
     fn differs(&self, namespace: Option<&str>, account: Option<&str>) -> bool {
         namespace.is_some_and(|namespace| namespace != self.namespace)
             || account.is_some_and(|account| account != self.account)
@@ -58,7 +58,7 @@ impl fmt::Display for RenderedFor {
     }
 }
 
-/// Namespace and service account of this pod, and of its rendered manifests.
+/// Namespace and service account of this pod, and those that its manifests were rendered for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Placement {
     /// Namespace of this pod, if known.
@@ -71,7 +71,7 @@ pub struct Placement {
     pub rendered_for: Option<RenderedFor>,
 }
 
-/// Remedy for a pod in another namespace or with another account than its manifests.
+/// Remedy for a pod whose namespace or account differs from its manifests.
 pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the final release name (kustomize: \
      helmCharts[].namespace and helmCharts[].releaseName)";
 
@@ -83,8 +83,8 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects a "lease" or "lock" that is named after the rendered namespace, if this pod runs
-    /// elsewhere.
+    /// Rejects a default name with the rendered namespace if this pod runs elsewhere. `kind` is
+    /// "lease" or "lock".
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The table of keys, which drives unknown-key detection, flags, `leasehold config` and the test of
-//! the documentation.
+//! The table of keys. Flags, `leasehold config`, the detection of unknown keys and the test of the
+//! documentation are derived from this table.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
 /// One key of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Section.
+    /// Name of the section.
     pub section: &'static str,
-    /// Name in the section.
+    /// Name of the key within the section.
     pub name: &'static str,
-    /// Kind of its values.
+    /// Kind of the values.
     pub kind: ValueType,
     /// True if the value must never be printed.
     pub secret: bool,
@@ -135,31 +135,30 @@ impl Key {
     }
 }
 
-/// Returns the key with this full name.
+/// Returns the key with this full name, if any.
 pub fn find(path: &str) -> Option<&'static Key> {
     let (section, name) = path.rsplit_once('.')?;
     find_in(section, name)
 }
 
-/// Returns the key of this section with this name.
 pub(super) fn find_in(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter()
         .find(|key| key.section == section && key.name == name)
 }
 
-/// Returns true if there is a section of this name.
+/// Returns true if a section has this name.
 pub fn is_section(section: &str) -> bool {
     KEYS.iter().any(|key| key.section == section)
 }
 
-/// Returns the known name that was probably meant. Ignores case, and treats `-` as `_`.
+/// Returns the known name that the user probably meant. Ignores case, and treats `-` as `_`.
 pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(&unknown.to_lowercase().replace('-', "_"), known)
 }
 
-/// Returns the most similar name, if one is similar enough to be a misspelling.
+/// Returns the most similar name, if one differs little enough to be a misspelling.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Limits the comparison, which takes quadratic time.
+    /// Limits the comparison, whose time is quadratic.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
         return None;
@@ -172,8 +171,9 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Returns the key that was probably meant: a similar name, or the same name in another section. A
-/// name may lack its section, such as `duration` for lease.lease_duration.
+/// Returns the key that the user probably meant: a similar name, or an equal name in another
+/// section. Also recognizes a name without the section's prefix, such as `duration` for
+/// lease.lease_duration.
 pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     let in_section = || KEYS.iter().filter(|key| key.section == section);
     let prefixed = format!("{section}_{name}");
@@ -186,7 +186,7 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name && name != "name")
 }
 
-/// Well below the half second after which a step-down considers a status file stuck.
+/// Well below half a second, after which a step-down considers a status file stuck.
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 /// Maximum of most durations. A longer value probably has the wrong unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
@@ -200,8 +200,8 @@ const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
-/// Builds the table. Each key has its kind, the effect of a reload, and its line for `--help`. After
-/// `lock:` follows `none` or a different line for commands other than `run`.
+/// Builds the table. Each key has its kind, its effect of a reload, and its line for `--help`.
+/// `lock:` is followed by a different line for commands other than `run`, or by `none`.
 macro_rules! keys {
     (@lock $help:literal) => { Some($help) };
     (@lock $help:literal none) => { None };

@@ -39,14 +39,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Source of the connection string. Errors contain a remedy, and no part of the string.
+/// Source of the connection string. Errors contain a remedy, but no part of the string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriSource {
     /// The configuration itself.
     Inline(Secret),
-    /// A file, which is read again each time.
+    /// A file, which is read again for each connection.
     File(PathBuf),
-    /// A pipe, with the text read from it, because a pipe can be read only once.
+    /// A pipe, with the text that was read from the pipe. A pipe can be read only once.
     Pipe(PathBuf, Secret),
 }
 
@@ -68,7 +68,7 @@ impl UriSource {
         Ok(Self::File(path))
     }
 
-    /// Returns the current connection string. A file is read again, because the secret may have been
+    /// Returns the current connection string. Reads a file again, because the secret may have been
     /// rotated.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
@@ -82,8 +82,9 @@ impl UriSource {
     }
 }
 
-/// Returns true if a text could be a connection string, or a part of it with a password. Callers
-/// mask these texts everywhere, because connection strings are often set under the wrong key.
+/// Returns true if a text could be a connection string, or a part of a connection string with a
+/// password. Callers mask these texts, because users often set connection strings under the wrong
+/// key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
         && text.matches("://").count() == 1
@@ -91,8 +92,8 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Returns true for a connection string. Other keys reject connection strings, because their values
-/// may be published with the status or the lease.
+/// Returns true for a connection string. Keys other than `mongodb.uri` reject connection strings,
+/// because their values may be published with the status or the lease.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")
@@ -122,7 +123,7 @@ pub fn shown_path(path: &Path) -> String {
 }
 
 /// Maximum time for a program to write the connection string into a pipe. A program that queries a
-/// vault takes seconds.
+/// vault can take seconds.
 const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
 
 fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, String> {
@@ -146,8 +147,8 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, Stri
     Ok(Secret::new(uri))
 }
 
-/// Returns why a file cannot be read, and the remedy. `creation` ends the sentence "create it";
-/// `setting` names the file.
+/// Returns why a file cannot be read, and the remedy. `creation` is appended to "create it";
+/// `setting` is the setting that names the file.
 pub(super) fn unreadable(error: &io::Error, creation: &str, setting: &str) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -225,7 +226,7 @@ mod tests {
         let secret = Secret::new("mongodb://u:one@h");
         assert_eq!(source, UriSource::Pipe(path.clone(), secret.clone()));
         assert_eq!(source.read().expect("kept"), secret);
-        // A pipe is not accepted as a file, because a file is read repeatedly.
+        // A pipe is not accepted in place of a file, because a file is read repeatedly.
         let refused = UriSource::File(path).read().expect_err("refused");
         assert!(refused.contains("not a regular file"), "{refused}");
     }

@@ -1,5 +1,5 @@
-//! The configuration by section. Each section of the table of keys is deserialized into the field of
-//! its name.
+//! The configuration by section. Each section of the table of keys is deserialized into the field
+//! with the section's name.
 #![allow(
     missing_docs,
     reason = "a field without a comment is a key, which the table describes"
@@ -45,11 +45,12 @@ pub struct Config {
 
 impl Config {
     /// Reads the sources again. Returns the configuration that applies from now on, and the keys
-    /// whose values in the sources have changed. A key that requires a restart keeps its value. The
-    /// contents of a `uri_file` are not compared, because the file is read at each connection.
+    /// whose values in the sources have changed. Keys that require a restart keep their values. The
+    /// contents of a `uri_file` are not compared, because the file is read for each connection.
     ///
     /// # Errors
-    /// If the new configuration is invalid, alone or with the values that need a restart.
+    /// If the new configuration is invalid by itself, or in combination with the old values that
+    /// apply until a restart.
     pub fn reload(&self, sources: &Sources) -> Result<(Self, Vec<&'static Key>), ConfigError> {
         let new = sources.load().config()?;
         let pairs = || self.settings.iter().zip(&new.settings);
@@ -74,7 +75,7 @@ impl Config {
     }
 }
 
-/// Configuration of commands that use the store but are not a daemon.
+/// Configuration of commands that use the store without running a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct LockConfig {
     pub identity: IdentityConfig,
@@ -114,7 +115,7 @@ pub struct IdentityConfig {
 /// Section `[mongodb]`; its `operation_timeout` is one of the [`Timings`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct MongoConfig {
-    /// From `uri` or `uri_file`.
+    /// Set by `uri` or `uri_file`.
     #[serde(skip)]
     pub uri: UriSource,
     pub database: String,
@@ -149,7 +150,7 @@ pub struct KubernetesConfig {
     pub pod_uid: Option<String>,
     #[serde(flatten)]
     pub placement: Placement,
-    /// Empty if not set; an empty path contains no credentials.
+    /// Empty if not set; no credentials are found at an empty path.
     #[serde(default)]
     pub credentials: PathBuf,
     pub label_prefix: String,

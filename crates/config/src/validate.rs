@@ -25,14 +25,15 @@ pub(super) const TIMINGS: [&str; 6] = [
     "workload.loss_grace",
 ];
 
-/// Keys that have no effect while their feature is off. Flags for them are then rejected. Files and
-/// environment variables may still set such keys, because several daemons can share a file.
+/// Keys that have no effect while their feature is off. Flags for these keys are then rejected.
+/// Files and environment variables may still set these keys, because several daemons can share a
+/// file.
 struct Dependent {
     keys: &'static [&'static str],
     /// The feature is on if one of these keys has a value other than `off`.
     needs: &'static [&'static str],
     off: &'static str,
-    /// The feature and the remedy, for the error.
+    /// The feature and the remedy, in the words of the error.
     what: &'static str,
 }
 
@@ -105,7 +106,7 @@ impl Loaded {
         Ok(config)
     }
 
-    /// Returns the configuration of another command that uses the store; a lease is not required.
+    /// Returns the configuration of a command other than the daemon. A lease is not required.
     pub fn lock_config(mut self) -> Result<LockConfig, ConfigError> {
         let timings = self.relations();
         let uri = self.required_uri();
@@ -123,7 +124,7 @@ impl Loaded {
         Ok(self.settings)
     }
 
-    /// Returns true if no layer gives a connection string.
+    /// Returns true if no layer sets a connection string.
     pub fn names_no_store(&self) -> bool {
         ["mongodb.uri", "mongodb.uri_file"].map(|path| self.setting(path).is_unset()) == [true; 2]
     }
@@ -191,7 +192,7 @@ impl Loaded {
         }
     }
 
-    /// Reports a value that conflicts with other values.
+    /// Reports a value that contradicts other values.
     pub(super) fn reject(&mut self, path: &str, expected: &str) {
         let Setting {
             key, value, origin, ..
@@ -243,8 +244,8 @@ impl Loaded {
         }
     }
 
-    /// Resolves two keys that exclude each other: the later layer takes precedence. If one layer
-    /// sets both keys, reports this and returns false.
+    /// Resolves two mutually exclusive keys: the later layer takes precedence. If one layer sets
+    /// both keys, reports the conflict and returns false.
     fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {
@@ -329,7 +330,7 @@ impl Loaded {
     }
 }
 
-/// Adds the section to the name of each duration in an error of the election.
+/// Prefixes the durations in an error of the election core with their sections.
 fn full_names(text: &str) -> String {
     TIMINGS.iter().fold(text.to_owned(), |text, path| {
         let name = path.split_once('.').map_or(*path, |(_, name)| name);

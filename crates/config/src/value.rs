@@ -13,8 +13,8 @@ pub use leasehold_host::duration::parse_duration as duration;
 pub(super) use leasehold_host::duration::unit_is_missing;
 use leasehold_mongodb::uri::ConnectionUri;
 
-/// Parses a value into the form that the configuration is deserialized from; null if it is empty and
-/// optional. The error describes the accepted values.
+/// Parses a value into JSON. The configuration is deserialized from this JSON. An empty optional value
+/// becomes null. The error describes the accepted values.
 pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
     let text_if = |checked: Result<(), String>| checked.map(|()| Value::from(text));
     match kind {
@@ -69,7 +69,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
     }
 }
 
-/// Parses a program and its arguments: a JSON list, or words separated by commas.
+/// Parses a program and its arguments, given as a JSON list or as words separated by commas.
 fn command(text: &str) -> Result<Vec<String>, String> {
     const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
@@ -99,8 +99,8 @@ fn health_url(text: &str) -> Result<(), String> {
     Err(format!("{why}: {example}"))
 }
 
-/// Parses an address and a port to listen on. The address may be `localhost`, or missing, which
-/// stands for all IPv4 addresses. The error describes the accepted values.
+/// Parses an address and a port to listen on. The address may be `localhost`. A missing address
+/// means all IPv4 addresses. The error describes the accepted values.
 pub fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = |text: &str| text.parse::<u16>().ok();
     let address = match text.rsplit_once(':') {
@@ -159,7 +159,7 @@ fn database(text: &str) -> Result<(), String> {
 }
 
 fn collection(text: &str) -> Result<(), String> {
-    /// Database (63 bytes), dot and collection stay below MongoDB's limit of 255 bytes.
+    /// Together with a database (63 bytes) and a dot, stays below MongoDB's limit of 255 bytes.
     const LENGTH_MAX: usize = 180;
     let legal = !text.is_empty()
         && text.len() <= LENGTH_MAX
@@ -174,7 +174,7 @@ fn collection(text: &str) -> Result<(), String> {
     )
 }
 
-/// Returns the text of a parsed value, or a description of the accepted values.
+/// Returns the text of a parsed value. The error describes the accepted values.
 pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String> {
     match (key, kind) {
         (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),

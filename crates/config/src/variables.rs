@@ -1,4 +1,4 @@
-//! Environment variables of the configuration, and other variables that were probably meant as such.
+//! Environment variables of the configuration, and variables that were probably meant to configure.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -7,7 +7,7 @@ use super::schema::{KEYS, Key, nearest};
 
 const PREFIX: &str = "LEASEHOLD_";
 
-/// Variables that leasehold sets for a command, or writes to `status.env`, and `LEASEHOLD_TRACE`.
+/// Variables that leasehold sets for commands or writes to `status.env`, and `LEASEHOLD_TRACE`.
 const OTHERS: [&str; 15] = [
     "BOOT_ID",
     "HOLDER",
@@ -26,7 +26,7 @@ const OTHERS: [&str; 15] = [
     "VALID_UNTIL_BOOTTIME_NS",
 ];
 
-/// Names that stand for the flag `--config`, which has no variable.
+/// Names that users probably choose to set `--config`, which has no variable.
 const CONFIG_FLAG: [&str; 2] = ["CONFIG", "CONFIG_FILE"];
 
 /// A variable that looks like configuration, but has no effect.
@@ -34,7 +34,7 @@ const CONFIG_FLAG: [&str; 2] = ["CONFIG", "CONFIG_FILE"];
 pub struct IgnoredVariable {
     /// Name of the variable.
     pub name: String,
-    /// The key that was probably meant.
+    /// The key that the user probably meant.
     pub meant: Option<&'static Key>,
     is_config_flag: bool,
 }
@@ -50,8 +50,8 @@ impl fmt::Display for IgnoredVariable {
     }
 }
 
-/// Returns the variables that have no effect, but contain two underscores, have the name of a key
-/// without its section, or resemble the variable of a key.
+/// Returns the variables that look like configuration but have no effect. These variables contain
+/// two underscores, name a key without its section, or resemble the variable of a key.
 pub(super) fn ignored(environment: &[(OsString, OsString)]) -> Vec<IgnoredVariable> {
     let names = environment.iter().filter_map(|(name, _)| name.to_str());
     names.filter_map(ignored_variable).collect()
@@ -67,7 +67,7 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
         .iter()
         .filter(|key| key.name.to_uppercase() == written)
         .collect();
-    // The flag is a second notation of a key: `--lease-duration` sets lease.lease_duration.
+    // Users may derive a variable from the flag: `--lease-duration` sets lease.lease_duration.
     let notations = KEYS.iter().flat_map(|key| {
         let variable = key.variable()[PREFIX.len()..].replace("__", "_");
         let flag = key.flag().replace('-', "_").to_uppercase();
@@ -102,9 +102,9 @@ fn is_service_link(rest: &str) -> bool {
         || name.ends_with("_PORT") && !name.contains("__")
 }
 
-/// Returns the section and the key that a variable names; `None` if it is not configuration. One
-/// underscore is not enough, because Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for
-/// a Service called leasehold-http.
+/// Returns the section and the key that a variable names; `None` if it is not configuration.
+/// Section and key are separated by two underscores, because Kubernetes injects variables with
+/// single underscores, such as `LEASEHOLD_HTTP_PORT` for a Service called leasehold-http.
 pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix(PREFIX)?.split_once("__")?;
@@ -113,7 +113,7 @@ pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {
         let known = sections.find(|known| known.to_uppercase() == section);
         known.map(str::to_owned)
     };
-    // A nested section takes precedence, as in LEASEHOLD_WORKLOAD__HEALTH__URL.
+    // A nested section takes precedence over a key, as in LEASEHOLD_WORKLOAD__HEALTH__URL.
     if let Some((inner, key)) = key.split_once("__")
         && let Some(section) = named(&format!("{section}.{inner}"))
     {

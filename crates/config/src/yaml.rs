@@ -1,4 +1,4 @@
-//! Limits for YAML files. The crate `config` copies the target of each alias, so that a file of some
+//! Limits for YAML files. The crate `config` copies the target of each alias, and a file of a few
 //! hundred bytes could expand to gigabytes.
 
 use yaml_rust2::parser::{Event, Parser};
@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 40;
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
     let mut nodes = 0;
-    // Kind and first line of the lists and tables that are open.
+    // Kind and first line of each unfinished list or table.
     let mut open = Vec::new();
     loop {
         let (event, mark) = parser.next_token().map_err(|error| {
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(check("lease: &a\n  name: b\n"), Ok(()));
         let refused = check("a: &a [x]\nb: *a\n").expect_err("an alias");
         assert!(refused.contains("line 2"), "{refused}");
-        // Rejected even if a later line cannot be parsed.
+        // Refused even though a later line cannot be parsed.
         assert!(check("a: &a [x]\nb: *a\nc: [\n").is_err());
     }
 

@@ -1,5 +1,5 @@
-//! Code that leases and locks share: turns, calls, sent writes, reads, and detection of rollbacks.
-//! It depends neither on a document's fields nor on a protocol's rules.
+//! Code that leases and locks share: turns, calls, sent writes, reads, and the detection of
+//! rollbacks. This code depends neither on a document's fields nor on a protocol's rules.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -54,17 +54,17 @@ impl<E> Outbox<E> {
     }
 }
 
-/// Outcome of a call, with the document that it found or left.
+/// Outcome of a store call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome<F = Found> {
-    /// Acknowledged by a majority, with the document that the call left or read.
+    /// Acknowledged by a majority. Contains the document as the call left or read it.
     Applied(F),
-    /// The filter did not match (for a create, the document exists).
+    /// The filter did not match; for a create, the document already exists.
     Rejected,
     /// Provably never sent.
     Failed,
-    /// Every other result, including timeouts and write concern errors. The write may have been
+    /// Any other result, such as a timeout or a write concern error. The write may have been
     /// applied, or may be applied later, so this outcome never grants or extends authority (I7).
     Unknown,
 }
@@ -92,7 +92,7 @@ impl<E> Turn<'_, E> {
         Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
     }
 
-    /// Returns 80 % of `duration` plus a random part of it, at most `spread` per mille.
+    /// Returns 80 % of `duration` plus a random part of `duration`, at most `spread` per mille.
     fn scaled(&mut self, duration: Duration, spread: u32) -> Duration {
         let drawn = self.random.bits() % (u128::from(spread) + 1);
         let per_mille = 1000 - JITTER_PERCENT * 10 + u32::try_from(drawn).unwrap_or(0);
@@ -104,11 +104,11 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
     instants.into_iter().flatten().min()
 }
 
-/// Maximum number of unanswered writes of a claim: one, plus a second one after a primary change.
+/// Maximum number of unanswered writes of a claim. After a primary change, a second one is sent.
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
 /// Writes that carried a revision of one claim, oldest first. A revision is kept until it provably
-/// cannot be stored (I7). A write beyond `MAX` drops the oldest write after the first `KEPT`.
+/// cannot be stored (I7). Beyond `MAX` writes, the oldest write after the first `KEPT` is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentWrites<P, const MAX: usize, const KEPT: usize>(Vec<SentWrite<P>>);
 
@@ -124,9 +124,9 @@ pub(crate) struct SentWrite<P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WriteState {
     Awaited,
-    /// Applied, possibly applied, or possibly applied later.
+    /// The write was applied, may have been applied, or may still be applied.
     Open,
-    /// The filter did not match. A second delivery by the network may still match.
+    /// The filter did not match. If the network delivers the write twice, it may still match.
     Rejected,
 }
 
@@ -135,7 +135,7 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
         Self(Vec::new())
     }
 
-    /// Records a write that is sent now. Returns true if an older write was dropped.
+    /// Records a write that the caller sends now. Returns true if an older write was dropped.
     pub(crate) fn send(
         &mut self,
         call: CallId,
@@ -239,7 +239,7 @@ impl<C> ReadSchedule<C> {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Sends a read with `send`, whose argument is true for a linearizable read.
+    /// Sends a read by calling `send` with true for a linearizable read.
     pub(crate) fn send(&mut self, marks: &Watermarks, note: C, send: impl FnOnce(bool) -> CallId) {
         let confirm = self.suspicious;
         self.in_flight = Some(ReadInFlight {
@@ -252,7 +252,7 @@ impl<C> ReadSchedule<C> {
     }
 }
 
-/// The highest values that a document has shown, to this process and to earlier ones.
+/// The highest values of the document that this process or an earlier process has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Watermarks {
     /// Token of the document when last seen; `None` if no document is known.

@@ -1,7 +1,7 @@
-//! The deadline policy of a guard, without IO: when CMD starts, gets a stop signal, and is killed.
-//! It decides only on [`PolicyInput::Time`], after everything that was sent has been read. After a
-//! suspension, a guard thus decides by the last record of its queue, which may extend the deadline.
-//! Once a deadline has passed, no later record revives it.
+//! The deadline policy of a guard, without IO: it determines when CMD starts, gets a stop signal,
+//! and is killed. The policy decides only on [`PolicyInput::Time`], after the guard has read all
+//! queued records. After a suspension, the last queued record may thus still extend the deadline.
+//! Once the policy has found a deadline passed, no later record extends it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the deadlines under an authority until `valid_until`.
+    /// Returns the deadlines for an authority that ends at `valid_until`.
     pub fn new(valid_until: BootTime, timings: &Timings) -> Self {
         Self {
             valid_until,
@@ -29,7 +29,7 @@ impl Terms {
         }
     }
 
-    /// Returns deadlines without a grace, for a timeout and for provisional authority.
+    /// Returns deadlines without a grace period, as used for timeouts and provisional authority.
     pub fn without_grace(valid_until: BootTime) -> Self {
         Self {
             valid_until,
@@ -49,17 +49,17 @@ impl Terms {
 pub struct Stop {
     /// The signal that asks CMD to stop.
     pub signal: i32,
-    /// End of the grace period. The workload's own deadlines apply as well.
+    /// End of the grace period. The workload's [`Terms`] apply as well.
     pub kill_at: BootTime,
 }
 
-/// Complete desired state of a workload. A stop, a loss and a kill are never revoked.
+/// Complete desired state of a workload. Once set, a stop, a loss or a kill is never revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DesiredState {
     /// Deadlines of the workload.
     pub terms: Terms,
-    /// The stop, after a request or a loss.
+    /// The stop, if one was requested or authority was lost.
     pub stop: Option<Stop>,
     /// True if the workload must be killed now.
     pub kill: bool,
@@ -79,7 +79,8 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state after an order for this authority. A requested stop is `graceful`.
+    /// Returns the state after an order for this authority. `graceful` is the stop for a requested
+    /// end.
     #[must_use]
     pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
         match kind {
@@ -99,7 +100,7 @@ impl DesiredState {
         Self { terms, ..self }
     }
 
-    /// Returns the state with a stop; a stopping workload never gets more time.
+    /// Returns the state with a stop. A stopping workload never gets more time.
     #[must_use]
     pub fn stopped(self, stop: Stop) -> Self {
         let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
@@ -136,7 +137,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns true if the workload is not asked to end.
+    /// Returns true if the workload has not been asked to end.
     pub fn runs(&self) -> bool {
         self.stop.is_none() && !self.kill
     }
@@ -148,7 +149,7 @@ impl DesiredState {
     }
 }
 
-/// Recipients of the stop signal. SIGKILL always goes to all.
+/// Recipients of the stop signal. SIGKILL always goes to all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum StopScope {
@@ -163,7 +164,7 @@ pub enum StopScope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Leftovers {
-    /// Time in which descendants may end by themselves.
+    /// Time that descendants have to end by themselves.
     pub linger: Duration,
     /// Time from the stop signal to SIGKILL.
     pub grace: Duration,
@@ -175,7 +176,7 @@ pub struct Leftovers {
 pub struct PolicyOptions {
     /// The first deadlines.
     pub terms: Terms,
-    /// The signal that CMD gets at its deadline, or when its daemon has exited.
+    /// The signal that CMD gets at its deadline, or after its daemon has exited.
     pub stop_signal: i32,
     /// Recipients of the stop signal.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -295,7 +296,7 @@ impl DeadlinePolicy {
         self.action.take()
     }
 
-    /// Returns the latest instant of the next [`PolicyInput::Time`].
+    /// Returns the latest instant at which to pass the next [`PolicyInput::Time`].
     pub fn next_wakeup(&self) -> Option<BootTime> {
         match self.phase {
             PolicyPhase::Done => None,
@@ -314,7 +315,7 @@ impl DeadlinePolicy {
         self.signalled || self.killed
     }
 
-    /// Returns true after CMD's exit if descendants may linger and none was asked to stop.
+    /// Returns true after CMD's exit if descendants may linger and none of them was asked to stop.
     pub fn lingers(&self) -> bool {
         let leader_ended = matches!(self.phase, PolicyPhase::LeaderEnded | PolicyPhase::Done);
         leader_ended && self.left_behind_at.is_some() && !self.stop_requested()
@@ -330,7 +331,7 @@ impl DeadlinePolicy {
         self.desired.terms.valid_until
     }
 
-    /// Returns true if the deadline has passed, so that no later order extends this claim.
+    /// Returns true if the deadline has passed. No later order then extends this claim.
     pub fn expired(&self) -> bool {
         self.expired
     }

@@ -1,4 +1,4 @@
-//! The election, a state machine without IO: the claim that leads, and a `Contender` for the rest.
+//! The election, a state machine without IO. A `Tenure` leads; a `Contender` does everything else.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -43,22 +43,24 @@ use tenure::{RenewalReply, Tenure};
 
 /// One candidate for one lease.
 ///
-/// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect), in order
-/// and before the next input; arm a timer for [`next_wakeup`](Self::next_wakeup), at which
-/// [`Input::Tick`] is due; publish [`status`](Self::status). The time never goes back.
+/// After each [`handle`](Self::handle), carry out all effects of [`next_effect`](Self::next_effect)
+/// in order, and publish [`status`](Self::status). Pass [`Input::Tick`] at
+/// [`next_wakeup`](Self::next_wakeup). A time earlier than the previous one is replaced by the
+/// previous one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // The model's canonical form leaves out a counter before an instant, so the order matters.
+    // When the model compares states, it ignores a counter that directly precedes an instant. The
+    // order of these two fields therefore matters.
     outbox: Outbox<Effect>,
     now: BootTime,
 }
 
 impl Election {
-    /// Creates a candidate that has read nothing yet. Any first input starts it.
+    /// Creates a candidate that has read nothing yet. The first input, of any kind, starts it.
     pub fn new(candidate: Candidate, now: BootTime, random: &mut dyn Randomness) -> Self {
         let contender = Contender::new(&candidate, Session::random(random), now);
         Self {
@@ -71,9 +73,9 @@ impl Election {
         }
     }
 
-    /// Processes one input at `now` and everything that is due.
+    /// Processes one input at `now`, and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may be overtaken by another.
+        // A caller that reads the clock and then waits for a mutex may come after a later reading.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {
@@ -81,7 +83,7 @@ impl Election {
             random,
             effects: &mut effects,
         };
-        // Expiry comes first, so an acknowledgement that waited in a frozen process is late.
+        // Expiry comes first, so that an acknowledgement delayed by a freeze counts as late.
         if planted!(AcknowledgedAfterDeadline) {
             self.apply(input, turn);
             self.expire(turn);
@@ -104,7 +106,7 @@ impl Election {
         self.outbox.pop()
     }
 
-    /// Returns the time when to pass [`Input::Tick`] if no other input comes first.
+    /// Returns when to pass [`Input::Tick`], unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
@@ -170,7 +172,7 @@ impl Election {
         }
     }
 
-    /// Routes a reply to the step that waits for it. A reply that no step waits for grants nothing.
+    /// Routes a reply to the step that awaits it. Any other reply grants nothing.
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
@@ -217,7 +219,7 @@ impl Election {
         }
     }
 
-    /// Gives up the claim of a workload that survived its kill, because the wait may have no bound.
+    /// Gives up the claim of a workload that survived SIGKILL, because it may never end.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.contender.workload_stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);
@@ -384,7 +386,7 @@ impl Election {
         }
     }
 
-    /// Gives up authority now, and releases the lease when the workload is gone.
+    /// Gives up authority now, and releases the lease once the workload has ended.
     fn stop(&mut self, reason: Reason, reserved_for: Option<Reservation>, turn: &mut Turn<'_>) {
         if let CandidateState::Leading(tenure) = &self.state {
             let (tenure, delay) = (tenure.clone(), self.contender.drain_time());
@@ -405,8 +407,8 @@ impl Election {
         self.contender.lost(cause, lost, turn);
     }
 
-    /// Panics in states that only a bug can cause. Files and claim carry deadlines, so readers and
-    /// contenders continue without this process.
+    /// Panics in states that only a bug can cause. Status files and claims contain deadlines, so
+    /// readers and contenders can continue without this process.
     fn check_invariants(&self) {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
-/// Expands to `false` or to the rule, because only `crates/proof` breaks rules on purpose.
+/// Expands to the correct rule or to `false`. Only `crates/proof` breaks rules on purpose.
 #[cfg(not(proof))]
 macro_rules! planted {
     ($name:ident) => {

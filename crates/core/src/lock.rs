@@ -1,5 +1,5 @@
-//! Locks without IO: exclusive, shared and N-slot locks with a fair queue, one document per lock.
-//! `docs/locks.md` explains the protocol.
+//! Locks without IO: exclusive, shared and N-slot locks with a fair queue. Each lock is one
+//! document. `docs/locks.md` explains the protocol.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

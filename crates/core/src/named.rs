@@ -1,6 +1,6 @@
 //! Closed lists of values with fixed names.
 
-/// Defines a list of values, each with the name that it has in documents, files, logs and metrics.
+/// Defines an enum. Each value has a name for documents, files, logs and metrics.
 macro_rules! named {
     (
         $(#[$doc:meta])*

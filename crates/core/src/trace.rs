@@ -1,5 +1,5 @@
-//! Records of a trace, each a line of JSON. A state machine that receives the options, times,
-//! random bits and inputs of a trace repeats its effects (`tests/trace-check`).
+//! Records of a trace, one line of JSON each. A state machine that receives the options, times,
+//! random bits and inputs of a trace repeats the trace's effects (`tests/trace-check`).
 
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +27,9 @@ pub struct Record<O, I, E> {
 pub enum Event<O, I, E> {
     /// The state machine was created.
     Started(Started<O>),
-    /// The state machine handled an input. Written before the first effect is carried out.
+    /// The state machine handled an input. Written before any of the effects is carried out.
     Turn(TurnRecord<I, E>),
-    /// A store call was handed to the driver. Written before that.
+    /// A store call is about to be handed to the driver.
     Sent(Sent),
     /// The outcome of a store call is known.
     Answered(Answered),
@@ -59,15 +59,15 @@ pub struct GuardOptions {
     pub guarded: Guarded,
 }
 
-/// A command that a guard ends in time.
+/// A command that a guard supervises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guarded {
     /// The command of a daemon, which runs under the daemon's claim.
     Command,
-    /// The hook on_lead, which ends at its timeout or at the end of the claim's authority.
+    /// The hook on_lead. It ends at its timeout, or when the claim's authority ends.
     OnLead,
-    /// The hook on_step_down, which ends at its timeout.
+    /// The hook on_step_down. It ends at its timeout.
     OnStepDown,
     /// A command of `leasehold lock`, or a short command with a timeout.
     Other,
@@ -110,7 +110,7 @@ pub struct TurnRecord<I, E> {
 pub struct Sent {
     /// Id of the call.
     pub call: CallId,
-    /// Time before the call.
+    /// Time before the call was handed over.
     pub at: BootTime,
 }
 
@@ -123,7 +123,7 @@ pub struct Answered {
     pub at: BootTime,
     /// Name of the outcome.
     pub outcome: String,
-    /// True if the call was reported as unknown before.
+    /// True if the call was already reported as unknown.
     pub late: bool,
 }
 

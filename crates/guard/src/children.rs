@@ -1,6 +1,7 @@
 //! Lists the direct children of this process without allocating, because memory may be exhausted. A
 //! subreaper adopts the children of a killed process, so killing proceeds in rounds. The id of a
-//! direct child is not reused until this process reaps it, so no unrelated process is signalled.
+//! direct child is not reused until this process reaps the child, so no unrelated process is
+//! signalled.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -15,13 +16,13 @@ use super::groups;
 use super::stack_text::padded;
 use super::survivors::Stat;
 
-/// The longest path is `/proc/self/task/<tid>/children`, whose id has seven digits at most.
+/// The longest path is `/proc/self/task/<tid>/children`, with an id of at most seven digits.
 const PATH_MAX: usize = 64;
 const BUFFER: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Children {
-    /// True if the kernel lists children (CONFIG_PROC_CHILDREN); otherwise all of /proc is
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise, all of /proc is
     /// searched.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
@@ -50,7 +51,7 @@ impl Children {
         }
     }
 
-    /// Reads the list of every thread, because a child belongs to the thread that started it.
+    /// Reads the lists of all threads, because a child belongs to the thread that started it.
     fn each_listed(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
         let tasks = open(format_args!("/proc/self/task"), OFlags::DIRECTORY)?;
         let mut names = RawDir::new(&tasks, &mut self.names);
@@ -59,7 +60,7 @@ impl Children {
                 continue;
             };
             let name = format_args!("/proc/self/task/{task}/children");
-            // The children of a thread that has ended belong to another thread.
+            // If the thread has ended, its children now belong to another thread.
             let Ok(file) = open(name, OFlags::empty()) else {
                 continue;
             };
@@ -67,7 +68,7 @@ impl Children {
             loop {
                 let length = retry_on_intr(|| read(&file, &mut self.text))?;
                 for byte in &self.text[..length] {
-                    // An id may be split by the end of the buffer.
+                    // An id may be split at the end of the buffer.
                     if byte.is_ascii_digit() {
                         child = child * 10 + i32::from(byte - b'0');
                     } else if let Some(pid) = Pid::from_raw(std::mem::take(&mut child)) {

@@ -1,10 +1,10 @@
 //! The claim file's records of the processes that run under the claim.
 //!
-//! A free lock does not prove that CMD is gone: the kernel frees the lock of a killed guard before
-//! it ends CMD, and does not end a CMD that changed its user. Therefore each process records itself
-//! before it becomes CMD, its guard records the end of CMD before it releases the lock, and the
-//! next owner of the lock reads these records first. Each guard overwrites its own place, of fixed
-//! length, without an allocation.
+//! A free lock does not prove that CMD is gone. The kernel frees the lock of a killed guard before
+//! the kernel ends CMD, and does not end a CMD that changed its user. Therefore each process
+//! records itself before it becomes CMD, the guard records the end of CMD before it releases the
+//! lock, and the next owner of the lock first reads these records. Each guard overwrites its own
+//! place, which has a fixed length, without allocating.
 
 use std::io;
 use std::num::ParseIntError;
@@ -22,13 +22,13 @@ use super::survivors::ProcessId;
 
 /// Offset of the first place, after the record of the daemon.
 pub const PLACES_BEGIN: usize = 512;
-/// All places, with texts of up to 80 bytes, lie in the file's first page, so a kill cannot tear a
-/// write.
+/// Length of a place, whose text has at most 80 bytes. All places lie in the file's first page, so
+/// a kill cannot tear a write.
 const PLACE_LENGTH: usize = 96;
 /// Length of the claim file in bytes.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;
 
-/// A guard's place in the claim file. The name says what the guard runs.
+/// A guard's place in the claim file, named after the command that the guard runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClaimPlace {
     /// The guard of the command.
@@ -55,13 +55,13 @@ pub enum Child {
     None,
     /// The process may have been started, and its end was not confirmed.
     Running(ProcessId),
-    /// The process and all its descendants were confirmed to be gone.
+    /// The process and all its descendants were confirmed gone.
     Gone,
     /// The record cannot be read.
     Unreadable,
 }
 
-/// A claim file that gives each place to one guard at a time, because a guard whose disk hangs may
+/// Assigns each place of a claim file to one guard at a time, because a guard whose disk hangs may
 /// overwrite its place late.
 #[derive(Debug)]
 pub struct ClaimShares {
@@ -121,7 +121,8 @@ impl ClaimShare {
         self.place
     }
 
-    /// Writes the state of the child. Not synced, because the record proves nothing after a reboot.
+    /// Writes the state of the child. The write is not synced, because the record proves nothing
+    /// after a reboot.
     pub fn write(&self, child: Child) -> io::Result<()> {
         let begin = self.place.begin() as u64;
         match pwrite(&self.file, &text(child), begin)? {
@@ -137,7 +138,7 @@ impl AsFd for ClaimShare {
     }
 }
 
-/// Reads all places of a claim file whose lock the caller holds.
+/// Reads all places of a claim file. The caller must hold the file's lock.
 pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     let mut children = [Child::Unreadable; 3];
     for (child, place) in children.iter_mut().zip(ClaimPlace::ALL) {
@@ -148,7 +149,7 @@ pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     Ok(children)
 }
 
-/// Returns the bytes of the places of a claim that has not started any command.
+/// Returns the bytes of all places for a claim that has not started any command.
 pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
     let none = text(Child::None);
     std::array::from_fn(|index| none[index % PLACE_LENGTH])
@@ -240,7 +241,7 @@ mod tests {
         let copy = first.try_clone().expect("a handle");
         drop(first);
         let second = shares.share(ClaimPlace::Command, moment).await;
-        let error = second.expect_err("the copy has the place");
+        let error = second.expect_err("the copy still has the place");
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
         let another = shares.share(ClaimPlace::OnLead, moment).await;
         assert!(another.is_ok(), "another place");

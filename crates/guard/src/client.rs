@@ -1,20 +1,24 @@
-//! The daemon's side of a guard: sends the newest order, receives the reports, and ends CMD if the
-//! guard does not.
+//! The daemon's side of a guard. It sends the newest order, receives the reports, and ends CMD if
+//! the guard does not.
 //!
 //! ```text
 //!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
 //!         ◀─reports──  (this binary)  (this binary)   a process group of its own
 //! ```
 //!
-//! **Failures.** Daemon killed, frozen, or out of memory: the guard sends the stop signal
-//! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
-//! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
-//! after the deadline, and then ends the rest. Guard and daemon both killed: the kernel ends CMD's
-//! leader. Its descendants survive. So does everything in a frozen cgroup or in uninterruptible
-//! sleep, and a command that lost its parent-death signal because it changed its user or gained
-//! privileges (setuid, setpriv). The next daemon on the status directory waits for the expiry of
-//! the lease if a command may survive; the fencing token protects against candidates elsewhere. A
-//! command with more privileges than the daemon cannot be signalled.
+//! **Failures.**
+//!
+//! - Daemon killed, frozen, or out of memory: the guard sends the stop signal (immediately if the
+//!   daemon is gone), and SIGKILL at the last deadline.
+//! - Guard killed: the kernel ends CMD's leader, and the daemon ends the other processes.
+//! - Guard frozen: the daemon kills the guard 100 ms after the deadline, and then CMD's processes.
+//! - Guard and daemon both killed: the kernel ends CMD's leader, but its descendants survive.
+//!
+//! Processes in a frozen cgroup or in uninterruptible sleep survive in all these cases. A command
+//! also survives if it changed its user or gained privileges (setuid, setpriv), and thereby lost its
+//! parent-death signal. If a command may survive, the next daemon on the status directory waits for
+//! the expiry of the lease; the fencing token protects against candidates elsewhere. A command with
+//! more privileges than the daemon cannot be signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,15 +46,15 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Maximum delay of the guard's report that it killed CMD at the deadline. Then the client kills
-/// both, within the 500 ms from the last deadline to `lease_duration`.
+/// Maximum delay of the guard's report that it killed CMD at the deadline. After this delay, the
+/// client kills both. It has 500 ms, from the last deadline to `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children, whose ends the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// If this process still runs after this time, its stop signal had no effect, as on process 1 or an
-/// orphaned process group.
+/// Maximum time for a stop signal to take effect on this process. If the process still runs
+/// afterwards, the signal had no effect, as on process 1 or an orphaned process group.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
@@ -59,7 +63,7 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// Used to write the end of CMD if the guard cannot. Kept until the guard has exited, so that
+    /// Used to record the end of CMD if the guard cannot. Kept until the guard has exited, so that
     /// no other guard gets the place earlier.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
@@ -87,8 +91,8 @@ impl GuardClient {
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
         let ended = pidfd_open(prepared.guard.pid(), PidfdFlags::NONBLOCK)?;
-        // `AsyncFd::new` is deprecated, because a descriptor may change. The descriptor of an
-        // `OwnedFd` does not, and the replacement is unsafe, which this crate forbids.
+        // `AsyncFd::new` is deprecated, because a value may change its descriptor. An `OwnedFd`
+        // never does, and the replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let listen = |_| SignalPipe::listen(SIGCONT);
@@ -205,7 +209,7 @@ impl GuardClient {
         self.wanted.relays = self.wanted.relays.wrapping_add(1);
     }
 
-    /// If the socket is full, the record stays unsent, and the next record replaces it.
+    /// If the socket is full, the record stays unsent until a newer record replaces it.
     fn send(&mut self) {
         let (socket, wanted) = (&self.socket, &self.wanted);
         let sent = socket.try_io(tokio::io::Interest::WRITABLE, || {
@@ -282,8 +286,8 @@ impl GuardClient {
         foreground.is_some() && foreground == self.leader.as_ref().map(WaitedFor::pid)
     }
 
-    /// Stops this process after Ctrl-Z, or an access to the terminal, has stopped CMD, because the
-    /// shell treats both as one job. The guard keeps enforcing the deadline.
+    /// Stops this process after CMD was stopped by Ctrl-Z or by an access to the terminal, because
+    /// the shell treats both processes as one job. The guard keeps enforcing the deadline.
     fn stop_with_cmd(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -302,8 +306,8 @@ impl GuardClient {
         }
     }
 
-    /// Resumes a stopped CMD in the foreground if this process has it, otherwise in the background,
-    /// unless CMD stopped to access the terminal.
+    /// Resumes a stopped CMD: in the foreground if this process has it, otherwise in the
+    /// background, unless CMD stopped to access the terminal.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader)) = (&self.terminal, &self.leader) else {
@@ -334,8 +338,8 @@ impl GuardClient {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // The time is read before the reports. Otherwise, after a freeze between the two reads, the
-        // guard would count as late although its timely report is unread.
+        // The time is read before the reports. In the reverse order, a freeze between the two reads
+        // would make the guard count as late although its timely report is unread.
         let now = leasehold_clock::boot_now();
         self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {
@@ -345,8 +349,8 @@ impl GuardClient {
         }
     }
 
-    /// Kills what the guard left behind, round by round, and reaps the leader last, so that the id
-    /// of its process group is not reused too early.
+    /// Kills the processes that the guard left, round by round. Reaps the leader last, so that the
+    /// id of its process group is not reused too early.
     async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
         let mut end = self.report.end;
         let by_us = self.report.by_us || end == CommandEnd::Unknown;
@@ -358,7 +362,7 @@ impl GuardClient {
         let leader = self.leader.as_ref().map(WaitedFor::pid);
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         loop {
-            // The leader's id is reserved only as long as the leader is our child.
+            // The leader's id is reserved only while the leader is a child of this process.
             let look = |pid| waitid(WaitId::Pid(pid), ended | WaitIdOptions::NOWAIT);
             let leader_state = leader.map(look);
             if let (Some(leader), Some(Ok(_))) = (leader, &leader_state) {

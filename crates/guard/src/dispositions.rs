@@ -1,7 +1,7 @@
-//! The inherited dispositions of signals: nohup(1) ignores HUP for its command, a script ignores
-//! INT and QUIT for its background jobs. A handler would undo this, because exec resets handled
-//! signals to the default. SIGPIPE cannot be examined: the standard library ignores it before
-//! `main`.
+//! The inherited dispositions of signals: nohup(1) ignores HUP for its command, and a script
+//! ignores INT and QUIT for its background jobs. A handler would undo this, because exec resets
+//! handled signals to the default. SIGPIPE cannot be examined, because the standard library ignores
+//! it before `main`.
 
 use std::fs::read_to_string;
 
@@ -31,7 +31,7 @@ pub fn ending() -> impl Iterator<Item = i32> {
     named.into_iter().chain(SIGRTMIN()..=SIGRTMAX())
 }
 
-/// Returns the name of a signal, as kill(1) accepts it.
+/// Returns the name of a signal in the spelling of kill(1).
 pub fn signal_name(number: i32) -> String {
     match Signal::try_from(number) {
         Ok(signal) => signal.as_str().to_owned(),
@@ -40,7 +40,7 @@ pub fn signal_name(number: i32) -> String {
 }
 
 /// Calls `access` with SIGTTOU blocked in this thread. The signal would stop a background process
-/// that changes the terminal's foreground group, or writes with `stty tostop`.
+/// that changes the terminal's foreground group, or that writes to a terminal with `stty tostop`.
 pub fn without_background_stop<T>(access: impl FnOnce() -> T) -> T {
     let terminal_output = SigSet::from(Signal::SIGTTOU);
     let blocked = terminal_output.thread_block();

@@ -1,5 +1,6 @@
-//! The command line of CMD, and its additional environment variables. They travel in a memfd,
-//! because their size has no limit, and after the acquisition, because they contain the token.
+//! The command line of CMD, and its additional environment variables. Both travel in a memfd,
+//! because their size has no limit. They are sent after the acquisition, because they contain the
+//! token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,7 +10,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The process that systemd opened sockets for. sd_listen_fds(3) ignores them in other processes.
+/// Names the process that systemd opened sockets for. Other processes must ignore the sockets
+/// (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub(super) struct ExecSpec {
 }
 
 impl ExecSpec {
-    /// Passes on the sockets of a socket-activated service, if they are meant for this process.
+    /// Passes on the sockets of a socket-activated service, if they were opened for this process.
     pub(super) fn pass_sockets(&mut self) {
         let own = OsString::from(std::process::id().to_string());
         if std::env::var_os(LISTEN_PID).is_some_and(|pid| pid == own) {

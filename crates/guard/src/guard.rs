@@ -2,15 +2,15 @@
 //!
 //! The guard is a second instance of this binary, with one thread and without a runtime. From the
 //! start message on, it holds the newest deadlines and the claim lock. A new daemon finds the lock
-//! free only if CMD is gone or this guard was killed; then the claim file names the process that
-//! became CMD. After CMD was started the guard allocates nothing, because memory may be exhausted.
-//! If the OOM killer chooses the guard, PDEATHSIG ends CMD's leader, and the daemon, also a
-//! subreaper, ends the rest.
+//! free only if CMD is gone or this guard was killed. If the guard was killed, the claim file names
+//! the process that became CMD. After the start of CMD, the guard allocates nothing, because memory
+//! may be exhausted. If the OOM killer chooses the guard, PDEATHSIG ends CMD's leader. The daemon,
+//! which is also a subreaper, ends the other processes.
 //!
-//! **Sessions.** Without a terminal, the guard has a session of its own. With one, it stays in the
-//! daemon's session, which CMD inherits: in another session CMD could not receive Ctrl-C, and as an
-//! orphaned process group it would not stop for Ctrl-Z. The guard's own process group never gets
-//! the foreground, so no key of the terminal reaches the guard.
+//! **Sessions.** Without a terminal, the guard has its own session. With a terminal, the guard
+//! stays in the daemon's session, which CMD inherits. In another session, CMD could not receive
+//! Ctrl-C, and as an orphaned process group would not stop for Ctrl-Z. The guard's own process
+//! group never gets the foreground, so no key of the terminal reaches the guard.
 //!
 //! **Signals.** A service manager that signals every process of a unit must not separate the guard
 //! from CMD. Signals that end or stop a process therefore have a handler that does nothing, unless
@@ -105,7 +105,7 @@ struct Guard {
     reported: Option<GuardReport>,
     /// Holds the claim lock until CMD is gone or this process exits.
     claim: Option<ClaimShare>,
-    /// This descriptor stays open, so that descendants of CMD can read it through /proc.
+    /// Kept open so that descendants of CMD can read the descriptor through /proc.
     _kept: Option<OwnedFd>,
 }
 
@@ -116,7 +116,7 @@ struct Launch {
     exec_spec: OwnedFd,
 }
 
-/// Rehearses the code that ends CMD, without any signal, so that its pages are in memory.
+/// Runs the code that ends CMD, without sending a signal, so that the code's pages are in memory.
 fn rehearse(children: &mut Children, alarm: &Alarm) {
     let now = leasehold_clock::boot_now();
     let terms = Terms::without_grace(now);
@@ -178,7 +178,7 @@ impl Guard {
         // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
         // Locks the used pages in memory, because CMD must end even when a disk hangs. If the limit
-        // (`ulimit -l`) forbids this, the guard works while its pages are not evicted.
+        // (`ulimit -l`) forbids this, the guard works only while its pages are not evicted.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
@@ -223,8 +223,9 @@ impl Guard {
 
     fn attend(mut self) -> io::Result<()> {
         loop {
-            // The time is read before the orders. Otherwise a guard that was frozen between the two
-            // reads would judge an old order by the later time, although a newer order is unread.
+            // The time is read before the orders. In the reverse order, after a freeze between the
+            // two reads, the guard would judge an old order by the later time although a newer
+            // order is unread.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
             self.receive_from_shim();
@@ -246,7 +247,7 @@ impl Guard {
         }
     }
 
-    /// Reads all orders, because only the newest one counts.
+    /// Reads all orders, because only the newest order counts.
     fn receive_orders(&mut self) {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
@@ -300,13 +301,13 @@ impl Guard {
                     self.signal_leader(Signal::CONT);
                 }
             }
-            // Nothing to do here: `kill_round` runs next. It sends SIGKILL and repeats it.
+            // `kill_round`, which runs next, sends SIGKILL and repeats it.
             Action::Kill => {}
         }
     }
 
-    /// Relays a signal to CMD's first process, because SIGTTIN would stop an unprepared descendant;
-    /// SIGCONT to all processes, because a job continues as a whole.
+    /// Relays a signal to CMD's first process, because SIGTTIN would stop an unprepared descendant.
+    /// Relays SIGCONT to all processes, because a job continues as a whole.
     fn relay(&mut self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(Signal::CONT) => self.signal(Signal::CONT),
@@ -326,8 +327,8 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Records that CMD and its descendants are gone, and releases the claim lock. The daemon was
-    /// notified before, because a disk may hang.
+    /// Records that CMD and its descendants are gone, and releases the claim lock. The daemon has
+    /// already been notified, because a disk may hang.
     fn record_end(&mut self) {
         if let Some(claim) = self.claim.take() {
             // If this fails, the next daemon searches for the process and does not find it.
@@ -356,7 +357,7 @@ impl Guard {
 
     /// Reaps CMD's leader last, so that the id of its process group is not reused too early.
     fn check_children(&mut self) {
-        // One signal may stand for several children, so all children are checked.
+        // Checks all children, because one signal may report the exits of several children.
         let _ = self.child_ended.read(&mut [0; 64]);
         if self.report.stage == CommandStage::Gone {
             return;
@@ -419,7 +420,8 @@ impl Guard {
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
-        // A full socket is tried again later. `receive_orders` notices that the daemon is gone.
+        // If the socket is full, the report is sent later. `receive_orders` notices that the daemon
+        // is gone.
         if let Ok(true) = post(self.daemon.as_fd(), &self.report) {
             self.reported = Some(self.report);
         }

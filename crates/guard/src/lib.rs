@@ -1,8 +1,8 @@
 //! Runs a command only while there is authority for it.
 //!
-//! [`GuardedCommand`] starts a command, which is gone by its deadline on CLOCK_BOOTTIME (I5) unless
-//! a renewal of the authority moves the deadline. [`StandbyGuard`] is started before there is
-//! authority, because the start takes milliseconds.
+//! [`GuardedCommand`] starts a command. The command is gone by its deadline on CLOCK_BOOTTIME (I5),
+//! unless a renewal of the authority moves the deadline. A [`StandbyGuard`] is started before the
+//! acquisition, because the start takes milliseconds.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -10,7 +10,7 @@
 //! use leasehold_guard::{Command, GuardedCommand, Terms};
 //!
 //! # async fn example() -> std::io::Result<()> {
-//! // `leasehold_guard::stage(std::env::args_os())` stands first in `main`.
+//! `leasehold_guard::stage(std::env::args_os())` must come first in `main`.
 //! let until = leasehold_clock::boot_now() + Duration::from_secs(10);
 //! let terms = Terms {
 //!     valid_until: until,
@@ -77,19 +77,19 @@ pub use leasehold_core::deadline_policy::{
 pub use orphans::Orphans;
 pub use progress::{CommandEnd, CommandProgress, Termination};
 
-/// This path names this program even after its file was replaced or deleted.
+/// This path names this program even after the program's file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
 /// The first argument that turns this binary into a guard or a shim. Only leasehold passes it, so
 /// `--help` does not list it.
 const GUARD: &str = "__guard";
 const SHIM: &str = "__shim";
 
-/// An unneeded guard gets this time (rounds times interval) to exit before it is killed.
+/// Time (rounds times interval) that an unneeded guard has to exit before it is killed.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
 const KILLED_ROUNDS: u32 = 5_000;
 
-/// Becomes a guard or a shim if `arguments` request it. Call it first in `main`, because a guard
+/// Becomes a guard or a shim if `arguments` request it. Call this first in `main`, because a guard
 /// must be small and start early.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     observed_stage(arguments, |_| None)
@@ -175,8 +175,8 @@ impl Command {
         self.leftover_grace.unwrap_or_else(of_terms)
     }
 
-    /// Runs the command without standard input and terminal, and with its standard output
-    /// redirected to standard error, as for hooks.
+    /// Runs the command without standard input and without a terminal, and redirects its standard
+    /// output to standard error, as for hooks.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
@@ -316,7 +316,8 @@ impl StandbyGuard {
             .collect();
         let (orders, newest) = watch::channel(ToGuard::new(terms));
         let (publish, progress) = watch::channel(CommandProgress::Starting);
-        // Everything that can fail comes before the message to the guard, after which CMD runs.
+        // All steps that can fail precede the message to the guard, because CMD runs after the
+        // message.
         let command = self.command.clone();
         let mut guard = self.guard();
         let mut client = GuardClient::new(self, newest.clone(), publish.clone())?;
@@ -394,7 +395,7 @@ impl GuardedCommand {
         self.update(|desired| desired.extended(terms));
     }
 
-    /// Asks CMD to end with `signal`, and kills it at its deadline or at the earliest `kill_at`.
+    /// Asks CMD to end with `signal`. CMD is killed at its deadline or at the earliest `kill_at`.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
         self.update(|desired| desired.stopped(stop));
@@ -405,7 +406,8 @@ impl GuardedCommand {
         self.update(DesiredState::killed);
     }
 
-    /// Relays a signal to CMD's first process, SIGCONT to all. Replaces an unread signal.
+    /// Relays a signal to CMD's first process, and SIGCONT to all processes. Replaces an unread
+    /// signal.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;

@@ -1,4 +1,4 @@
-//! Reaps orphans: descendants of CMD whose guard was killed, and every orphan if the daemon is
+//! Reaps orphans: the descendants of a CMD whose guard was killed, and all orphans if the daemon is
 //! process 1.
 
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use super::children::{Children, reap};
 use super::groups::{group_of, own_group, own_session, session_of};
 use super::signal_pipe::SignalPipe;
 
-/// A [`super::GuardedCommand`] reaps these children itself: its guard and CMD's leader.
+/// Guards and leaders, which a [`super::GuardedCommand`] reaps itself.
 static WAITED_FOR: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn waited_for() -> MutexGuard<'static, Vec<Pid>> {
@@ -46,9 +46,9 @@ pub(super) fn adopt() -> io::Result<()> {
 
 /// Reaps every child that has exited, except guards and leaders, whose workload reaps them.
 fn reap_unowned() {
-    // A child that cannot be listed now is found when the next child ends.
+    // A child that cannot be listed now is found when the next child exits.
     let _ = Children::new().each(|child| {
-        // The lock is held until after the wait, so that no child is registered in between.
+        // The lock is held until after the wait, so that no child is registered meanwhile.
         let known = waited_for();
         if !known.contains(&child) {
             reap(child);
@@ -56,8 +56,8 @@ fn reap_unowned() {
     });
 }
 
-/// Reaps orphans for a daemon that is the parent of last resort. A program with other children must
-/// not use this, because it would lose their exit codes.
+/// Reaps orphans for a daemon that adopts all orphans. A program with other children must not use
+/// this type, because the program would lose their exit codes.
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: SignalPipe,
@@ -86,9 +86,9 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every adopted child, except those that a [`super::GuardedCommand`] owns. CMD
-/// cannot enter this process group nor, without a terminal, this session; the program's own
-/// children are in both.
+/// Calls `visit` for every adopted child, except children that a [`super::GuardedCommand`] owns. An
+/// adopted child differs by its process group or session: CMD cannot enter this process group or,
+/// without a terminal, this session. The program's own children are in both.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -1,5 +1,5 @@
-//! Tests what a guard needs before the acquisition, because system calls and files may be missing
-//! in a container without /proc or with an old seccomp profile.
+//! Tests, before the acquisition, the system calls and files that a guard needs. They may be
+//! missing in a container without /proc or with an old seccomp profile.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use super::children::Children;
 use super::{EXECUTABLE, orphans};
 
-/// A system call or file that a guard needs and this process may not use.
+/// A system call or file that a guard needs but this process cannot use.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot run a command here: {call}: {source}; to fix: mount /proc, and allow the call in the \

@@ -69,7 +69,7 @@ pub struct Termination {
     pub by_us: bool,
     /// True if a key of the terminal (Ctrl-C, Ctrl-\) ended CMD, so that the daemon should end too.
     pub interrupted: bool,
-    /// True if CMD left descendants, which ended by themselves before they were asked to.
+    /// True if CMD left descendants that ended by themselves before they were asked to end.
     pub lingered: bool,
     /// True if CMD was ended because the guard was lost. The claim should end too.
     pub guard_lost: bool,

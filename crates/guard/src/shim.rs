@@ -1,11 +1,13 @@
 //! The shim: a third instance of this binary, which becomes CMD.
 //!
-//! The shim records itself in the claim file, so that a hanging disk does not block the guard, and
-//! holds the claim lock until the exec, so that the lock is not free before the record is written.
+//! The shim records itself in the claim file, so that a hanging disk does not block the guard. The
+//! shim holds the claim lock until the exec, so that the lock is not free before the record is
+//! written.
 //!
-//! The shim sets the parent-death signal and the foreground of the terminal, which only the process
-//! itself can set. The standard library's `exec` gives CMD the default disposition of SIGPIPE. CMD
-//! inherits the empty signal mask, and the signals that were ignored at the start of the daemon.
+//! The shim sets the parent-death signal and the foreground of the terminal, because only the
+//! process itself can set them. The standard library's `exec` restores the default disposition of
+//! SIGPIPE for CMD. CMD inherits the empty signal mask, and ignores the signals that were ignored
+//! at the start of the daemon.
 
 use std::convert::Infallible;
 use std::io;
@@ -38,7 +40,7 @@ impl Shim {
         let (socket, theirs) = pair()?;
         let mut shim = Command::new(EXECUTABLE);
         shim.arg0("leasehold").arg(SHIM).stdin(theirs);
-        // CMD leads a process group from its first instruction on.
+        // CMD leads its own process group from its first instruction on.
         let pid = Pid::from_child(&shim.process_group(0).spawn()?);
         Ok(Self { socket, pid })
     }
@@ -66,10 +68,10 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
 }
 
-/// Becomes the received command. If that fails, reports the reason to the guard, whose socket is
-/// this process's standard input.
+/// Becomes the received command. On failure, reports the reason to the guard, whose socket is this
+/// process's standard input.
 pub(super) fn run() -> ExitCode {
-    // This copy has close-on-exec set, so that the guard notices the exec by the closed socket.
+    // This copy has close-on-exec set, so that the exec closes the socket and the guard notices.
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::from(NOT_EXECUTABLE);
     };
@@ -96,7 +98,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     let Some((start, descriptors)) = wait_with::<ShimStart>(guard)? else {
         return Err(NotBecome(None));
     };
-    // A guard that exited before the parent-death signal was set does not trigger it.
+    // If the guard exited before the parent-death signal was set, the signal is never sent.
     if getppid().map(number) != Some(start.guard) {
         return Err(NotBecome(None));
     }
@@ -126,14 +128,14 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     };
     let mut next = Command::new(program);
     next.args(arguments).envs(environment);
-    // Since the guard's decision, the guard may have been suspended, or the disk may have hung.
+    // The guard may have been suspended since its decision, or the disk may have hung.
     if leasehold_clock::boot_now() >= start.valid_until {
         return Err(NotBecome(Some(CommandEnd::Refused)));
     }
     Err(next.exec().into())
 }
 
-/// Takes the foreground over from the daemon's group, unless a shell has taken it back meanwhile.
+/// Takes the foreground from the daemon's group, unless a shell has taken it back meanwhile.
 fn take_terminal(from: i32) {
     let Some(terminal) = Terminal::of_this_process() else {
         return;

@@ -1,4 +1,4 @@
-//! Checks in /proc if a process of a command may still run after its daemon and its guard were
+//! Checks in /proc whether a process of a command may still run after its daemon and its guard were
 //! killed. The answer is also yes if /proc does not show every process, or if the recorded ids
 //! belong to another PID or time namespace.
 
@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A process identity that is not confused with a later process of the same PID.
+/// A process identity that distinguishes the process from a later process with an equal id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessId {
     /// The process id.
@@ -21,7 +21,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Identifies a process. If it is not in /proc now, its end can never be confirmed later.
+    /// Identifies a process. If the process is not in /proc now, its end can never be confirmed.
     pub fn of(pid: i32) -> Self {
         let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
         Self {
@@ -37,13 +37,13 @@ fn namespace(kind: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
 }
 
-/// Returns true if `leader` may run, or a process of its group or session, or a process with the
-/// inherited variable `mark` in its environment.
+/// Returns true if one of these may run: `leader`, a process of its group or session, or a process
+/// with the inherited variable `mark` in its environment.
 pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
         && leader.time_namespace == namespace("time");
-    // The mount option hidepid hides process 1 too.
+    // The mount option hidepid also hides process 1.
     let sees_all = || matches!(Stat::of(1), Ok(Some(_)));
     if !here || !sees_all() {
         return true;
@@ -79,10 +79,10 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     false
 }
 
-/// Returns true if the environment of the process contains `mark`, or cannot be read now. The
-/// environment of another user's process never counts.
+/// Returns true if the environment of the process contains `mark`, or cannot be read now. Processes
+/// of other users never count.
 ///
-/// During an exec, the environment reads as empty. The stat file shows whether it is empty.
+/// During an exec, the environment reads as empty. The stat file shows that an exec is in progress.
 fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> bool {
     for _ in 0..READS_MAX {
         match read_at_once(&format!("/proc/{pid}/environ"), buffer) {
@@ -108,7 +108,7 @@ fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> boo
     true
 }
 
-/// Reads a file with one system call, because an exec may come between two calls.
+/// Reads a file with one system call, because an exec may happen between two calls.
 fn read_at_once<'a>(path: &str, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     buffer.resize(buffer.len().max(ENVIRONMENT_USUAL), 0);
     loop {
@@ -132,7 +132,7 @@ pub struct Stat {
     pub started: u64,
     runs: bool,
     is_kernel_thread: bool,
-    /// True during an exec, when the fields below may be incomplete.
+    /// True during an exec. The fields below may then be incomplete.
     is_executing: bool,
     has_no_environment: bool,
     group: i32,
@@ -140,7 +140,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads the fields of a process, if it exists. Fails if it may exist but is not readable.
+    /// Reads the fields of a process, if it exists. Fails if the process may exist but is not
+    /// readable.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => Self::parse(&text)
@@ -153,22 +154,22 @@ impl Stat {
         }
     }
 
-    /// Must not allocate, because the guard calls it when memory is exhausted.
+    /// Must not allocate, because the guard calls this function when memory is exhausted.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        // The process name before these fields may contain any character; the fields do not.
+        // The process name before these fields may contain any character, unlike the fields.
         let name_end = text.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(text.get(name_end + 1..)?).ok()?;
         let field = |index| fields.split_ascii_whitespace().nth(index);
         let threads: u32 = field(17)?.parse().ok()?;
         let flags: u64 = field(6)?.parse().ok()?;
-        // A main thread that ended before other threads is shown as a zombie too.
+        // A main thread that ended before other threads also shows as a zombie.
         let ended = matches!(field(0)?, "Z" | "X" | "x") && threads <= 1;
         Some(Self {
             parent: field(1)?.parse().ok()?,
             started: field(19)?.parse().ok()?,
             runs: !ended,
             is_kernel_thread: flags & PF_KTHREAD != 0,
-            // An exec sets this address of the code last. The kernel hides it from other users.
+            // An exec sets this code address last. The kernel hides the address from other users.
             is_executing: field(23)? == "0",
             has_no_environment: field(47)? == field(48)?,
             group: field(2)?.parse().ok()?,
@@ -181,7 +182,8 @@ impl Stat {
 const ENVIRONMENT_USUAL: usize = 64 * 1024;
 /// A process with a larger environment counts as possibly marked.
 const ENVIRONMENT_MAX: usize = 16 * 1024 * 1024;
-/// Maximum number of reads of an environment that is empty during an exec, which takes under 1 ms.
+/// Maximum number of reads of an environment that is empty during an exec. An exec takes less than
+/// 1 ms.
 const READS_MAX: usize = 100;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
@@ -205,8 +207,8 @@ mod tests {
         }
     }
 
-    /// Waits until no process may run. On a busy machine, another process may count as marked for a
-    /// while during its exec.
+    /// Waits until no process may run. On a busy machine, a foreign process may count as marked for
+    /// a moment during its exec.
     fn is_gone(id: &ProcessId, mark: &str) -> bool {
         let until = leasehold_clock::boot_now() + Duration::from_secs(30);
         while may_run(id, mark) {

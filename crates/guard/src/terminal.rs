@@ -1,6 +1,6 @@
-//! The terminal of the daemon. CMD has its own process group, so keys and input reach it only in
-//! the foreground. As in a shell, CMD gets the foreground of the daemon, which takes it back when
-//! CMD is gone.
+//! The terminal of the daemon. CMD has its own process group, so keys and input reach CMD only in
+//! the foreground. As in a shell, CMD gets the foreground of the daemon. The daemon takes the
+//! foreground back when CMD is gone.
 
 use std::io::IsTerminal;
 
@@ -31,17 +31,18 @@ impl Terminal {
     }
 
     /// Returns true if CMD starts in the foreground. In a pipeline (`lock NAME -- CMD | less`), CMD
-    /// gets the foreground only when it is stopped for reading the terminal.
+    /// gets the foreground only after a read of the terminal has stopped it.
     pub(super) fn is_for_cmd(&self) -> bool {
         self.is_ours() && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
     }
 
-    /// Brings a group to the foreground. If this fails, CMD still runs, in the background.
+    /// Brings a group to the foreground. If this fails, CMD still runs in the background.
     pub(super) fn give(&self, group: Pid) {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// Takes the foreground back from CMD's group, which is gone, unless another live group has it.
+    /// Takes the foreground back from CMD's group, which is gone. Does nothing if another live
+    /// group has it.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

@@ -2,9 +2,9 @@
 //! preserves record boundaries. Encoding and decoding allocate nothing. Each record is the complete
 //! desired or actual state, so a sender whose socket is full keeps only its newest unsent record.
 //!
-//! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with
-//! FD_CLOEXEC. Without it, another thread's spawn would inherit the claim lock. The socket is a
-//! child's standard input, and the real standard input is passed over it.
+//! Descriptors travel with the records that start a process (SCM_RIGHTS), and arrive with
+//! FD_CLOEXEC. Without this flag, another thread's spawn would inherit the claim lock. The socket
+//! is a child's standard input, so the real standard input is passed over the socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -69,7 +69,7 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Resul
 pub(super) enum Received<R> {
     Record(R),
     Nothing,
-    /// The other end is closed, and everything that it sent has been read.
+    /// The other end is closed, and all its records have been read.
     Closed,
 }
 
@@ -82,7 +82,8 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The peer closed before it read all our records. Its own records are still readable.
+            // The peer closed before it read all records of this side. The peer's records are still
+            // readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             // The end of file, or another error. A peer that sends an overlong or undecodable
             // record counts as gone.
@@ -91,7 +92,7 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
     }
 }
 
-/// Needs no room check, because the receiver has few unread records.
+/// Needs no check for room, because the receiver has few unread records.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
     record: &impl Serialize,
@@ -148,7 +149,7 @@ pub(super) fn wait_with<R: DeserializeOwned>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToGuard {
     pub(super) desired: DesiredState,
-    /// The newest signal to relay. The guard relays it each time that `relays` has changed.
+    /// The newest signal to relay. The guard relays the signal whenever `relays` has changed.
     pub(super) relay: i32,
     pub(super) relays: u32,
 }
@@ -163,14 +164,14 @@ impl ToGuard {
     }
 }
 
-/// The first record to a guard. The descriptor of the real standard input travels with it.
+/// The first record to a guard, with the descriptor of the real standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardBegin {
-    /// True if the daemon has a controlling terminal, so the guard stays in its session.
+    /// True if the daemon has a controlling terminal. The guard then stays in the daemon's session.
     pub(super) on_terminal: bool,
 }
 
-/// The second record to a guard, sent once there is authority, with the exec spec and, optionally,
+/// The second record to a guard, sent after the acquisition. Carries the exec spec and, optionally,
 /// the claim lock and a descriptor to keep open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {
@@ -180,8 +181,8 @@ pub(super) struct GuardStart {
     pub(super) place: Option<ClaimPlace>,
 }
 
-/// The only record to a shim, with standard input, the exec spec and, optionally, the claim lock.
-/// The shim answers with a [`CommandEnd`], unless an exec closes the socket.
+/// The only record to a shim. Carries standard input, the exec spec and, optionally, the claim
+/// lock. The shim answers with a [`CommandEnd`], unless an exec closes the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShimStart {
     pub(super) guard: i32,
@@ -207,9 +208,9 @@ pub(super) struct GuardReport {
     pub(super) leader: i32,
     pub(super) end: CommandEnd,
     pub(super) by_us: bool,
-    /// True if SIGKILL was sent, so that the guard has enforced the deadline.
+    /// True if the guard has sent SIGKILL, and so has enforced the deadline.
     pub(super) killed: bool,
-    /// True while descendants of an exited CMD may end by themselves, and afterwards if they did.
+    /// True while descendants of an exited CMD may end by themselves, and later if they did so.
     pub(super) lingers: bool,
     /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(super) stopped: i32,

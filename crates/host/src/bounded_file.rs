@@ -1,4 +1,4 @@
-//! Reads files that other processes may write: never blocks, and reads at most a limit.
+//! Reads files that other processes may write. Never blocks, and reads at most a limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Returns the bytes of a regular file; `None` if it has more than `bytes_max`. A pipe is refused,
-/// because it would block the reader and returns its bytes only once.
+/// Returns the bytes of a regular file; `None` if the file has more than `bytes_max`. Refuses a
+/// pipe, because a pipe blocks its reader and can be read only once.
 pub fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let limit = (bytes_max as u64).saturating_add(1);
     let file = open_without_waiting(path)?;

@@ -29,13 +29,13 @@ pub fn process_limit(error: &Error) -> Option<&'static str> {
 /// Returns why a program was not executed.
 pub fn not_executed(error: &Error) -> String {
     match Errno::from_io_error(error) {
-        // Some C libraries run a file without `#!` with /bin/sh, others do not.
+        // Some C libraries run a file without `#!` with /bin/sh; others do not.
         Some(Errno::NOEXEC) => "exec format error: add a #! line".to_owned(),
         _ => process_limit(error).map_or_else(|| cause(error), str::to_owned),
     }
 }
 
-/// Returns why a program cannot be executed. ENOENT may also mean that its interpreter is missing.
+/// Returns why a program cannot be executed. ENOENT may also mean a missing interpreter.
 pub fn not_executable(program: &OsStr, error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound if Path::new(program).is_file() => {

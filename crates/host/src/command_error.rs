@@ -1,4 +1,4 @@
-//! The reason why a command failed: the operation, its cause and the remedy.
+//! The reason why a command failed: the operation, the cause and the remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -76,7 +76,8 @@ impl fmt::Display for CommandError {
         let problem = self.problem();
         f.write_str(&problem)?;
         match &self.remedy {
-            // On the last line of a cause, the remedy would look like a part of that line.
+            // On the last line of a multi-line cause, the remedy would seem to belong to that line
+            // only.
             Some(remedy) if problem.contains('\n') => write!(f, "\n  to fix: {remedy}"),
             Some(remedy) => write!(f, "; to fix: {remedy}"),
             None => Ok(()),

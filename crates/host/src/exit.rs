@@ -22,15 +22,15 @@ pub const SYSTEM: u8 = 71;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
-/// The command exited with 0, but processes that it left were stopped, so its work may be incomplete.
+/// The command exited with 0, but a process that it left was stopped. Its work may be incomplete.
 pub const INCOMPLETE: u8 = LOCK_LOST;
-/// The command was not run because it succeeded recently (the convention of automake).
+/// The command was not run, because it succeeded recently (convention of automake).
 pub const SKIPPED: u8 = 77;
 /// The command cannot be executed (shell convention).
 pub const CANNOT_EXECUTE: u8 = 126;
 /// The command was not found (shell convention).
 pub const NOT_FOUND: u8 = 127;
-/// Base of the exit code after a signal: the signal number is added (shell convention).
+/// Exit code after a signal, minus the signal number (shell convention).
 pub const SIGNALLED: u8 = 128;
 /// The command was killed (SIGKILL).
 pub const KILLED: u8 = SIGNALLED + 9;

@@ -17,9 +17,9 @@ use self::text::TextFormat;
 pub use self::throttle::{ErrorThrottle, millis};
 use crate::terminal;
 
-/// Returns the format of a daemon's log if none is configured: a daemon's lines are for a collector,
-/// unless they go to a terminal. Lines of the other commands are text, because humans read them,
-/// for example in a mail from cron.
+/// Returns the format of the log if none is configured. A daemon logs JSON for collectors, unless
+/// it logs to a terminal. All other commands log text, because humans read it, for example in a
+/// mail from cron.
 pub fn is_json_by_default() -> bool {
     !io::stderr().is_terminal()
 }
@@ -37,7 +37,7 @@ pub struct LogHandle {
 impl LogHandle {
     /// Sets the minimum level of later lines.
     pub fn set_level(&self, level: LevelFilter) {
-        // This call fails only if the subscriber no longer exists. Nothing is logged in that case.
+        // This call fails only if the subscriber no longer exists, and then nothing is logged.
         let _ = self.level.modify(|now| *now = level);
     }
 }
@@ -61,7 +61,7 @@ pub fn start(level: LevelFilter, json: bool) -> LogHandle {
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
     // Records of the crate `log` are not collected, because they contain paths of the build. This
-    // call fails only if a program that embeds leasehold has set a subscriber.
+    // call fails only if a program that embeds leasehold has already set a subscriber.
     let _ = set_global_default(subscriber);
     LogHandle {
         level: level_handle,

@@ -1,6 +1,6 @@
 //! Finds the processes that have locked a file or taken a port, to name them in errors.
 //!
-//! The search reads /proc, so it finds only processes of its PID namespace that this user may
+//! The search reads /proc, so it finds only processes of its own PID namespace that this user may
 //! inspect. It runs after a lock or an address was refused.
 
 use std::collections::BTreeSet;
@@ -38,8 +38,9 @@ pub fn named(occupants: &[Occupant]) -> String {
 
 const NAMED_MAX: usize = 3;
 
-/// Returns the other processes that have this file open, or at least have locked it if this user
-/// may not read their descriptors (a daemon hides its own). Empty if none are visible.
+/// Returns the other processes that have this file open; empty if none are visible. If this user
+/// may not read a process's descriptors (a daemon hides its own), the process is found only if it
+/// has locked the file.
 pub fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();
@@ -89,7 +90,7 @@ fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
 
 /// Returns the processes that listen on this address; empty if none are visible.
 pub fn of_address(address: SocketAddr) -> Vec<Occupant> {
-    // A listener on `[::]` takes the port of IPv4 too, and a listener on IPv4 blocks `[::]`.
+    // A listener on `[::]` also takes the IPv4 port, and a listener on IPv4 blocks `[::]`.
     let tables = match address.ip() {
         IpAddr::V6(ip) if !ip.is_unspecified() && ip.to_ipv4_mapped().is_none() => &["tcp6"][..],
         _ => &["tcp", "tcp6"][..],
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_listener_on_all_addresses_occupies_an_ipv4_port() {
-        // A kernel without IPv6 has no such listener.
+        // If the kernel has no IPv6, this listener cannot exist.
         let Ok(socket) = TcpListener::bind((std::net::Ipv6Addr::UNSPECIFIED, 0)) else {
             return;
         };

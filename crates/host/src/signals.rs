@@ -27,8 +27,8 @@ use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::dispositions::{Ignored, ending, signal_name, unblock_all};
 
-/// Stop signals within this time are one request, because timeout(1), systemd and supervisors may
-/// signal a process directly and through its group, its unit or its parent.
+/// Stop signals within this time count as one request, because timeout(1), systemd and supervisors
+/// may signal a process both directly and through its group, its unit or its parent.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 const NO_CORE: Rlimit = Rlimit {
@@ -39,8 +39,8 @@ const NO_CORE: Rlimit = Rlimit {
 /// The action that a signal requests from a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The daemon steps down and exits. TERM, INT, QUIT and other signals that end a process by
-    /// default request this.
+    /// The daemon steps down and exits. Requested by TERM, INT, QUIT and other signals that end a
+    /// process by default.
     Stop(StopSignal),
     /// The daemon reloads its configuration (HUP).
     Reload,
@@ -149,7 +149,7 @@ pub fn prepare() {
     }
 }
 
-/// Counts stop requests, each of which may arrive as several signals.
+/// Counts stop requests. One request may arrive as several signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StopRequests {
     first: Option<BootTime>,
@@ -195,14 +195,15 @@ pub type Signals = SignalStream<Signal>;
 /// Signals that stop a one-shot command, including SIGHUP after the terminal has hung up.
 pub type Stops = SignalStream<StopSignal>;
 
-/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH, URG and,
-/// without a terminal, TTIN, TTOU and CONT. A terminal stops and continues the whole job itself.
+/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH and URG;
+/// without a terminal, also TTIN, TTOU and CONT. A terminal stops and continues the whole job
+/// itself.
 pub type Relays = SignalStream<i32>;
 
 /// Changes of the terminal's size.
 pub type Resizes = SignalStream<()>;
 
-/// Stream of arriving signals, each with its meaning.
+/// Stream of arriving signals. Each signal is mapped to its meaning.
 #[derive(Debug)]
 pub struct SignalStream<T> {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
@@ -264,14 +265,13 @@ impl<T: Copy> SignalStream<T> {
         Ok(Self { delivery, meanings })
     }
 
-    /// Waits for the next signal. Signals that arrive between calls are kept, each once.
+    /// Waits for the next signal. Between calls, each signal is kept once.
     pub async fn next(&mut self) -> T {
         loop {
             if let Some(signal) = self.arrived() {
                 return signal;
             }
-            // The read never reaches the end of file, because the handlers keep the other end
-            // open.
+            // The read never reaches the end of file, because the handlers keep the writer open.
             let _ = self.delivery.get_read_mut().read(&mut [0; 64]).await;
         }
     }

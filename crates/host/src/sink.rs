@@ -1,7 +1,7 @@
 //! Standard output and standard error that never block or stop this process.
 //!
-//! A full pipe, or a terminal whose output is suspended (Ctrl-S), blocks its writer. Here the writer
-//! is the event loop that renews a lease or lock.
+//! A full pipe, or a terminal whose output is suspended (Ctrl-S), blocks its writer. In leasehold,
+//! the writer is the event loop that renews a lease or lock.
 
 use std::io::IsTerminal;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -29,7 +29,7 @@ enum Method {
     Reopened(OwnedFd),
     /// A socket, such as journald's, on which each call can be made non-blocking.
     Socket,
-    /// A file, or anything that cannot be reopened, which is written only if poll reports it
+    /// A file, or any other target that cannot be reopened. Written only if poll reports it
     /// writable. The write blocks if another writer fills the pipe after the poll.
     WhenReady,
 }
@@ -59,7 +59,8 @@ impl Sink {
         Self { inherited, method }
     }
 
-    /// Writes from the front of `rest` until it is empty. Fails with `AGAIN` if there is no room.
+    /// Writes from the front of `rest` until `rest` is empty. Fails with `AGAIN` if there is no
+    /// room.
     pub fn write(&self, rest: &mut &[u8]) -> rustix::io::Result<()> {
         while !rest.is_empty() {
             // `stty tostop` stops a background job that writes to its terminal.

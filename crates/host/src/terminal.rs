@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 
-/// Returns true on a terminal with colors, unless NO_COLOR is set. clap has equal rules for help.
+/// Returns true on a terminal with colors, unless NO_COLOR is set, as clap does for help texts.
 pub fn color(stream: &impl IsTerminal) -> bool {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
     stream.is_terminal() && are_wanted(no_color.as_deref(), term.as_deref())

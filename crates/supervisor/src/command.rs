@@ -1,12 +1,13 @@
-//! A command under an authority that renews, for `run -- CMD` and `lock -- CMD`.
+//! A command that runs under a renewable authority, for `run -- CMD` and `lock -- CMD`.
 //!
 //! Safety depends on the order of the steps:
 //!
 //! 1. [`StandbyCommand::prepare`] starts the guard, which needs no authority.
 //! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The guard
 //!    executes the command only after this, and only before the deadline.
-//! 3. [`SupervisedCommand::extend`] moves the deadline with each acknowledged renewal, but never
-//!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL when the deadline or the grace ends.
+//! 3. [`SupervisedCommand::extend`] moves the deadline after each acknowledged renewal, but never
+//! after [`SupervisedCommand::lose`]. The guard sends SIGKILL at the end of the deadline or the
+//! grace.
 //! 4. The caller releases the authority only after [`CommandEvent::Gone`].
 
 use std::ffi::OsString;
@@ -27,10 +28,10 @@ use leasehold_host::duration::shown;
 use leasehold_host::exit;
 
 /// A command counts as stuck this long after the latest SIGKILL and `loss_grace`. A killed process
-/// exits within milliseconds, unless it sleeps uninterruptibly or may not be signalled.
+/// exits within milliseconds, unless it is in uninterruptible sleep or may not be signalled.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Maximum time for reading the guard's report after this process was frozen.
+/// Maximum time to read the guard's report after this process was frozen.
 const UNREAD_MAX: Duration = Duration::from_millis(100);
 
 /// A command that is not running yet; once prepared, it has a guard that waits to start it.
@@ -77,7 +78,7 @@ impl StandbyCommand {
         self.guard.is_some()
     }
 
-    /// Starts the guard. The next call, or the start of the command, repeats a failed attempt.
+    /// Starts the guard. A failed attempt is repeated by the next call, or when the command starts.
     pub fn prepare(&mut self) {
         if self.guard.is_none() {
             self.guard = self.command.clone().prepare().ok();
@@ -145,7 +146,7 @@ pub enum CommandEvent {
     Gone(SupervisedEnd),
 }
 
-/// How and why a command ended.
+/// The end of a command, with its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SupervisedEnd {
     /// The end of the command and all its descendants.
@@ -210,12 +211,12 @@ impl SupervisedCommand {
         self.update(|before| before.merged(desired));
     }
 
-    /// Moves the deadline after a renewal. A lost authority does not return.
+    /// Moves the deadline after a renewal. Has no effect after a loss of authority.
     pub fn extend(&mut self, terms: Terms) {
         self.update(|desired| desired.extended(terms));
     }
 
-    /// Asks the command to stop within the grace, which counts from the first request.
+    /// Asks the command to stop within its grace period, which begins with the first request.
     pub fn stop(&mut self) {
         let stop = self.stopping.requested_now();
         self.update(|desired| desired.stopped(stop));
@@ -256,7 +257,7 @@ impl SupervisedCommand {
                 biased;
                 progress = self.workload.changed() => progress,
                 () = clock::until(stuck_at) => {
-                    // After a freeze, the report of the guard may still be unread.
+                    // After a freeze, the guard's report may still be unread.
                     let report = tokio::time::timeout(UNREAD_MAX, self.workload.changed()).await;
                     let Ok(progress) = report else {
                         self.stuck = true;
@@ -287,9 +288,11 @@ impl SupervisedCommand {
                 CommandProgress::Gone(ended) => {
                     let now = clock::boot_now();
                     let lingered = std::mem::take(&mut self.lingers);
-                    // If this process was frozen past the deadline, it has not noticed the loss.
+                    // If this process was frozen past the deadline, it has not noticed the loss
+                    // yet.
                     self.cut_off |= lingered && self.is_expired(now);
-                    // The previous report of the guard may have been overwritten unread.
+                    // A newer report may have replaced the guard's previous report before it was
+                    // read.
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }
@@ -300,8 +303,8 @@ impl SupervisedCommand {
         }
     }
 
-    /// Returns when the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`] after SIGKILL.
-    /// Processes that it left get SIGKILL after a grace of their own.
+    /// Returns when the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`] after
+    /// SIGKILL. The processes that the command left get SIGKILL after their own grace period.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;
@@ -327,8 +330,8 @@ impl SupervisedCommand {
 
     fn finished(&self, ended: Termination) -> SupervisedEnd {
         let now = clock::boot_now();
-        // After a freeze past the deadline, this process may receive the end of the command before
-        // it notices the loss. If only the guard was lost, the authority may last.
+        // After a freeze past the deadline, this process may learn of the command's end before it
+        // notices the loss. If only the guard was lost, the authority may last.
         let expired = self.is_expired(now);
         let by_guard = ended.by_us && (expired || !ended.guard_lost) || self.cut_off;
         let unnoticed = self.stopped_at.is_none() && by_guard;

@@ -23,10 +23,10 @@ pub struct Health {
     check: HealthCheck,
     config: HealthConfig,
     program: Program,
-    /// The current durations. A stopped workload whose URL refuses connections is checked again
-    /// after a lease duration.
+    /// The current durations. If the URL of a stopped workload refuses connections, the next check
+    /// follows after a lease duration.
     timings: watch::Receiver<Timings>,
-    /// Token of the running command, if any. The outer `None` stands for an external workload.
+    /// Token of the running command, if any. The outer `None` means an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,
     left: LeftoverProcess,
 }
@@ -35,7 +35,7 @@ pub struct Health {
 enum ProbeOutcome {
     Healthy,
     Unhealthy(String),
-    /// This process does not run the workload now, so a refused connection is not a failure.
+    /// This process is not running the workload, so a refused connection is not a failure.
     NotRunning,
 }
 
@@ -91,7 +91,7 @@ impl Health {
         }
     }
 
-    /// Returns true if the workload counts as healthy until the first check. A URL check cannot
+    /// Returns true if the workload counts as healthy before the first check. A URL check cannot
     /// succeed before this process has started the workload.
     pub fn at_first(&self) -> bool {
         self.runs.is_some() && matches!(self.check, HealthCheck::Url(_))
@@ -201,7 +201,7 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
-    // The connection ends with this check. The connection may close just when the response arrives.
+    // The connection serves only this check, and may close just when the response arrives.
     let (answer, connection) = (sender.send_request(request), connection);
     tokio::pin!(answer, connection);
     let answer = tokio::select! {

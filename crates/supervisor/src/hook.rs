@@ -1,5 +1,5 @@
-//! Hooks: commands that are notified of leadership, each with its own timeout. Nothing depends on
-//! their result, except that a hook which stops the workload confirms the stop by exiting 0.
+//! Hooks: commands that are notified of leadership, each with its own timeout. Their results have
+//! no effect, with one exception: a hook that stops the workload confirms the stop by exiting 0.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 pub(super) const ON_LEAD: &str = "on_lead";
 pub(super) const ON_STEP_DOWN: &str = "on_step_down";
 
-/// A hook is not started while an earlier run of it exists.
+/// A hook that is not started again while an earlier run exists.
 pub(super) struct Hook {
     name: &'static str,
     place: ClaimPlace,
@@ -42,8 +42,9 @@ impl Hook {
         }
     }
 
-    /// Starts the hook; `None` without one, or after a failure, which is logged. The hook's guard
-    /// shares the lock of the claim, so that the next daemon waits for the hook.
+    /// Starts the hook. Returns `None` if no hook is configured or the start fails; a failure is
+    /// logged. The hook's guard shares the claim's lock, so that the next daemon waits for the
+    /// hook.
     pub(super) async fn start(
         &mut self,
         options: &SupervisorOptions,
@@ -122,11 +123,11 @@ mod tests {
     async fn an_unkillable_hook_is_left_behind_after_a_second() {
         let lease = ResourceName::new("orders").expect("legal");
         let (_sender, states) = tokio::sync::watch::channel(None);
-        // Without a desired state, the claim no longer leads.
+        // No desired state means that the claim no longer leads.
         let (hook, _progress) = GuardedCommand::stand_in();
         let until = clock::boot_now() + Duration::from_secs(3600);
         let ends = lead(hook, states, Token::ZERO, until, lease);
         let ended = tokio::time::timeout(KILLED_WITHIN * 10, ends).await;
-        assert!(ended.expect("it is left to itself").remains());
+        assert!(ended.expect("the hook is left running").remains());
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the workload (a command and hooks) exactly while this replica leads.
+//! Runs the workload (a command and hooks) while, and only while, this replica leads.
 //!
 //! The election changes the desired state of the workload with an [`Order`], and a guard process
 //! enforces the state ([`leasehold_guard`]). The supervisor passes the newest state to the guard,
@@ -38,11 +38,11 @@ use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
-/// After a run, the supervisor starts the next guard after this pause. The daemon releases the
-/// lease or exits in the meantime.
+/// Pause between a run and the start of the next guard. Meanwhile, the daemon releases the lease or
+/// exits.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A start waits at most this long for the last record of the previous guard, whose disk may hang.
+/// Maximum time that a start waits for the last record of the previous guard. Its disk may hang.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time within which the guard executes a command, unless the disk of its records hangs.
@@ -58,15 +58,15 @@ pub struct SupervisorOptions {
     pub stopping: StopMethod,
     /// Hooks that are notified of leadership.
     pub hooks: HooksConfig,
-    /// The lock of the claim. While a guard has a share, the workload counts as running.
+    /// The lock of the claim. The workload counts as running while a guard has a share.
     pub claims: ClaimShares,
 }
 
-/// Observer of the workload, for metrics and for callers that wait for its end.
+/// Observer of the workload, used by metrics and by callers that wait for the workload's end.
 pub trait WorkloadObserver: Send {
-    /// The command has started, or no longer runs.
+    /// The command has started, or is no longer running.
     fn up(&mut self, up: bool);
-    /// The command was stopped on request, and is gone after `took`.
+    /// The command was stopped on request. It was gone after `took`.
     fn stopped(&mut self, took: Duration);
     /// The command exited by itself with this code. `interrupted` is true if a terminal key ended
     /// the command, so that the daemon should exit too.
@@ -105,7 +105,7 @@ impl Orders {
     }
 }
 
-/// Runs the workload according to the orders.
+/// Runs the workload according to the election's orders.
 pub struct Supervisor<W> {
     options: SupervisorOptions,
     desired: DesiredStates,
@@ -142,7 +142,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Returns the token of the running command, or `None` while none runs.
+    /// Returns the token of the running command; `None` if no command is running.
     pub fn runs(&self) -> watch::Receiver<Option<Token>> {
         self.runs.subscribe()
     }
@@ -183,7 +183,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 
     /// Runs the workload of one claim until it is gone. Returns true if the on_step_down hook
-    /// confirmed that a workload elsewhere has stopped.
+    /// confirmed that an external workload has stopped.
     async fn serve(&mut self, token: Token) -> bool {
         let lead = self.start_lead(token).await;
         match self.command.take() {
@@ -200,7 +200,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         self.step_down(token).await && self.options.hooks.on_step_down_stops_workload
     }
 
-    /// Also starts a task that stops the hook once the claim no longer leads.
+    /// Also starts a task that stops the hook once its claim no longer leads.
     async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
         let until = clock::boot_now() + self.options.hooks.timeout;
         let desired = self.desired(token).filter(DesiredState::runs)?;
@@ -211,7 +211,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         Some(tokio::spawn(lead))
     }
 
-    /// Runs the hook even long after a loss. Returns true if the hook exited 0.
+    /// Runs the hook, even if the loss happened long ago. Returns true if the hook exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
         let mut limit = self.options.hooks.timeout;
         let terms = Terms::without_grace(clock::boot_now() + limit);

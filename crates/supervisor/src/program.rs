@@ -1,4 +1,5 @@
-//! Commands with the lease in their environment: the workload, its hooks and the health command.
+//! Commands that get the lease in their environment: the workload, its hooks and the health
+//! command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use leasehold_host::cause::not_executed;
 /// Time within which a killed command exits, unless it is blocked in the kernel.
 pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Environment of every command, except the token.
+/// Environment of every command, apart from the token.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The lease, passed to each command as LEASEHOLD_LEASE.
@@ -47,8 +48,8 @@ impl Program {
         ]
     }
 
-    /// Runs a short command to its end, and returns why it failed. A command that cannot be killed
-    /// is kept in `left`, and no other command is started before its end.
+    /// Runs a short command to its end. Returns why it failed, if so. A command that survives
+    /// SIGKILL is kept in `left`, and no other command is started before it ends.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],
@@ -95,8 +96,8 @@ impl LeftoverProcess {
         self.0.is_some()
     }
 
-    /// Waits for a command that its guard kills within `limit`. If the command survives the kill,
-    /// it is kept, so that no other command is started.
+    /// Waits for a command that its guard kills within `limit`. If the command survives SIGKILL,
+    /// the command is kept, so that no other command is started.
     pub(super) async fn outlast(
         &mut self,
         mut started: GuardedCommand,

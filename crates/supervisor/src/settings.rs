@@ -1,4 +1,4 @@
-//! Settings of hooks and health checks. The configuration deserializes its sections into them.
+//! Settings of hooks and health checks, into which the configuration deserializes its sections.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl HealthConfig {
     }
 }
 
-/// Section `[hooks]`. An empty command is not set.
+/// Section `[hooks]`. An empty command means that the hook is not set.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct HooksConfig {
     /// Runs concurrently with the start of the command.

@@ -1,4 +1,4 @@
-//! Each rule of the guard on its own, then all rules against random histories.
+//! Tests each rule of the guard by itself, then all rules with random histories.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,8 @@ fn decide(policy: &mut DeadlinePolicy, now: u64) -> Option<Action> {
     policy.next_action()
 }
 
-/// Returns a guard whose CMD starts at second 1, has its deadline at 10 and is killed at 13.
+/// Returns a guard whose CMD starts at second 1, has its deadline at second 10, and is killed at
+/// 13.
 fn running() -> DeadlinePolicy {
     running_with(PolicyOptions::new(terms(10), TERM))
 }
@@ -77,7 +78,7 @@ fn at_the_deadline_cmd_is_asked_to_end_and_after_the_grace_it_is_killed() {
     assert_eq!(decide(&mut guard, 12), None);
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
     assert!(guard.killed());
-    assert_eq!(guard.next_wakeup(), None, "the executor repeats the kill");
+    assert_eq!(guard.next_wakeup(), None, "the guard repeats the kill");
 }
 
 #[test]
@@ -119,8 +120,12 @@ fn a_deadline_that_passed_during_a_graceful_stop_is_final_too() {
     let mut guard = running();
     guard.handle(at(5), PolicyInput::Order(stopping(10, 60)));
     assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
-    assert_eq!(guard.next_wakeup(), Some(at(10)), "to take notice of it");
-    assert_eq!(decide(&mut guard, 10), None, "it was asked to end before");
+    assert_eq!(
+        guard.next_wakeup(),
+        Some(at(10)),
+        "the policy must notice the deadline"
+    );
+    assert_eq!(decide(&mut guard, 10), None, "CMD was already asked to end");
     guard.handle(at(11), PolicyInput::Order(stopping(30, 60)));
     assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
 }
@@ -223,7 +228,11 @@ fn after_the_kill_a_guard_does_not_wake_for_descendants_that_lingered() {
     guard.handle(at(2), PolicyInput::LeaderEnded);
     guard.handle(at(3), PolicyInput::Order(order(40).killed()));
     assert_eq!(decide(&mut guard, 3), Some(Action::Kill));
-    assert_eq!(guard.next_wakeup(), Some(at(40)), "to take notice of it");
+    assert_eq!(
+        guard.next_wakeup(),
+        Some(at(40)),
+        "the policy must notice the deadline"
+    );
     assert_eq!(decide(&mut guard, 40), None);
     assert_eq!(guard.next_wakeup(), None);
 }
@@ -300,8 +309,8 @@ fn any_input() -> impl Strategy<Value = PolicyInput> {
 }
 
 proptest! {
-    /// For any inputs in any order, the guard sends CMD the stop signal by the deadline of the
-    /// newest terms that the guard read in time, and kills CMD by the end of their grace.
+    /// Given any inputs in any order, the guard sends CMD the stop signal by the deadline of the
+    /// newest terms that it read in time, and kills CMD by the end of their grace.
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),
@@ -350,7 +359,7 @@ proptest! {
             }
             prop_assert!(asked <= 1 && kills <= 1);
             if started && lost {
-                prop_assert!(asked + kills > 0, "not asked to end at {now}");
+                prop_assert!(asked + kills > 0, "CMD was not asked to end at {now}");
             }
             if started && lost && at(now) >= current.kill_at {
                 prop_assert_eq!(kills, 1, "alive at {}", now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{BootTime, Claim, Identity, Session, Timings, Token, Tunables};
 use crate::claim::Turn;
 
-/// Identity and behavior of a candidate. Call [`Candidate::new`], then assign the other fields.
+/// Identity and settings of a candidate. Call [`Candidate::new`], then assign the other fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -21,11 +21,11 @@ pub struct Candidate {
     /// True if the candidate supervises its workload with
     /// [`Effect::Workload`](super::Effect::Workload).
     pub supervises: bool,
-    /// The claim of the previous process on the status directory, if it has provably exited.
+    /// The claim of the status directory's previous process, if that process has provably exited.
     pub predecessor_claim: Option<Claim>,
     /// True if the candidate registers as the standby of a leader that has none.
     pub stands_by: bool,
-    /// Priority of the candidate; a higher one is preferred as the standby.
+    /// Priority of the candidate. The candidate with the highest priority is the preferred standby.
     pub priority: u32,
 }
 

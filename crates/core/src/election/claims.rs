@@ -1,4 +1,5 @@
-//! Claims of this process that may be stored without leading: pending acquisitions, ended claims.
+//! Claims of this process that may be stored without leading: pending acquisitions and ended
+//! claims.
 
 use std::cmp::Ordering;
 
@@ -8,14 +9,15 @@ use super::{
 };
 
 /// Maximum number of pending acquisitions, of ended claims, and of revisions of one adoption. A
-/// read resolves all of them. The candidate waits for the expiry of a claim that is dropped here.
+/// read resolves all of them. If this limit drops a claim, the candidate waits for its expiry.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
-    /// Claim of the previous process on this directory, which has provably exited.
+    /// Claim of the status directory's previous process, which has provably exited.
     pub(super) predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. The candidate adopts or releases a stored acquisition.
+    /// Acquisitions of unknown outcome. The candidate adopts or releases an acquisition that was
+    /// stored.
     pub(super) pending: Vec<Attempt>,
     pub(super) ended: Vec<EndedClaim>,
 }
@@ -35,7 +37,7 @@ pub(super) struct Attempt {
     pub(super) cancelled: bool,
 }
 
-/// How an acquisition in flight was contradicted by another claim's token.
+/// How another claim's token contradicts an acquisition in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Overtaken {
     /// The other token is higher: either another claim followed, or the store was rolled back.
@@ -44,7 +46,7 @@ pub(super) enum Overtaken {
     InAnotherHistory,
 }
 
-/// A claim that ended, or an acquisition that must not lead. Neither leads afterwards.
+/// A claim that ended, or an acquisition that must not lead. It never leads again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct EndedClaim {
     pub(super) claim: Claim,
@@ -77,7 +79,7 @@ impl OpenClaims {
         self.ended.iter().find(|e| e.claim == claim)
     }
 
-    /// Returns the claim of this process in `lease`, if any, for its release at a shutdown.
+    /// Returns this process's claim in `lease`, if any, so that a shutdown can release the claim.
     pub(super) fn stored_in(&self, lease: &Lease, identity: &Identity) -> Option<EndedClaim> {
         let holder = lease.holder.as_ref()?;
         let pending = || {
@@ -123,8 +125,8 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims, because their revisions are gone. In a restored document, this process
-    /// treats a dropped claim as another candidate's.
+    /// Drops all claims, because their revisions are gone. If a restored document contains a
+    /// dropped claim, this process treats the claim as another candidate's.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
@@ -186,11 +188,11 @@ impl Attempt {
         }
     }
 
-    /// Records that a document contradicts this acquisition: another claim has its token or a
-    /// higher token, or is newer than the replaced state. An event may combine the token of one
-    /// document with the holder of another, so only a reply proves the contradiction.
+    /// Records that a document contradicts this acquisition: the token of another claim is equal or
+    /// higher, or another claim is newer than the replaced state. An event may combine the token of
+    /// one document with the holder of another document, so only a reply proves the contradiction.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
-        // With an unchanged revision, an operator may have raised the token.
+        // If the revision has not changed, an operator may have raised the token.
         if self.holds(lease) || lease.revision == self.replaces.0 {
             return;
         }

@@ -135,8 +135,8 @@ impl Contender {
         self.write.is_some() || self.checking.is_some()
     }
 
-    /// Records the token and the duration that a reply or event shows, even a late one, and marks
-    /// the acquisitions that it overtakes.
+    /// Records the token and the lease duration in a reply or event, even a late one. Marks the
+    /// acquisitions that the document contradicts.
     fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         for attempt in &mut self.claims.pending {
@@ -201,7 +201,7 @@ impl Contender {
         duplicate
     }
 
-    /// Returns the next decision; `None` while a reply or a read must come first.
+    /// Returns the next decision; `None` if a reply or a read must come first.
     fn decide(&mut self, turn: &mut Turn<'_>) -> Option<Decision> {
         if !self.is_busy() {
             self.keep_looking(turn);
@@ -270,7 +270,7 @@ impl Contender {
     }
 }
 
-/// The parts that tests read, or modify to build states that no input leads to.
+/// Access for tests, which also build states that no input reaches.
 #[cfg(all(test, not(proof)))]
 impl Contender {
     pub(super) fn view_mut(&mut self) -> &mut LeaseView {

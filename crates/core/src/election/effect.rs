@@ -10,7 +10,7 @@ use super::{
 use crate::claim::Outbox;
 pub use crate::deadline_policy::Terms;
 
-/// Identifies a call, so that even a late reply can be matched to it.
+/// Identifies a call, so that a late reply can be matched as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CallId(pub u64);
@@ -27,8 +27,8 @@ pub enum Effect {
         /// The operation to send.
         operation: Operation,
     },
-    /// Replace the change stream, which may be stale. An opening [`Watch`](super::Watch) or
-    /// [`Watch::Lost`](super::Watch::Lost) follows.
+    /// Replace the change stream, which may be stale. Answer with a [`Watch`](super::Watch) that
+    /// reports the new stream open, or with [`Watch::Lost`](super::Watch::Lost).
     ReopenStream,
     /// Make every status file and the pod's label show the newest status. Answer with
     /// [`Input::Demoted`](super::Input::Demoted).
@@ -112,7 +112,8 @@ pub enum Operation {
         /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease. The filter is a renewal's, so a forked VM keeps a claim that it renews.
+    /// Free the lease. The filter equals the filter of a renewal, so that a claim renewed by a
+    /// forked VM is not released.
     Release {
         /// The ended claim.
         claim: Claim,
@@ -134,7 +135,8 @@ pub enum Operation {
         session: Session,
         /// Priority of this candidate.
         priority: u32,
-        /// The standby that this registration replaces; `None` if no standby may be registered.
+        /// The standby that this registration replaces; `None` requires that no standby is
+        /// registered.
         replaces: Option<Session>,
     },
     /// Withdraw the registration of this session as the standby. Changes nothing else.
@@ -165,7 +167,7 @@ impl Operation {
     }
 }
 
-/// The fields of an acquire or a takeover.
+/// The fields of an acquisition or a takeover.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Acquisition {
@@ -179,7 +181,7 @@ pub struct Acquisition {
     pub expected: Revision,
     /// Session of this candidate.
     pub session: Session,
-    /// The declared lease duration, which others wait for.
+    /// The declared lease duration. Other candidates wait this long.
     pub lease_duration: Declared,
     /// The declared interval of renewals; `None` if the candidate publishes no hints.
     pub renew_interval: Option<Duration>,
@@ -209,7 +211,7 @@ pub struct Transition {
     pub to: Role,
     /// Reason for the change, if any.
     pub reason: Option<Reason>,
-    /// Token of the new, ending or ended leadership, if any.
+    /// Token of the leadership that begins, is ending or has ended, if any.
     pub token: Option<Token>,
     /// Duration of the previous role.
     pub lasted: Duration,
@@ -233,13 +235,13 @@ pub enum Notice {
         /// Token of the exited process.
         token: Token,
     },
-    /// The document is missing, or older than the one seen before.
+    /// The document is missing, or older than when it was last seen.
     StoreRolledBack {
         /// The token that was seen before.
         seen: Token,
         /// The token that is stored now; `None` if the document is missing.
         found: Option<Token>,
-        /// How long this candidate does not contend.
+        /// How long this candidate waits before it contends again.
         wait: Duration,
     },
     /// Another process renewed this process's claim.
@@ -259,26 +261,26 @@ pub enum Notice {
         /// The declared duration in milliseconds.
         millis: i64,
     },
-    /// Leadership ended at a deadline twice in ten minutes, so others may go first.
+    /// Leadership ended at a deadline twice in ten minutes, so this candidate lets others go first.
     BackingOff {
         /// Duration of the wait, which ends early if another candidate leads.
         wait: Duration,
     },
     /// A status file could not be rewritten or removed in time.
     NotDemoted {
-        /// Time until the deadline in the old file. The release waits until then or longer.
+        /// Time until the deadline in the old file. The release is delayed at least until then.
         wait: Duration,
     },
     /// Exiting without a release, because a status file still names a deadline in the future.
     LeftToExpire,
-    /// The end of the killed workload could not be confirmed in time; the lease must expire.
+    /// The killed workload was not confirmed gone in time; the lease must expire.
     WorkloadStuck {
         /// Token of the claim that the workload runs under.
         token: Token,
         /// Time until the lease expires for other candidates; zero if it has expired.
         wait: Duration,
     },
-    /// A request in the document has no effect, because it names another token than this leader's.
+    /// A request in the document has no effect, because its token is not this leader's token.
     RequestForAnotherToken {
         /// The token that the request names.
         requested: Token,

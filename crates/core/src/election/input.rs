@@ -20,8 +20,8 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader renews at once, even with an unanswered
-    /// renewal.
+    /// The driver discovered a new primary. A leader then renews at once, even while a renewal is
+    /// unanswered.
     PrimaryChanged,
     /// The status files' answer to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
@@ -43,19 +43,19 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// All processes of the supervised workload have exited, or none was started, so its claim may
-    /// be released (I6), and another claim may lead.
+    /// All processes of the supervised workload have exited, or no process was started. The
+    /// workload's claim may be released (I6), and another claim may lead.
     WorkloadGone {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// The end of the killed workload could not be confirmed in time, so the lease must expire.
-    /// [`Input::WorkloadGone`] follows if the end is confirmed after all.
+    /// The killed workload was not confirmed gone in time, so the lease must expire.
+    /// [`Input::WorkloadGone`] follows if the confirmation comes after all.
     WorkloadStuck {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload, healthy by default. A candidate with an unhealthy workload neither
+    /// Health of the workload; healthy by default. A candidate with an unhealthy workload neither
     /// leads nor contends.
     Health {
         /// False if another replica should lead.
@@ -75,7 +75,7 @@ pub enum Input {
 pub struct Tunables {
     /// Durations of the next claim.
     pub timings: Timings,
-    /// Time that a workload without confirmation has to notice the end of leadership.
+    /// Time that an unsupervised workload has to notice the end of leadership.
     pub handoff_delay: Duration,
     /// True if the workload normally ends before this process. A shutdown then waits at most 1 s.
     pub workload_ends_first: bool,
@@ -102,9 +102,10 @@ pub enum Watch {
     Opened,
     /// As `Opened`, but each change may be reported seconds late (sharded clusters).
     LateStreamOpened,
-    /// The cursor of the hints, which report all changes but renewals, is open. A read must follow.
+    /// The cursor of the hints is open. Hints report all changes except renewals. A read must
+    /// follow.
     HintsOpened,
-    /// The stream or cursor answered without events, which shows that the store is reachable.
+    /// The stream or cursor answered without events. The answer shows that the store is reachable.
     Alive,
     /// A hint that something may have changed. Hints may be late, repeated, false or lost.
     Hint,

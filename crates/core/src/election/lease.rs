@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::timings::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
-/// Maximum length of a lease name, which is also the value of a Kubernetes label.
+/// Maximum length of a lease name, because the name is also the value of a Kubernetes label.
 pub const NAME_LENGTH_MAX: usize = 63;
 /// Maximum length of an identity, equal to the maximum of a Kubernetes pod name.
 pub const IDENTITY_LENGTH_MAX: usize = 253;
@@ -15,7 +15,7 @@ pub const IDENTITY_LENGTH_MAX: usize = 253;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName(Arc<str>);
 
-/// An error about an invalid name, with the accepted format.
+/// A rejected name, with the accepted format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameError {
     /// The rejected name.
@@ -70,7 +70,7 @@ impl Identity {
     }
 }
 
-/// The text is shared, because every event and every status has a copy of a name.
+/// The text is shared, because every event and every status contains a copy of the name.
 pub(crate) fn checked(
     value: String,
     legal: bool,
@@ -83,7 +83,6 @@ pub(crate) fn checked(
     }
 }
 
-/// Implements access to the text of names.
 macro_rules! text {
     ($($name:ident)+) => {
         $(impl $name {
@@ -120,7 +119,7 @@ macro_rules! random_id {
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// Returns a new id in the layout of a random (version 4) UUID.
+            /// Returns a new id with the layout of a random (version 4) UUID.
             pub fn random(source: &mut dyn Randomness) -> Self {
                 let mut bytes = source.bits().to_be_bytes();
                 bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -158,11 +157,11 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Random id of one write. Another renewal after a rollback must look different.
+    /// Random id of one write. After a rollback, a new renewal must not look like a lost one.
     Revision
 }
 random_id! {
-    /// Id of one start of a candidate. A cooldown ends only for another session's claim.
+    /// Id of one run of a candidate. Only another session's claim ends a cooldown.
     Session
 }
 
@@ -178,7 +177,7 @@ impl Token {
     /// The highest token.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Returns the token with the document's number; `None` if the number is negative.
+    /// Returns the token with this number; `None` if the number is negative.
     pub const fn new(token: i64) -> Option<Self> {
         if token < 0 { None } else { Some(Self(token)) }
     }
@@ -200,7 +199,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// A wall-clock date in milliseconds since 1970. It is informational, except the age of a success.
+/// Wall-clock time in milliseconds since 1970. Informational, except for the age of a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WallMillis(pub i64);
@@ -217,14 +216,14 @@ pub struct Holder {
     pub claim: Claim,
     /// Time of the acquisition, by the candidate's own wall clock.
     pub acquired_at: WallMillis,
-    /// Declared lease duration, which others wait for; see [`Declared::duration`].
+    /// Declared lease duration. Other candidates wait this long; see [`Declared::duration`].
     pub lease_duration: Declared,
     /// Declared interval of the holder's renewals; `None` if the holder publishes no hints.
     pub renew_interval: Option<Duration>,
 }
 
 impl Holder {
-    /// Returns the declared renewal interval, if valid. The interval decides only when others read.
+    /// Returns the declared renewal interval, if valid. It only affects when other candidates read.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval
@@ -248,8 +247,9 @@ impl Declared {
         }
     }
 
-    /// Returns the time to wait: the declared duration, or the longest duration for an invalid one.
-    /// A shorter wait would be unsafe, and an endless wait would block the lease.
+    /// Returns the time to wait: the declared duration, or the longest valid duration if the
+    /// declared one is invalid. A shorter wait would be unsafe, and an endless wait would block the
+    /// lease.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
@@ -302,14 +302,14 @@ impl Reservation {
 
 /// Time that others wait for the standby: several times the latency of an event and a write.
 pub const HEAD_START: Duration = Duration::from_millis(50);
-/// Maximum number of [`HEAD_START`]s that a candidate waits for a standby of higher priority.
+/// Maximum number of [`HEAD_START`]s that a candidate of lower priority leaves to the standby.
 pub const HEAD_STARTS_MAX: u32 = 3;
 /// The longest reservation; a longer one is shortened to this duration.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
-/// Duration of a transfer's reservation if the request names none.
+/// Duration of a transfer's reservation if the request does not specify one.
 pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);
 
-/// A hint that this candidate should acquire first when the holder releases the lease or expires.
+/// The candidate that should acquire first after the holder's release or expiry; only a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Standby {
@@ -321,7 +321,7 @@ pub struct Standby {
     pub priority: u32,
 }
 
-/// The lease document, as far as the election reads it.
+/// The fields of the lease document that the election reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lease {

@@ -12,7 +12,7 @@ use super::{
 pub(super) struct Publication {
     pub(super) status: Status,
     pub(super) reason: Option<Reason>,
-    /// The last reported request whose token is not the leader's.
+    /// The last reported request with a token that is not the leader's.
     pub(super) request_reported: Option<Request>,
 }
 
@@ -137,7 +137,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored. `None` withdraws the proof that its process has exited.
+    /// Records a claim that may be stored. `None` removes the record, which then proves no exit.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {
@@ -147,7 +147,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records newer values of `view`. After a rollback, the next process waits that long.
+    /// Records newer values of `view`, which the next process uses to detect a rollback.
     pub(super) fn refresh(&mut self, view: &LeaseView) -> Option<Effect> {
         let newer =
             view.marks.token_highest > self.token || view.marks.lease_longest > self.lease_longest;
@@ -155,7 +155,7 @@ impl DirectoryRecord {
     }
 }
 
-/// Returns the presumed leader, which is this candidate only with authority.
+/// Returns the presumed leader. This candidate is the leader only while it has authority.
 fn holder_view(
     authority: Option<Authority>,
     contender: &Contender,

@@ -9,7 +9,7 @@ named! {
     pub enum Role {
         /// The candidate has authority.
         Leader = "leader",
-        /// The candidate contends; another one may lead.
+        /// The candidate contends; another candidate may lead.
         Follower = "follower",
         /// An operator paused the lease, so no candidate leads.
         Paused = "paused",
@@ -28,15 +28,15 @@ named! {
         Acquired = "acquired",
         /// The candidate took over from an expired or exited holder, or from its own ended claim.
         TookOver = "took_over",
-        /// The candidate renewed its lease, which is never the reason for a role.
+        /// The candidate renewed its lease. A renewal is never the reason for a role.
         Renewed = "renewed",
         /// The candidate could not renew before its deadline.
         Deadline = "deadline",
         /// The store rejected a renewal, because the claim no longer holds the lease.
         Rejected = "rejected",
-        /// An operator, or a signal, asked the candidate to step down.
+        /// An operator or a signal asked the candidate to step down.
         Requested = "requested",
-        /// An operator asked the candidate to step down in favor of another.
+        /// An operator asked the candidate to step down in favor of another candidate.
         Transferred = "transferred",
         /// An operator paused the lease.
         Paused = "paused",
@@ -44,7 +44,7 @@ named! {
         Unhealthy = "unhealthy",
         /// The workload exited on its own.
         WorkloadExit = "workload_exit",
-        /// The workload was killed, and its end could not be confirmed in time.
+        /// The workload was killed, but was not confirmed gone in time.
         WorkloadStuck = "workload_stuck",
         /// The candidate is shutting down.
         Shutdown = "shutdown",
@@ -71,7 +71,7 @@ pub struct HolderView {
     pub identity: Identity,
     /// Token of the holder.
     pub token: Token,
-    /// Instant at which this candidate considers the holder expired. For itself, its own deadline.
+    /// Instant at which this candidate considers the holder expired; for itself, its own deadline.
     pub until: BootTime,
 }
 
@@ -80,7 +80,7 @@ pub struct HolderView {
 pub struct Status {
     /// The role at the time of publication.
     pub role: Role,
-    /// Present exactly when `role` is [`Role::Leader`].
+    /// Present if and only if `role` is [`Role::Leader`].
     pub authority: Option<Authority>,
     /// The leader; `None` if the lease is free or expired, or the leader is unknown.
     pub holder: Option<HolderView>,
@@ -90,7 +90,7 @@ pub struct Status {
     pub transitions: u64,
     /// Start of the current role.
     pub since: BootTime,
-    /// Reason for the role, if there is one; `None` before the first read.
+    /// Reason for the role, if any; `None` before the first read.
     pub reason: Option<Reason>,
     /// The highest token this candidate has seen.
     pub token_highest: Token,
@@ -98,9 +98,9 @@ pub struct Status {
     pub renewed_at: Option<BootTime>,
     /// True if the store has answered since the start.
     pub store_reached: bool,
-    /// Token of the claim that is being given up, until the release is sent or the claim is lost.
+    /// Token of the claim being given up, until its release is sent or the claim is lost.
     pub stepping_down: Option<Token>,
-    /// Token of a lost leadership, until its workload has confirmed or had time to notice.
+    /// Token of a lost leadership, until its workload has confirmed the loss or had time to notice.
     pub unnoticed: Option<Token>,
 }
 

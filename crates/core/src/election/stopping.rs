@@ -1,12 +1,12 @@
-//! A step-down: after authority was given up, the release waits for the files, the pod's label and
-//! the workload. Renewals continue, so that no other candidate takes over meanwhile.
+//! A step-down. After the end of authority, the release waits for the status files, the pod's label
+//! and the workload. Renewals continue meanwhile, so that no other candidate takes over.
 
 use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum wait for the files and the pod's label. This wait and the release fit into the 1.5 s that
-/// a terminating pod may have.
+/// Maximum wait for the files and the pod's label. A terminating pod may have only 1.5 s for this
+/// wait and the release.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub(super) struct Stopping {
     pub(super) reason: Reason,
     pub(super) reserved_for: Option<Reservation>,
     files: Files,
-    /// Latest instant to wait for the pod's label, which may still say leader.
+    /// Latest instant to wait for the pod's label, which may still say "leader".
     pub(super) label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
@@ -57,7 +57,7 @@ impl Stopping {
         }
     }
 
-    /// Handles the answer of the files. If `label_pending`, the label's answer follows.
+    /// Handles the answer of the status files. If `label_pending`, the label answers later.
     pub(super) fn demoted(&mut self, shown: bool, label_pending: bool, now: BootTime) {
         if let Files::Asked { until } = self.files {
             self.label_until = label_pending.then_some(until);
@@ -67,7 +67,8 @@ impl Stopping {
         }
         self.files = Files::Stuck;
         if shown {
-            // Readers of the files can notice the step-down from now on, even if this is late.
+            // From now on, readers of the files can notice the step-down, even though the answer is
+            // late.
             self.files = Files::Demoted;
             self.drained_at = self.drained_at.max(now + self.delay);
         }
@@ -84,7 +85,7 @@ impl Stopping {
         self.delay = self.delay.min(delay);
     }
 
-    /// Returns, once, the notice that the release must wait for readers of a stuck file.
+    /// Returns the notice, only once, that the release must wait for readers of a stuck file.
     pub(super) fn report_stuck_files(&mut self, now: BootTime) -> Option<Notice> {
         let stuck = self.files == Files::Stuck;
         let report = stuck && !std::mem::replace(&mut self.stuck_reported, true);
@@ -93,7 +94,7 @@ impl Stopping {
         })
     }
 
-    /// Returns the time when the release is due, or when to check again.
+    /// Returns when the release is due, or when to check again.
     pub(super) fn release_due(&mut self, shutting_down: bool, now: BootTime) -> BootTime {
         if planted!(ReleaseBeforeFiles) {
             self.files = Files::Demoted;
@@ -104,8 +105,8 @@ impl Stopping {
             }
             self.files = Files::Stuck;
         }
-        // A reader trusts a stuck file until its deadline, and notices within the delay. A process
-        // that exits leaves the lease to expire instead.
+        // A reader trusts a stuck file until the file's deadline, and then notices within the
+        // delay. A process that exits lets the lease expire instead.
         let mut at = self.drained_at.max(self.label_until.unwrap_or_default());
         if self.files == Files::Stuck && !shutting_down {
             at = at.max(self.published_until + self.delay);
@@ -113,7 +114,7 @@ impl Stopping {
         at
     }
 
-    /// Returns the time when the workload will have noticed if leadership ends now.
+    /// Returns when the workload will have noticed, if leadership ends now.
     pub(super) fn noticed_at(&self, now: BootTime) -> BootTime {
         let readable_until = now.max(self.published_until);
         match self.files {

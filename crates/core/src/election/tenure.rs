@@ -6,15 +6,15 @@ use super::{
 };
 use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
-/// Maximum number of unresolved renewals kept for the filter; at the defaults, 18 fit before the
-/// deadline. Dropping the oldest can end leadership, but never causes a second leader.
+/// Maximum number of unresolved renewals in the filter; at the defaults, 18 are sent before the
+/// deadline. If the oldest is dropped, leadership may end, but a second leader cannot arise.
 const RENEWALS_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Tenure {
     pub(super) claim: Claim,
     pub(super) token: Token,
-    /// The durations at the acquisition; a reload changes them only for the next claim.
+    /// The durations at the acquisition. A reload changes only the durations of the next claim.
     pub(super) timings: Timings,
     pub(super) acquired_at: WallMillis,
     /// Instant at which the last acknowledged renewal, or the acquisition, was sent (I2).
@@ -34,7 +34,7 @@ pub(super) enum RenewalReply {
 }
 
 impl Tenure {
-    /// Begins with an acknowledged write; `None` if its reply shows no holder.
+    /// Begins with an acknowledged write. Returns `None` if the write's reply shows no holder.
     pub(super) fn begin(acquired: &Acquired) -> Option<Self> {
         let (attempt, sent) = (&acquired.attempt, acquired.sent);
         let timings = attempt.timings;
@@ -111,7 +111,7 @@ impl Tenure {
         self.urgent = false;
     }
 
-    /// Handles the reply to a renewal, possibly late. A failed renewal is repeated at `retry_at`.
+    /// Handles the reply to a renewal, even a late one. A failed renewal is repeated at `retry_at`.
     pub(super) fn reply(
         &mut self,
         call: CallId,
@@ -119,7 +119,7 @@ impl Tenure {
         retry_at: BootTime,
         now: BootTime,
     ) -> RenewalReply {
-        // Not a renewal, or older than the acknowledged one, so that it cannot match.
+        // Either not a renewal, or an older renewal than the acknowledged one, which cannot match.
         if self.renewals.get(call).is_none() {
             return RenewalReply::Nothing;
         }

@@ -1,4 +1,4 @@
-//! Instants of CLOCK_BOOTTIME, the only clock that decisions use. The caller reads the clock.
+//! Instants of CLOCK_BOOTTIME. Decisions use no other clock. The caller reads the clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};

@@ -7,25 +7,25 @@ use std::time::Duration;
 pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 /// The longest lease duration that a valid holder declares.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
-/// The shortest accepted interval or timeout. Shorter ones would only add load to the store.
+/// The shortest accepted interval or timeout. A shorter one would only add load to the store.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Random jitter of retries, in percent in either direction.
 pub const JITTER_PERCENT: u32 = 20;
 
 /// The part of an election gap that does not grow with `electionTimeoutMillis`.
 const ELECTION_VOTES: Duration = Duration::from_millis(600);
-/// Maximum random share that a member adds (`replElectionTimeoutOffsetLimitFraction`).
+/// Maximum random percentage that a member adds (`replElectionTimeoutOffsetLimitFraction`).
 const ELECTION_OFFSET_PERCENT: u32 = 15;
 /// Time from the discovery of the new primary to an acknowledged renewal.
 const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 
-/// Durations as configured, not yet checked.
+/// Durations as configured, before the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
-    /// Time that contenders wait for a holder, from the first reply with its last revision.
+    /// Time that contenders wait for a holder after the first reply with its last revision.
     pub lease_duration: Duration,
-    /// Duration of authority, counted from before the last acknowledged renewal was sent.
+    /// Duration of authority, counted from just before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
     /// Interval between renewals, measured from send to send.
     pub renew_interval: Duration,
@@ -38,7 +38,7 @@ pub struct TimingSettings {
 }
 
 impl Default for TimingSettings {
-    /// Returns durations that survive a MongoDB election at its default settings.
+    /// Returns durations that survive a MongoDB election at MongoDB's default settings.
     fn default() -> Self {
         Self {
             lease_duration: Duration::from_secs(24),
@@ -150,7 +150,7 @@ impl Timings {
         gap.saturating_add(attempt).saturating_add(RENEWAL_MARGIN)
     }
 
-    /// Returns the durations, for a caller that changes and checks them again.
+    /// Returns the durations, so that the caller can change them and check them again.
     pub fn settings(&self) -> TimingSettings {
         self.0
     }

@@ -57,7 +57,7 @@ impl LeaseView {
         self.marks.note_declared(declared.into_iter());
     }
 
-    /// Records the standby in the view, to which a leader applies no events.
+    /// Records the standby in the view of a leader, because a leader applies no events to its view.
     pub(super) fn note_standby(&mut self, standby: Option<Standby>) {
         if let Some(Found::Lease(lease)) = &mut self.document {
             lease.standby = standby;

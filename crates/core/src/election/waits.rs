@@ -1,4 +1,4 @@
-//! Delays before a candidate contends. `contend/decide.rs` has the waits for other candidates.
+//! Delays before a candidate contends. The waits for other candidates are in `contend/decide.rs`.
 
 use std::time::Duration;
 
@@ -20,9 +20,10 @@ pub(super) struct Waits {
     /// End of the quarantine after a rollback of the store.
     pub(super) quarantine: Option<BootTime>,
     deadline_loss: Option<BootTime>,
-    /// Maximum random delay before an acquisition, so that candidates woken together spread out.
+    /// Maximum random delay before an acquisition, so that candidates that wake together spread
+    /// out.
     pub(super) jitter_max: Duration,
-    /// Earliest instant to acquire a free lease, drawn when the revision was first seen.
+    /// Earliest instant to acquire a free lease, chosen at random when the revision was first seen.
     pub(super) acquire_not_before: BootTime,
 }
 
@@ -31,7 +32,8 @@ struct Cooldown {
     until: BootTime,
     /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// Session of this process. Its ended claims must not count as a successor's, even late.
+    /// Session of this process. A claim that this process ended is not a successor, even if seen
+    /// late.
     session: Session,
 }
 
@@ -93,7 +95,7 @@ impl Waits {
         self.quarantine = None;
     }
 
-    /// Records a loss at a deadline; returns true for the second one within the window.
+    /// Records a loss at a deadline. Returns true for the second loss within the window.
     pub(super) fn lost_by_deadline(&mut self, now: BootTime) -> bool {
         let before = self.deadline_loss.replace(now);
         before.is_some_and(|at| now.since(at) < LOSSES_WINDOW)

@@ -1,22 +1,25 @@
-//! One claim on a lock, and every write that carried a revision of it.
+//! One claim on a lock, and every write that carried a revision of the claim.
 
 use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions kept for the filter: without answers, eight minutes at the defaults.
-/// With a forgotten revision, the contender may lose its position, but never has a second entry.
+/// Maximum number of revisions in the filter. Without answers, it is reached after eight minutes at
+/// the defaults. If a forgotten revision is stored, the contender may lose its position, but never
+/// has a second entry.
 const MINE_MAX: usize = 128;
-/// Number of oldest revisions to keep, because a recovered store applies the first pending join.
+/// Number of oldest revisions that are never dropped, because a store that recovers applies the
+/// first pending join.
 const OLDEST_KEPT: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls sent when the claim was first seen. Only later calls can prove it gone.
+    /// Number of calls sent before the claim was first seen. Only later calls can prove the claim
+    /// gone.
     present: Option<u64>,
-    /// True if a revision that may be stored was forgotten.
+    /// True if a revision was forgotten that may be stored.
     pub(super) forgotten: bool,
     pub(super) declared: bool,
 }
@@ -74,12 +77,12 @@ impl ClaimWrites {
         self.present.is_some()
     }
 
-    /// Records that a reply showed the claim in the document when `calls` calls had been sent.
+    /// Records that a reply showed the claim in the document, after `calls` calls had been sent.
     pub(super) fn seen_present(&mut self, calls: u64) {
         self.present.get_or_insert(calls);
     }
 
-    /// Returns true if a reply to `call` that does not show the claim proves it absent.
+    /// Returns true if `call` proves the claim absent when its reply does not show the claim.
     pub(super) fn proves_absent(&self, call: CallId) -> bool {
         self.present.is_some_and(|calls| call.0 > calls)
     }
@@ -107,8 +110,8 @@ impl ClaimWrites {
         }
     }
 
-    /// Marks a write as possibly applied. Earlier joins stay, because a late join can restore an
-    /// entry.
+    /// Marks a write as possibly applied. Earlier joins are kept, because a late join can restore
+    /// an entry.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
     }
@@ -124,7 +127,7 @@ impl ClaimWrites {
 
 #[cfg(proof)]
 impl ClaimWrites {
-    /// Writes the state to `form`, without writes whose revision cannot be stored again.
+    /// Writes the state to `form`, except writes whose revision cannot be stored again.
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         let Self {
             claim,

@@ -31,10 +31,11 @@ use waiting::{Waiting, WaitingPlace, renewal_after};
 
 /// One contender for one lock.
 ///
-/// Feed it with [`handle`](Self::handle); then drain [`next_effect`](Self::next_effect); arm a
-/// timer for [`next_wakeup`](Self::next_wakeup); publish [`status`](Self::status). Check
-/// [`authority_at`](Self::authority_at) before each effect of the work. If the time is earlier than
-/// in the previous call, the previous call's time is used.
+/// After each [`handle`](Self::handle), carry out all effects of
+/// [`next_effect`](Self::next_effect), and publish [`status`](Self::status). Pass
+/// [`LockInput::Tick`] at [`next_wakeup`](Self::next_wakeup). Check
+/// [`authority_at`](Self::authority_at) before each external effect of the work. A time earlier
+/// than the previous one is replaced by the previous one.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,
@@ -48,7 +49,7 @@ pub struct LockContender {
 }
 
 impl LockContender {
-    /// Creates a contender that has sent nothing yet. Any first input starts it.
+    /// Creates a contender that has sent nothing yet. The first input, of any kind, starts it.
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let mut exchange = Exchange::new(options, now, random);
         let mut outbox = Outbox::default();
@@ -68,9 +69,9 @@ impl LockContender {
         }
     }
 
-    /// Applies one input at `now` and performs everything that is due.
+    /// Applies one input at `now`, and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may be overtaken by another.
+        // A caller that reads the clock and then waits for a mutex may come after a later reading.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -79,7 +80,7 @@ impl LockContender {
             random,
             effects: &mut effects,
         };
-        // Expiry comes first. After a freeze, a waiting acknowledgement may be too late.
+        // Expiry comes first, because an acknowledgement delayed by a freeze may be too late.
         self.expire(turn);
         self.apply(input, turn);
         self.wakeup = self.advance(turn);
@@ -92,7 +93,7 @@ impl LockContender {
         self.outbox.pop()
     }
 
-    /// Returns the time when to pass [`LockInput::Tick`] if no other input comes first.
+    /// Returns when to pass [`LockInput::Tick`], unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
@@ -123,12 +124,12 @@ impl LockContender {
         self.exchange.writes.claim
     }
 
-    /// Returns the highest token of this lock seen so far, for later contenders to remember.
+    /// Returns the highest token of this lock seen so far, which later contenders should remember.
     pub fn token_highest(&self) -> Token {
         self.exchange.view.marks.token_highest
     }
 
-    /// Returns the observations of other entries, for the next contender of this boot.
+    /// Returns the observations of other entries, for the next contender since this boot.
     pub fn observations(&self) -> &Observations {
         &self.exchange.view.observations
     }
@@ -140,7 +141,7 @@ impl LockContender {
             LockInput::Hint(hint) => self.hint(hint, turn),
             LockInput::PrimaryChanged => self.primary_changed(turn),
             LockInput::GiveUp => {
-                // No work began, so the minimum hold does not apply, even if the lock was lost.
+                // No work has begun, so the minimum hold does not apply, even if the lock was lost.
                 if !matches!(self.state, State::Leaving(_)) {
                     self.exchange.keeps_until = None;
                 }
@@ -240,13 +241,14 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction or an early read. A later eviction must name its revisions.
+            // The reply to an eviction or an early read. A later eviction needs the revisions in
+            // the reply.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);
                 }
             }
-            // The claim has ended, and only a leave's outcome has consequences.
+            // The claim has ended, so only the outcome of a leave matters.
             (State::Lost(_) | State::Leaving(_) | State::Ended(_), Some(write)) => {
                 exchange.writes.record(call, &outcome);
                 if write.purpose == WritePurpose::Keep {
@@ -351,7 +353,7 @@ impl LockContender {
             let busy = exchange.busy();
             return self.finish(busy, turn);
         } else {
-            // If a granted entry only has to declare its minimum hold, it needs no stream.
+            // A granted entry needs no stream if it only has to declare its minimum hold.
             let declares = place.granted && exchange.options.min_hold != MinHold::NONE;
             if !exchange.stream.requested && !declares {
                 exchange.follow(turn);
@@ -364,7 +366,7 @@ impl LockContender {
         }
     }
 
-    /// Starts holding by a grant, with provisional authority, if the grant permits it.
+    /// Starts holding with provisional authority if the grant permits it.
     fn hold_by(&mut self, grant: Grant, turn: &mut LockTurn<'_>) -> bool {
         if !self.state.contends() {
             return false;

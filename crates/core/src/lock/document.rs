@@ -1,4 +1,4 @@
-//! The lock document. No date in it decides who may hold the lock.
+//! The lock document. Its dates do not decide which entries may hold the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,25 +35,25 @@ named! {
 pub struct Entry {
     /// Random id of the entry. Each join at the tail has a new id.
     pub claim: Claim,
-    /// The owner, as it describes itself.
+    /// The owner, in its own words.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub owner: EntryOwner,
     /// Requested mode.
     pub mode: EntryMode,
-    /// Id of the owner's last write. Each write of the owner changes it, and no other write does.
+    /// Id of the owner's last write. Only the owner's writes change the revision.
     pub revision: Revision,
     /// How long others must see the entry unchanged before they consider it expired.
     pub lease_duration: Declared,
-    /// Fencing token of a holder; none after a grant by an older version, until it is confirmed.
+    /// Fencing token of a holder; `None` after a grant by an older version, until it is confirmed.
     pub token: Option<Token>,
     /// Revision at the grant. While it equals `revision`, the grant is unconfirmed.
     pub granted_revision: Option<Revision>,
-    /// Number of the held slot, from 0; none after a grant by an older version.
+    /// Number of the held slot, from 0; `None` after a grant by an older version.
     pub slot: Option<u32>,
     /// Rest of the minimum hold at the owner's last write; zero until the owner may hold.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: Duration,
-    /// True if the work has ended and the entry stays for `min_hold` without authority.
+    /// True if the work is done and the entry stays for `min_hold` without authority.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
 }
@@ -62,12 +62,12 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EntryOwner {
-    /// Its name.
+    /// Name of the owner.
     pub identity: Identity,
-    /// Its session.
+    /// Session of the owner.
     pub session: Session,
-    /// Time of the join by the owner's wall clock; of a holder, time of the grant by the clock of
-    /// the store, unless an older version granted the lock.
+    /// Time of the join by the owner's wall clock. For a holder, time of the grant by the store's
+    /// clock, unless an older version granted the lock.
     pub acquired_at: WallMillis,
     /// Time of the last renewal by the owner's wall clock.
     pub renewed_at: WallMillis,
@@ -81,7 +81,7 @@ pub struct LockDocument {
     pub token: Token,
     /// Number of slots; 0 for a lock with exclusive and shared modes.
     pub slots: u32,
-    /// Name of the newest owner of each slot, who gets the slot again if it is free.
+    /// Name of each slot's newest owner. That owner gets the slot again if it is free.
     pub slot_owners: Vec<Option<Identity>>,
     /// Entries that hold the lock or were granted it.
     pub holders: Vec<Entry>,
@@ -89,7 +89,7 @@ pub struct LockDocument {
     pub queue: Vec<Entry>,
     /// Last success of each key, oldest first.
     pub successes: Vec<Success>,
-    /// Time of this reply by the clock of the store; zero if unknown. Not stored.
+    /// Time of this reply by the store's clock; zero if unknown. Not stored.
     pub store_now: WallMillis,
 }
 
@@ -118,7 +118,7 @@ pub enum FoundLock {
     Foreign(String),
 }
 
-/// Maximum number of keys whose last success is kept. A further success replaces the oldest one.
+/// Maximum number of keys whose last success is kept. Beyond it, the oldest success is dropped.
 pub const SUCCESSES_MAX: usize = 128;
 const KEY_LENGTH_MAX: usize = 128;
 
@@ -153,7 +153,7 @@ impl Default for WorkKey {
 pub struct Success {
     /// Key of the work.
     pub key: WorkKey,
-    /// Time at which the store recorded it, by the clock of the store.
+    /// Time at which the store recorded the success, by the store's clock.
     pub at: WallMillis,
 }
 
@@ -161,7 +161,7 @@ pub struct Success {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OncePer {
-    /// Time within which a success counts.
+    /// Period after a success in which the work is skipped.
     pub period: Duration,
     /// Key of the work.
     pub key: WorkKey,

@@ -1,6 +1,7 @@
-//! Grants: another contender's write lets a contender hold the lock. The grant names the entry's
-//! revision, and provisional authority starts when the owner sent that revision. It lasts for a
-//! share of the renew deadline; others wait for that share of the lease duration.
+//! A grant is a write of another contender that lets this contender hold the lock. The grant names
+//! the entry's revision. Provisional authority starts when this contender sent that revision, and
+//! lasts for a share of the renew deadline. Other contenders wait for the same share of the lease
+//! duration.
 
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
 /// Divisor of the renew deadline, for provisional authority, and of the lease duration, for the
-/// eviction of an unconfirmed entry. One divisor keeps the bound of clock rates (I1).
+/// eviction of an unconfirmed entry. An equal divisor preserves the bound on clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of the confirmation. Shorter work needs none, because its release follows the grant.
+/// Delay of the confirmation. Shorter work needs no confirmation, because its release follows the
+/// grant.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
-/// Minimum time for the confirmation of a grant. Even a loaded store answers a write in this time.
+/// Minimum time to confirm a grant. Even a loaded store answers a write in this time.
 const REMAINING_MIN: Duration = Duration::from_millis(180);
 
 /// A majority-acknowledged grant.
@@ -23,7 +25,7 @@ const REMAINING_MIN: Duration = Duration::from_millis(180);
 pub struct Grant {
     /// Token of the entry.
     pub token: Token,
-    /// Revision that the grant found in the entry.
+    /// Revision of the entry when the grant was written.
     pub revision: Revision,
     /// Number of the granted slot, if the lock has slots.
     pub slot: Option<u32>,
@@ -47,14 +49,14 @@ impl Entry {
     }
 }
 
-/// Returns the end of the provisional authority if the granted revision was sent at `sent`.
+/// Returns when provisional authority ends if the granted revision was sent at `sent`.
 pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     let (lease, deadline) = (timings.lease_duration(), timings.renew_deadline());
     sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
-/// Returns the time that a grant must leave for its confirmation. With less, the work waits for the
-/// confirmation, because losing a lock costs more than a round trip.
+/// Returns the minimum time that must be left to confirm a grant. With less time, the work starts
+/// only after the confirmation, because losing a lock costs more than a round trip.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

@@ -58,7 +58,7 @@ pub enum LockMode {
     Exclusive,
     /// Shared with other readers.
     Shared,
-    /// One of this many slots. All contenders of a lock must give the same number.
+    /// One of this many slots. All contenders of a lock must use an equal number.
     Slot(Slots),
 }
 
@@ -90,7 +90,7 @@ pub struct Options {
     /// Requested mode.
     #[cfg_attr(feature = "serde", serde(rename = "want"))]
     pub mode: LockMode,
-    /// Minimum hold, even if the work ends or the process exits. It costs one more write.
+    /// Minimum hold, even if the work ends or the process exits earlier. Costs one more write.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: MinHold,
     /// Durations used by the contender.
@@ -99,36 +99,37 @@ pub struct Options {
     pub once_per: Option<OncePer>,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
     pub non_blocking: bool,
-    /// Open the change stream before joining, which saves a read if others usually hold the lock.
+    /// Open the change stream before joining. This saves a read if the lock is usually held.
     pub watch_first: bool,
-    /// Highest token of this lock remembered from earlier contenders.
+    /// Highest token of this lock that earlier contenders have seen.
     pub token_remembered: Token,
-    /// Earlier observations in this boot, so that expired entries can be evicted sooner.
+    /// Observations of earlier contenders since the boot, so that expired entries are evicted
+    /// sooner.
     pub observations: Observations,
 }
 
 impl Options {
-    /// Returns false if a grant (by an older version) names no slot of a lock with slots.
+    /// Returns false if the lock has slots but the grant, by an older version, names none.
     pub(super) fn is_served_by(&self, slot: Option<u32>) -> bool {
         self.mode.slots() == 0 || slot.is_some()
     }
 
-    /// Returns true if work may begin by this grant before its confirmation: a grant declares no
+    /// Returns true if the work may begin before the grant is confirmed. A grant declares no
     /// minimum hold, and its event does not show the successes for `once_per`.
     pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
         let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
         shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)
     }
 
-    /// Returns how long ago the work succeeded, if it must not be repeated yet.
+    /// Returns the age of the last success if the work must not be repeated yet.
     pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
         let once_per = self.once_per.as_ref()?;
         let mut successes = lock.successes.iter();
         let success = successes.find(|success| success.key == once_per.key)?;
         let known = lock.store_now != WallMillis::default();
         let ago = lock.store_now.0.saturating_sub(success.at.0);
-        // The clock of the store may have been set back since the success, so a success in the
-        // future counts only within one period.
+        // The store's clock may have been set back since the success. A success in the future
+        // counts only within one period.
         let recent = Duration::from_millis(ago.unsigned_abs()) < once_per.period;
         let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
         (known && recent).then_some(ago)
@@ -141,8 +142,8 @@ impl Options {
 pub enum LockInput {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,
-    /// The outcome of a call. After a timeout it is [`LockOutcome::Unknown`], and the true outcome
-    /// may follow later with the same id, at most once.
+    /// The outcome of a call. After a timeout, the outcome is [`LockOutcome::Unknown`]. The true
+    /// outcome may follow later with an equal id, at most once.
     Reply {
         /// The answered call.
         call: CallId,
@@ -151,14 +152,14 @@ pub enum LockInput {
     },
     /// An event of the stream that [`LockEffect::Watch`](super::LockEffect::Watch) requested.
     Hint(Hint),
-    /// The driver discovered a new primary. A renewal to the old primary may stay unanswered.
+    /// The driver discovered a new primary. The old primary may never answer a renewal.
     PrimaryChanged,
-    /// Leave the queue, or release the lock without its minimum hold. No work has begun or may
-    /// begin.
+    /// Leave the queue, or release the lock without its minimum hold. Pass this input only if no
+    /// work has begun and none will begin.
     GiveUp,
     /// The owner is gone. Stop waiting, or release the lock like [`LockInput::Release`].
     Abandoned,
-    /// Release the lock. The work under it must be confirmed gone (I6), even after a loss.
+    /// Release the lock. Even after a loss, the work must be confirmed gone first (I6).
     Release,
     /// Release the lock, and record the success if the options request it.
     Succeeded,

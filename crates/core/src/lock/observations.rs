@@ -1,5 +1,5 @@
 //! Observations of other entries. An entry expires if its revision and state stay unchanged. The
-//! wait starts with the reply that first showed them.
+//! wait starts with the reply that first showed this revision and state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +15,11 @@ named! {
     pub enum EntryState {
         /// Waiting in the queue.
         Waiting = "waiting",
-        /// Granted but not confirmed, so with provisional authority at most.
+        /// Granted but not confirmed, so with no more than provisional authority.
         Granted = "granted",
         /// Holding the lock.
         Held = "held",
-        /// Work has ended, and the entry stays for the rest of its minimum hold.
+        /// The work is done, and the entry stays for the rest of its minimum hold.
         Kept = "kept",
     }
 }
@@ -38,13 +38,13 @@ pub struct Observation {
     pub token: Option<Token>,
     /// Lease duration declared by the owner.
     pub lease_duration: Declared,
-    /// When a reply first showed this revision and state.
+    /// Instant at which a reply first showed this revision and state.
     pub since: BootTime,
-    /// End of the minimum hold of a holder, counted from the first reply with the revision.
+    /// End of a holder's minimum hold, counted from the first reply with the revision.
     pub kept_until: Option<BootTime>,
 }
 
-/// Observations of all entries of other contenders. The limits of a document bound their number.
+/// Observations of all entries of other contenders. The document's limits bound their number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Observations(BTreeMap<Claim, Observation>);
@@ -60,14 +60,15 @@ impl Observations {
         self.0.iter().map(|(claim, seen)| (*claim, seen))
     }
 
-    /// Adds observations that others have saved since this contender started with `before`.
+    /// Adds observations that other contenders have saved since this contender started with
+    /// `before`.
     #[must_use]
     pub fn merged(&self, before: &Self, saved: &Self) -> Self {
         let mut merged = self.0.clone();
         for (claim, other) in &saved.0 {
             match merged.get_mut(claim) {
                 Some(own) => own.merge(other),
-                // This contender knew the entry, and saw that it is gone.
+                // This contender knew the entry, and has seen that the entry is gone.
                 None if before.0.contains_key(claim) => {}
                 None => {
                     merged.insert(*claim, other.clone());
@@ -77,8 +78,8 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records the document of a reply, except the entry `mine`. Returns the owners and
-    /// milliseconds of new entries that declare an invalid lease duration.
+    /// Records the document of a reply, except the entry `mine`. Returns each new entry that
+    /// declares an invalid lease duration, as its owner and the milliseconds.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -101,7 +102,8 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The earlier bound counts, because the new bound depends on the store's clock.
+                    // The earlier bound applies, because the new bound depends on the store's
+                    // clock.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -130,7 +132,7 @@ impl Observations {
     }
 }
 
-/// Time that an observer waits before it considers others expired.
+/// Additional time that an observer grants before it considers an entry expired.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// Time that a grantee has to confirm.
@@ -141,7 +143,7 @@ pub(super) struct Patience {
 
 impl Observation {
     fn of(entry: &Entry, state: EntryState, now: BootTime) -> Self {
-        // With a minimum hold, the owner begins no work before it has confirmed the grant.
+        // With a minimum hold, the owner begins no work before it confirms the grant.
         let confirmed = matches!(state, EntryState::Held | EntryState::Kept);
         let keeps = confirmed && entry.min_hold > Duration::ZERO;
         Self {
@@ -155,8 +157,8 @@ impl Observation {
         }
     }
 
-    /// Merges another contender's observation of this boot: the earlier start of one version of the
-    /// entry counts, otherwise the later observation.
+    /// Merges another contender's observation since the boot. If both observed one version of the
+    /// entry, the earlier start applies; otherwise, the later observation applies.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {
@@ -182,8 +184,8 @@ impl Observation {
 
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // The share is at least as long as the provisional authority, and the operation timeout
-            // gives a polling grantee time to confirm. At the defaults, both are 3 s.
+            // The share is at least as long as the provisional authority. The operation timeout
+            // gives a grantee that polls time to confirm. At the defaults, both are 3 s.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),
@@ -194,7 +196,7 @@ impl Observation {
     }
 }
 
-/// Observes a lock's entries by repeated reads.
+/// Observes a lock's entries through repeated reads.
 #[derive(Debug, Clone)]
 pub struct Observer {
     observations: Observations,
@@ -226,12 +228,12 @@ impl Observer {
         &self.observations
     }
 
-    /// Returns the time when the next entry expires, possibly in the past.
+    /// Returns when the next entry expires, possibly in the past.
     pub fn next_expiry(&self) -> Option<BootTime> {
         self.observations.next_expiry(self.patience)
     }
 
-    /// Returns an eviction of all entries that have expired by `now` and stay unchanged, if any.
+    /// Returns an eviction of all entries that have expired unchanged by `now`, if any.
     pub fn break_expired(&self, now: BootTime) -> Option<LockOperation> {
         let expired = self.observations.expired(self.patience, now);
         (!expired.is_empty()).then(|| LockOperation::Evict {

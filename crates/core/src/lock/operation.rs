@@ -11,21 +11,21 @@ use crate::named::named;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NewEntry {
-    /// The claim, new for each join at the tail.
+    /// The claim. Each join at the tail has a new claim.
     pub claim: Claim,
     /// Session of the owner.
     pub session: Session,
     /// Requested mode.
     pub mode: EntryMode,
-    /// Revision, new for each attempt.
+    /// Revision. Each attempt has a new revision.
     pub revision: Revision,
-    /// Number of slots; 0 for exclusive and shared.
+    /// Number of slots; 0 for exclusive and shared modes.
     pub slots: u32,
-    /// Declared duration that others wait before they consider the entry expired.
+    /// Declared duration. Others wait this long before they consider the entry expired.
     pub lease_duration: Declared,
 }
 
-/// Sender of a write that may grant the lock to the sender and thereby confirms the grant.
+/// Sender of a write that may grant the lock to the sender. This grant counts as confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Writer {
@@ -35,7 +35,7 @@ pub struct Writer {
     pub revision: Revision,
 }
 
-/// An entry as observed, to be evicted only while it is unchanged.
+/// An entry as observed. It is evicted only if it is still unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EntryVersion {
@@ -48,7 +48,7 @@ pub struct EntryVersion {
 named! {
     /// Reason why an entry ended, for the lock's history.
     pub enum Ending {
-        /// The owner released it.
+        /// The owner released the entry.
         Released = "released",
         /// Another contender observed the entry unchanged for its lease duration.
         Expired = "expired",
@@ -84,10 +84,11 @@ pub enum LockOperation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Highest token seen while this claim did not hold the lock. An unconfirmed grant must
-        /// exceed it, or gets another token.
+        /// Highest token seen while this claim did not hold the lock. An unconfirmed grant with a
+        /// token that is not higher gets another token.
         seen: Token,
-        /// Minimum hold, or the rest of it; `None` leaves the entry's value unchanged.
+        /// Minimum hold, or the rest of the minimum hold; `None` leaves the entry's value
+        /// unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
         min_hold: Option<Duration>,
     },
@@ -115,11 +116,12 @@ pub enum LockOperation {
         seen: Token,
         /// Key of the work, to record its success.
         success: Option<WorkKey>,
-        /// Number of slots that this contender wants; with 0, the grants give no slots.
+        /// Number of slots that this contender requests; 0 if the lock has no slots.
         slots: u32,
     },
     /// Remove every entry that still matches, and grant free room to waiters. Without `entries`,
-    /// the write only grants: to a waiting sender, or to any waiter if the sender has no entry.
+    /// the write only grants: to the sender if it waits, or to any waiter if the sender has no
+    /// entry.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
@@ -130,8 +132,8 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims whatever their revisions, and grant free room to waiters. This voids
-    /// mutual exclusion.
+    /// Remove these claims regardless of their revisions, and grant free room to waiters. Mutual
+    /// exclusion is void afterwards.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,
@@ -140,7 +142,7 @@ pub enum LockOperation {
     },
     /// Read the document from the primary.
     Read {
-        /// Read with linearizable instead of majority read concern.
+        /// True for a linearizable read instead of a majority read.
         confirm: bool,
     },
 }
@@ -181,7 +183,7 @@ pub enum Hint {
     },
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted. Without a grant (older versions), it must confirm first.
+    /// The watched claim was granted. `None` (by an older version) must be confirmed first.
     Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,

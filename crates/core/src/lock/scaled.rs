@@ -10,7 +10,8 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // The half second in the timing rule does not scale, so both are shortened to make room.
+    // The timing rule has a constant half second, so both durations are shortened to make room for
+    // it.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let shortened = proportion(deadline, room, both);
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(twenty.renew_deadline(), millis(15_000));
         assert_eq!(twenty.renew_interval(), millis(2_500));
         assert_eq!(twenty.operation_timeout(), millis(3_000));
-        // Because of the half second in the rule, 10 s leave a renew_deadline of 7.4 s. But 1.2 ×
+        // The rule has a constant half second, so 10 s allow a renew_deadline of 7.4 s. But 1.2 ×
         // (1.2 s + 0.4 s) + 2 × 3 s is longer.
         let ten = of(millis(10_000));
         assert!(ten.renew_deadline() > millis(7_400));
@@ -140,7 +141,7 @@ mod tests {
             let to = scaled(&timings, wanted).expect("longer is legal");
             prop_assert_eq!(to.lease_duration(), wanted);
             prop_assert!(to.operation_timeout() <= timings.operation_timeout());
-            // Authority stays a constant part of the lease duration.
+            // Authority stays a constant share of the lease duration.
             let part = |t: &Timings| t.renew_deadline().as_secs_f64() / t.lease_duration().as_secs_f64();
             prop_assert!((part(&to) - part(&timings)).abs() < 1e-3);
         }

@@ -8,7 +8,7 @@ use crate::claim::{Outbox, Turn};
 use crate::election::{Authority, BootTime, CallId, Claim, Identity, Session, Token, WallMillis};
 use crate::named::named;
 
-/// Maximum number of holders, and of waiters ahead, that a status lists for a human.
+/// Maximum number of holders, and of waiters ahead, in a status for humans.
 pub const AHEAD_SHOWN_MAX: usize = 16;
 
 named! {
@@ -17,7 +17,8 @@ named! {
     pub enum Loss {
         /// No renewal was acknowledged in time.
         Deadline = "deadline",
-        /// The entry is no longer held in the document, usually because it was evicted or broken.
+        /// The document no longer has the entry as a holder, usually because it was evicted or
+        /// broken.
         Rejected = "rejected",
         /// The document lost acknowledged writes.
         StoreRolledBack = "store_went_back",
@@ -30,12 +31,13 @@ named! {
 pub enum End {
     /// The lock was held and released.
     Released,
-    /// The lock was held, but its release was not confirmed, because no answer came until the entry
-    /// expired, or an unanswered release may have been applied. The success may be lost.
+    /// The lock was held, but its release was not confirmed: no answer came before the entry
+    /// expired, or an earlier release of unknown outcome may have been applied. The success may be
+    /// lost.
     Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
-    /// The work was skipped because it succeeded this long ago, by the clock of the store.
+    /// The work was skipped because it succeeded this long ago, by the store's clock.
     Skipped {
         /// Time since the success.
         ago: Duration,
@@ -48,10 +50,10 @@ pub enum End {
         holding: usize,
         /// Number of waiting entries.
         waiting: usize,
-        /// Holders, then waiters, the first [`AHEAD_SHOWN_MAX`] of each.
+        /// Holders, then waiters; the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
-    /// The lock is in use with a different number of slots; 0 for exclusive and shared.
+    /// The lock is in use with a different number of slots; 0 for exclusive and shared modes.
     WrongSlots {
         /// Number of slots of the lock.
         has: u32,
@@ -69,34 +71,34 @@ pub enum End {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ahead {
-    /// Name of its owner.
+    /// Name of the entry's owner.
     pub identity: Identity,
-    /// Mode in which it holds or wants to hold.
+    /// Mode in which the entry holds the lock or waits.
     pub mode: EntryMode,
-    /// Token, if it holds the lock.
+    /// Token, if the entry holds the lock.
     pub token: Option<Token>,
-    /// True if it holds the lock or was granted it.
+    /// True if the entry holds the lock or was granted it.
     pub holds: bool,
-    /// True if its work has ended and it stays for its minimum hold.
+    /// True if the work is done and the entry stays for its minimum hold.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
-    /// Of a holder, time of the grant by the clock of the store; of a waiter, time of the join by
-    /// its own wall clock. Informational.
+    /// For a holder, time of the grant by the store's clock; for a waiter, time of the join by the
+    /// waiter's wall clock. Informational.
     pub since: WallMillis,
 }
 
-/// State of a contender. Exhaustive, because a host must decide in each state if work may run.
+/// State of a contender. Exhaustive, because a host must decide for each state if work may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The claim is not known to be in the document.
     Joining,
-    /// The claim is waiting, or granted without authority.
+    /// The claim waits, or was granted but has no authority.
     Waiting {
         /// Number of entries ahead of this contender in the queue, as of the last reply.
         position: usize,
         /// Number of entries that hold the lock or were granted it.
         holding: usize,
-        /// Holders, then the waiters ahead, the first [`AHEAD_SHOWN_MAX`] of each.
+        /// Holders, then the waiters ahead; the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
     /// The lock is held until the deadline.
@@ -120,7 +122,7 @@ pub struct LockStatus {
     pub claim: Claim,
     /// Session of this process; informational.
     pub session: Session,
-    /// True while the authority rests on the grant alone. No grace period follows it.
+    /// True while authority rests on the grant alone. Such authority ends without a grace period.
     pub provisional: bool,
     /// Number of the held slot, from 0, if the lock has slots.
     pub slot: Option<u32>,
@@ -173,9 +175,9 @@ pub enum LockEffect {
         token: Token,
         /// Number of the held slot, from 0, if the lock has slots.
         slot: Option<u32>,
-        /// End of authority if no renewal extends it.
+        /// End of authority, unless a renewal extends it.
         valid_until: BootTime,
-        /// Time that the acquisition took.
+        /// Time from the start of contention to the acquisition.
         waited: Duration,
     },
     /// The lock is lost. End the work, then pass [`LockInput::Release`](super::LockInput::Release).
@@ -186,7 +188,8 @@ pub enum LockEffect {
     Exit(End),
 }
 
-/// An event to report to operators. Exhaustive, because a host must decide how to report each.
+/// An event to report to operators. Exhaustive, because a host must decide how to report each
+/// event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockNotice {
@@ -213,9 +216,9 @@ pub enum LockNotice {
         /// Declared duration in milliseconds.
         millis: i64,
     },
-    /// A forked VM renews this contender's entry too, or the document was edited.
+    /// A forked VM also renews this contender's entry, or the document was edited.
     Duplicate {
-        /// The session until now, which a new one replaces.
+        /// The previous session, which a new session replaces.
         session: Session,
     },
     /// The document lost acknowledged writes. Contention continues after `wait`.

@@ -9,10 +9,10 @@ use crate::election::{CallId, Claim, Token};
 #[derive(Debug, Clone)]
 pub(super) struct LockView {
     pub(super) lock: Option<LockDocument>,
-    /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
+    /// Newest call whose document was recorded. Replies to earlier calls contain nothing new.
     pub(super) call: u64,
     pub(super) marks: Watermarks,
-    /// Highest token seen, except as a grant of this claim. A grant must have a higher token,
+    /// Highest token seen, apart from grants of this claim. A grant must have a higher token,
     /// because a restored document may reuse tokens.
     pub(super) token_floor: Token,
     pub(super) observations: Observations,
@@ -68,12 +68,13 @@ impl LockView {
         self.marks.document_token.unwrap_or_default()
     }
 
-    /// Returns true if no other claim can have had the token, so that a grant with it counts.
+    /// Returns true if no other claim can have had the token, so that a grant with this token is
+    /// valid.
     pub(super) fn is_unused(&self, token: Token) -> bool {
         token > self.token_floor
     }
 
-    /// Records what any reply proves. Even an old reply shows that its token was used.
+    /// Records the facts that any reply proves. Even an old reply shows that its token was used.
     pub(super) fn note_reply(&mut self, outcome: &LockOutcome, mine: Claim) {
         self.store_reached |= matches!(outcome, LockOutcome::Applied(_) | LockOutcome::Rejected);
         let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome else {
@@ -81,7 +82,7 @@ impl LockView {
         };
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
-        // A later, lower token comes from a deposed primary or a rollback of the store.
+        // A lower token in a later reply comes from a deposed primary or a rolled-back store.
         self.marks.note_document(lock.token);
         self.marks.note_used(token);
         if !lock.holders.iter().any(|entry| entry.claim == mine) {
@@ -105,7 +106,7 @@ impl LockView {
         (seen, self.marks.lease_longest)
     }
 
-    /// Returns true if `claim` heads the queue and the lock has room, after a manual edit.
+    /// Returns true if, after a manual edit, `claim` heads the queue and the lock has room.
     pub(super) fn is_overlooked(&self, claim: Claim) -> bool {
         self.lock.as_ref().is_some_and(|lock| {
             let mut queue = lock.queue.iter();
@@ -114,7 +115,8 @@ impl LockView {
         })
     }
 
-    /// Returns the number of other holders, the number of waiters ahead, and the first of both.
+    /// Returns the number of other holders, the number of waiters ahead, and the first entries of
+    /// both.
     pub(super) fn ahead(&self, claim: Claim) -> (usize, usize, Vec<Ahead>) {
         let Some(lock) = &self.lock else {
             return (0, 0, Vec::new());
@@ -142,7 +144,7 @@ impl LockView {
 impl LockView {
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         let Self {
-            // The document is left out, because decisions are made when it is recorded.
+            // The document is omitted, because decisions are made when it is recorded.
             lock: _,
             call,
             marks,

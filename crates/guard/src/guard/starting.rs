@@ -74,9 +74,9 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts CMD as gone if the killed shim has not executed it, even if the shim still waits for
-    /// a disk. A process with a pending SIGKILL runs no further instruction, and an exec would have
-    /// closed the socket.
+    /// Counts CMD as gone if the killed shim has not executed it, even if the shim is still blocked
+    /// by a disk. A process with a pending SIGKILL runs no further instruction, and an exec would
+    /// have closed the socket.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;
@@ -92,8 +92,8 @@ impl Guard {
         }
     }
 
-    /// Waits until a shim that was given up has exited. Its late write would replace the record of
-    /// the next guard, which gets the place when this guard exits.
+    /// Waits until an abandoned shim has exited. A late write of the shim would replace the record
+    /// of the next guard, which gets the place when this guard exits.
     pub(super) fn await_shim(&self) {
         if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));

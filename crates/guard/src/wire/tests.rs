@@ -78,7 +78,8 @@ fn assert_decoded(bytes: &[u8]) {
     assert_sendable::<GuardReport>(bytes);
 }
 
-/// Sends bytes as one message, and asserts that the receiver accepts exactly the decodable ones.
+/// Sends bytes as one message. Asserts that the receiver accepts the message if and only if it can
+/// be decoded.
 fn assert_received(bytes: &[u8]) {
     let (ours, theirs) = pair().unwrap();
     let fits = bytes.len() <= LENGTH_MAX;
@@ -198,7 +199,7 @@ fn a_full_socket_is_not_an_error_and_sent_data_is_readable_after_the_end() {
         sent += 1;
     }
     assert!(sent > 10, "{sent}");
-    // This side closes the socket with an unread record, so the next read of the peer fails first.
+    // This side closes the socket with an unread record, so the peer's next read fails first.
     post(theirs.as_fd(), &failed(1)).unwrap();
     drop(ours);
     for expected in 0..sent {

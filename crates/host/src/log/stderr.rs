@@ -1,5 +1,5 @@
-//! Standard error that drops and counts lines if its reader has no room. The queue is the kernel's
-//! buffer: 64 KiB for a pipe, some 300 lines.
+//! Standard error that drops and counts lines when it is full. The only buffer is the kernel's: 64
+//! KiB for a pipe, about 300 lines.
 
 use std::borrow::Cow;
 use std::io;
@@ -11,7 +11,7 @@ use crate::sink::Sink;
 /// The destination of log lines, with the number of lines lost.
 pub struct Stderr {
     sink: Sink,
-    /// True if the end of a line was dropped. In this case, the next line starts with a line break.
+    /// True if the end of a line was dropped. The next line then starts with a line break.
     torn: AtomicBool,
     lost: AtomicU64,
     on_loss: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
@@ -29,7 +29,7 @@ impl Stderr {
     }
 
     /// Registers a callback for the number of lines dropped because standard error was not read
-    /// fast enough. The first call, made immediately, passes the number dropped so far.
+    /// fast enough. The first call is immediate, with the number dropped so far.
     pub fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
         count(self.lost.load(Ordering::Relaxed));
         // A process registers one callback, because it has one metrics registry.
@@ -58,7 +58,7 @@ impl Stderr {
 }
 
 impl io::Write for &Stderr {
-    /// The log passes one whole line per call.
+    /// The log passes one complete line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.write_line(line);
         Ok(line.len())

@@ -14,7 +14,7 @@ use leasehold_clock as clock;
 
 /// The text format. Colors are up to the writer.
 pub(super) struct TextFormat {
-    /// True on a terminal, whose lines have the time of day (UTC) without the date.
+    /// True on a terminal. The lines then contain the time of day (UTC) without the date.
     pub(super) terminal: bool,
 }
 
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// Fields that text omits if the message contains their value. JSON has them for programs.
+/// Fields that text omits if the message contains their value. JSON keeps them for programs.
 const REPEATED: [&str; 6] = [
     "operation",
     "outcome",
@@ -70,12 +70,12 @@ const RED: u8 = 31;
 const GREEN: u8 = 32;
 const YELLOW: u8 = 33;
 
-/// The parts of a line. Control characters are escaped, because a name or a reply of a server could
-/// forge a line or control the terminal otherwise.
+/// The parts of a line. Control characters are escaped, because otherwise a name or a server's
+/// reply could forge a line or control the terminal.
 #[derive(Default)]
 struct Parts {
     message: String,
-    /// The field `why`, as the end of the message's sentence.
+    /// The field `why`, which is appended to the message.
     why: String,
     fields: Vec<(String, String)>,
 }
@@ -117,7 +117,7 @@ impl Visit for Parts {
         self.add(field.name(), value);
     }
 
-    /// JSON has milliseconds for programs; text has the unit that fits.
+    /// JSON has milliseconds, for programs; text has the most readable unit.
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name().strip_suffix("_ms") {
             Some(name) => self.add(name, &shown(Duration::from_millis(value))),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold_core::election::BootTime;
 
-/// The second line about an error follows the first one after this interval, by default.
+/// Default interval between the first and the second line about an error.
 const REPEAT_MIN: Duration = Duration::from_secs(2);
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
-/// At most this many kinds of failures are remembered. Later new kinds are not logged immediately.
+/// Maximum number of kinds of failures to remember. Further new kinds are not logged immediately.
 const KINDS_MAX: usize = 64;
 
 /// Returns a duration as a field of a log line.
@@ -23,7 +23,7 @@ pub struct ErrorThrottle {
     since: Option<BootTime>,
     failures: u64,
     logged: bool,
-    /// The next line about a known kind is due at this time.
+    /// Instant of the next line about a known kind.
     due_at: BootTime,
     interval: Duration,
     /// Failures already logged, by kind and server code. A new kind is logged immediately.
@@ -50,8 +50,8 @@ impl ErrorThrottle {
         }
     }
 
-    /// Counts a failure, with the server's error code if any. If the failure should be logged, returns
-    /// for how long the operation has been failing, and the number of failures.
+    /// Counts a failure, with the server's error code if any. If the failure should be logged,
+    /// returns how long the operation has been failing, and the number of failures.
     pub fn failed(
         &mut self,
         kind: &'static str,
@@ -95,7 +95,7 @@ impl ErrorThrottle {
         (due || new_kind).then(|| (now.since(since), self.failures))
     }
 
-    /// Ends the error. If it was logged, returns how long it lasted, and the number of failures.
+    /// Ends the error. If the error was logged, returns its duration and the number of failures.
     pub fn over(&mut self, now: BootTime) -> Option<(Duration, u64)> {
         let since = self.since.take()?;
         std::mem::take(&mut self.logged).then(|| (now.since(since), self.failures))

@@ -101,7 +101,7 @@ async fn a_command_is_gone_only_with_its_descendants() {
         assert_eq!(soon.await.ok(), (!told).then_some(CommandEvent::Exited));
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let CommandEvent::Gone(finished) = command.next().await else {
-            panic!("all of it is gone");
+            panic!("expected the end of the command");
         };
         assert_eq!(finished.by_itself(), !told);
         assert_eq!(finished.stopped_after.is_some(), told);
@@ -121,11 +121,11 @@ async fn stopping_leftovers_does_not_change_the_exit_code() {
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
         assert_eq!(soon.await.ok(), (!lingers).then_some(CommandEvent::Exited));
-        // A step-down or an operator requests this stop.
+        // This stop is requested by a step-down or an operator.
         command.stop();
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let CommandEvent::Gone(finished) = command.next().await else {
-            panic!("all of it is gone");
+            panic!("expected the end of the command");
         };
         assert!(finished.by_itself() && finished.stopped_after.is_none());
     }
@@ -141,7 +141,7 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
     let cut: [fn(&mut SupervisedCommand); 3] = [
         |command| command.lose(after(5)),
         SupervisedCommand::kill,
-        // A process that was frozen does not notice the loss.
+        // A frozen process does not notice the loss.
         |command| command.extend(terms(clock::boot_now())),
     ];
     for (number, cut) in cut.into_iter().enumerate() {
@@ -162,7 +162,7 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
             }
             progress.send_replace(CommandProgress::Gone(ended(false, false)));
             let CommandEvent::Gone(finished) = command.next().await else {
-                panic!("all of it is gone");
+                panic!("expected the end of the command");
             };
             assert!(finished.cut_off && !finished.by_itself(), "{number}");
             assert_eq!(finished.lost, !finished.killed, "{number}");
@@ -175,7 +175,7 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
     command.lose(after(5));
     progress.send_replace(CommandProgress::Gone(ended(false, false)));
     let CommandEvent::Gone(finished) = command.next().await else {
-        panic!("all of it is gone");
+        panic!("expected the end of the command");
     };
     assert!(!finished.cut_off && finished.by_itself());
 }

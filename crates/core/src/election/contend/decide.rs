@@ -44,7 +44,7 @@ impl Predecessor {
 pub(super) enum Decision {
     Wait(Option<BootTime>),
     Create,
-    /// Acquire the lease. The history entry, if any, is for the claim that the lease still names.
+    /// Acquire the lease. The history entry, if any, is for the claim that still holds the lease.
     Acquire(Lease, Option<HistoryEntry>, Predecessor),
     Adopt(Attempt),
     Release(EndedClaim),
@@ -80,7 +80,7 @@ impl Contender {
             return Decision::Wait(None);
         }
         let opens = match &lease.reserved_for {
-            // All other candidates wait for this candidate, so no jitter is needed.
+            // All other candidates wait for this candidate, so this candidate needs no jitter.
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
                 let reserved_until = self.view.seen + self.reserved_for(reserved, lease);
@@ -105,8 +105,8 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // A claim with a revision that this process never sent is renewed by a forked VM, and must
-        // expire.
+        // If this process never sent the claim's revision, a forked VM renews the claim. The claim
+        // must then expire.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -147,7 +147,7 @@ impl Contender {
         let expires = if dead {
             BootTime::default()
         } else {
-            // Counted on this candidate's clock, from when it first saw the revision.
+            // Counted on this candidate's clock, from the first reply or event with this revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)

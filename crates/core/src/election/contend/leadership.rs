@@ -1,4 +1,4 @@
-//! How a leadership begins and ends.
+//! The start and the end of a leadership.
 
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
@@ -42,7 +42,8 @@ impl Contender {
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
-            // The other claim may lead. If an event showed the claim, no read can disprove it.
+            // The other claim may lead. If the claim was shown by an event, no read can disprove
+            // it.
             let until = turn.now + self.view.marks.lease_longest;
             self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);
@@ -78,8 +79,8 @@ impl Contender {
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        // Without a cooldown: an unhealthy candidate stays out until its workload is healthy, and a
-        // leader that gave way contends again after the reservation.
+        // Other reasons need no cooldown: an unhealthy candidate stays out until its workload is
+        // healthy, and a leader that gave way contends again after the reservation.
         let asked = matches!(stopped.reason, Reason::Requested | Reason::Transferred);
         if asked && !self.preference.gave_way {
             self.cool_down(stopped.tenure.token, now);
@@ -115,8 +116,8 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // Frees the lease early for when the store recovers, but not before the workload has
-            // had time to notice the loss (I6).
+            // Sends a release, in case the store recovers before the lease expires, but not before
+            // the workload has had time to notice the loss (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
@@ -140,7 +141,8 @@ impl Contender {
             }
             // No release, because it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
-                // A process on a cloned directory may lead with the claim, so it proves no exit.
+                // A process on a cloned directory may lead with the claim, so the record no longer
+                // proves an exit.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);

@@ -1,20 +1,20 @@
 //! The phase of the holder's renewals. A follower without a timely change stream reads just after
-//! each expected renewal. A wrong estimate only delays a takeover, because the wait for an
-//! expiry is measured from the reply that first showed a revision.
+//! each expected renewal. A wrong estimate only delays a takeover, because the wait for expiry
+//! starts with the reply that first showed a revision.
 
 use std::time::Duration;
 
 use crate::election::{BootTime, Claim, Holder, Lease, Revision, Timings};
 
-/// Width of a window that needs only one read, at its end.
+/// Minimum interval between the reads of a window.
 const NARROW: Duration = Duration::from_millis(30);
-/// Number of reads in a wide window.
+/// Maximum number of reads in a window.
 const SECTIONS: u32 = 8;
 /// Assumed drift of clocks and timers, as a divisor of the interval.
 const DRIFT_PARTS: u32 = 512;
-/// Number of early renewals after which windows begin earlier.
+/// Number of consecutive early renewals after which windows begin earlier.
 const EARLY_MAX: u32 = 4;
-/// Maximum number of doublings; more would exceed any interval.
+/// Maximum number of times that the drift is doubled; more would exceed any interval.
 const DOUBLINGS_MAX: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -78,8 +78,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the instant of the next read, at most `retry` after the last read if the renewal is
-    /// overdue; `None` if no holder was seen.
+    /// Returns the instant of the next read; `None` if no holder was seen. If the renewal is
+    /// overdue, the next read follows the last one within `retry`.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);

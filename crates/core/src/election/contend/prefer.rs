@@ -1,5 +1,6 @@
-//! How a leader hands over to a standby with a higher priority. The standby may have exited, so the
-//! leader withdraws its registration first, and waits for a preferred standby to register again.
+//! Handover to a standby with a higher priority. A registered standby may have exited, so the
+//! leader first withdraws the registration, and then waits for a preferred standby to register
+//! again.
 
 use std::time::Duration;
 
@@ -12,15 +13,16 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time for a standby to register again: two polls and two random delays, because a
-/// follower of lower priority may register first, and two renewals that show the registration.
+/// Minimum time that the leader waits for a new registration: two polls and two random delays,
+/// because a follower of lower priority may register first, and two renewals, whose replies show
+/// the registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Preference {
     /// Start of the interval: this leader's acquisition, or the reload that set the preference.
     since: Option<BootTime>,
-    /// The preferred standby, and since when it has been registered.
+    /// The preferred standby, and the instant at which its registration was first seen.
     seen: Option<(Session, BootTime)>,
     step: Step,
     /// True from the handover until the next claim.
@@ -45,7 +47,7 @@ pub(crate) enum GiveWay {
 }
 
 impl Contender {
-    /// Hands over, or withdraws the registration of the preferred standby, if this is due.
+    /// Hands over, or withdraws the preferred standby's registration, when due.
     pub(crate) fn give_way(&mut self, tenure: &Tenure, turn: &mut Turn<'_>) -> GiveWay {
         let preferred = preferred(&self.view, &self.me);
         let preference = &mut self.preference;
@@ -62,7 +64,7 @@ impl Contender {
                 let until = turn.now + interval;
                 preference.step = Step::Waiting { until };
                 preference.seen = None;
-                // Only a renewal sent after the withdrawal shows the registrations after it.
+                // Only a renewal that was sent after the withdrawal can show a new registration.
                 if let Some(standby) = preferred.filter(|_| tenure.renewed_at > from) {
                     preference.gave_way = true;
                     turn.effects.notice(Notice::GivingWay {
@@ -105,7 +107,7 @@ impl Contender {
             return false;
         }
         self.preference.seen = None;
-        // If the withdrawal was not applied, another standby may have registered.
+        // If the withdrawal was not applied, a different standby may have registered.
         self.preference.step = Step::Idle;
         if leads && matches!(outcome, Outcome::Applied(_)) {
             self.view.note_standby(None);

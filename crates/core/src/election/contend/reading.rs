@@ -12,8 +12,8 @@ pub(crate) struct LeaseReads {
     pub(super) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
-    /// Until when the store counts as reachable; `None` before its first answer. A reload does not
-    /// shorten this time, because the stream still reports at the previous pace.
+    /// End of the time in which the store counts as reachable; `None` before its first answer. A reload
+    /// does not shorten this time, because the stream still reports at the previous pace.
     pub(crate) answers_until: Option<BootTime>,
 }
 
@@ -34,7 +34,7 @@ impl Following {
         self != Self::Nothing
     }
 
-    /// Returns the estimate of the holder's renewals if the source does not report them.
+    /// Returns the estimated phase of the renewals if the source does not report renewals.
     fn phase(&mut self) -> Option<&mut RenewalPhase> {
         match self {
             Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
@@ -47,7 +47,8 @@ impl Following {
 pub(super) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
-    /// True if an event was applied after the read was sent, so the reply may be older.
+    /// True if an event was applied after the read was sent. The reply may then be older than the
+    /// event.
     overtaken: bool,
 }
 
@@ -87,13 +88,14 @@ impl LeaseReads {
         self.schedule.read_at(at);
     }
 
-    /// Requires a read before the next write. A read in flight may have been sent too early.
+    /// Requires a read before the next write. A read in flight does not count, because it may have
+    /// been sent too early.
     pub(super) fn fall_behind(&mut self, now: BootTime) {
         self.schedule.in_flight = None;
         self.read_before_write(now);
     }
 
-    /// Drops a due read whose result another reply will show.
+    /// Drops a due read, because another reply will show its result.
     pub(super) fn drop_due(&mut self, now: BootTime) {
         self.schedule.due = self.schedule.due.filter(|due| *due > now);
     }
@@ -110,13 +112,15 @@ impl LeaseReads {
         }
     }
 
-    /// Reopens a stream that did not report a change shown by the read. A late stream stays open.
+    /// Reopens the stream if it did not report a change that the read shows. A late stream stays
+    /// open.
     fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.note.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
-            // Ignores the standby, which may be assumed, and renewals that hints do not report.
+            // Ignores the standby, which the view may only assume, and the renewals that hints
+            // omit.
             (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
@@ -192,8 +196,8 @@ impl Contender {
         self.reads.schedule.send(&self.view.marks, note, read);
     }
 
-    /// Reads despite an open stream, which may be stale: once per lease duration, and more often if
-    /// no renewal is seen. Returns the next instant.
+    /// Reads despite an open stream, because the stream may be stale: once per lease duration, and
+    /// more often if no renewal is seen. Returns the instant of the next read.
     pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
@@ -211,8 +215,8 @@ impl Contender {
         None
     }
 
-    /// Returns the next read if the source does not report renewals: right after the next expected
-    /// renewal, or one interval after the last read.
+    /// Returns the instant of the next read if the source does not report renewals: right after the
+    /// next expected renewal, or one interval after the last read.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;
@@ -230,7 +234,7 @@ impl Contender {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
             let poll = self.me.retry_at(turn);
-            // The stream may have been lost shortly before the regular read was due.
+            // The stream may have been lost shortly before the next regular read.
             let regular = self.reads.looked_at + self.me.timings().lease_duration();
             let regular = Some(regular).filter(|regular| *regular > turn.now);
             self.reads.schedule.due = earliest([regular, Some(poll)]);
@@ -253,7 +257,7 @@ impl Contender {
         let rollback = self.view.rollback(&found);
         if let Some(rollback) = rollback {
             // A reply may be older than the view, and a deposed primary still answers majority
-            // reads. Only a later, linearizable read is a proof.
+            // reads. Only a later, linearizable read proves a rollback.
             if !reading.confirm || reading.token_known != Some(rollback.seen) {
                 self.reads.suspect(turn.now);
                 return None;
@@ -268,7 +272,7 @@ impl Contender {
     }
 
     /// Schedules the next read. Returns false if an event was applied while this read was in flight
-    /// and the reply differs, so that another read must precede any write.
+    /// and the reply differs. Another read must then precede any write.
     pub(crate) fn accept(
         &mut self,
         read: &ReadDocument,
@@ -296,7 +300,7 @@ impl Contender {
         true
     }
 
-    /// Handles a change event of a leader's document. An `expected` change needs no read.
+    /// Handles a change event while this candidate leads. An `expected` change needs no read.
     pub(crate) fn changed_while_leading(&mut self, lease: Lease, expected: bool, now: BootTime) {
         self.shown(&lease, false);
         if expected {
@@ -306,7 +310,7 @@ impl Contender {
         }
     }
 
-    /// Handles a change event of the document of a candidate that does not lead.
+    /// Handles a change event while this candidate does not lead.
     pub(crate) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         self.shown(&lease, false);
         let older = self.view.is_older_than(&lease);
@@ -344,7 +348,7 @@ impl Contender {
         if self.view.rollback(&found).is_none() {
             self.observe(found, turn);
         } else {
-            // The token was lowered, so the next leader could get a token that was already used.
+            // The token was lowered, so the next leader might get a token that was already used.
             self.reads.suspect(turn.now);
         }
     }
@@ -381,7 +385,7 @@ impl Contender {
 
 #[cfg(all(test, not(proof)))]
 impl Contender {
-    /// Requires a read but drops it, to build a state that no input leads to.
+    /// Requires a read but drops it, to build a state that no input reaches.
     pub(crate) fn never_read(&mut self, suspicious: bool, now: BootTime) {
         match suspicious {
             true => self.reads.suspect(now),

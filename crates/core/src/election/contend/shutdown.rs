@@ -7,7 +7,8 @@ use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, Notice, Stopping};
 
 /// Maximum wait at a shutdown with `workload.ends_first`. It is not zero, because a kubelet may
-/// restart only the sidecar. With the label and the release it fits into two seconds.
+/// restart only the sidecar. The label's change, this wait and the release together take less than
+/// two seconds.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -31,7 +32,7 @@ impl Contender {
     pub(crate) fn shut_down(&mut self, now: BootTime) -> bool {
         let first = !std::mem::replace(&mut self.shutdown.requested, true);
         if first {
-            // If the candidate already waits for its workload, the wait may become shorter.
+            // If the candidate is already waiting for its workload, the wait may become shorter.
             self.workload.shorten_drain(now + self.drain_time());
         }
         first
@@ -57,7 +58,8 @@ impl Contender {
         if !busy {
             self.keep_looking(turn);
         }
-        // A claim is released only after its workload is gone (I6), which may never happen.
+        // A claim is released only after its workload is gone (I6), but a stuck workload may never
+        // end.
         let stuck = self.workload.is_stuck();
         if self.workload.runs() && !stuck {
             return self.wait(None, turn);

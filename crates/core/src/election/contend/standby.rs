@@ -1,7 +1,7 @@
-//! The standby: one follower that acquires first after a release, so that not all followers race.
-//! The first follower registers once per leader; a follower with a higher priority replaces it. The
-//! registration is a hint: if the standby has exited, the others wait one [`HEAD_START`] longer, or
-//! up to [`HEAD_STARTS_MAX`] at a lower priority.
+//! The standby is the follower that acquires first after a release, so that not all followers race.
+//! One follower registers with each leader; a follower of higher priority replaces the registered
+//! one. The registration is only a hint. If the standby has exited, the other followers acquire the
+//! lease after a [`HEAD_START`], or after up to [`HEAD_STARTS_MAX`] at a lower priority.
 
 use std::time::Duration;
 
@@ -24,13 +24,14 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
-    /// The vacancy to fill, and when to register. After a rejection, there is no instant until the
-    /// view shows another standby or another holder.
+    /// The vacancy to fill, and the instant to register. After a rejection, the instant is `None`
+    /// until the view shows a different standby or holder.
     vacancy: Option<(Vacancy, Option<BootTime>)>,
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
-    /// Random delay after a head start or a reservation, in case the standby has exited.
+    /// Random delay after a head start or a reservation, so that followers do not race if the
+    /// standby has exited.
     jitter: Duration,
 }
 
@@ -62,8 +63,9 @@ impl Registration {
 }
 
 impl Contender {
-    /// Returns how long this candidate waits for the standby after the holder expired: longer at a
-    /// lower priority, so that others go first if the standby has exited.
+    /// Returns how long this candidate waits for the standby after the holder expired. If the
+    /// standby has exited, candidates of higher priority go first, so a lower priority means a
+    /// longer wait.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
@@ -99,8 +101,8 @@ impl Contender {
         (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
     }
 
-    /// Registers this candidate if it can be the standby, and withdraws its registration if it
-    /// cannot lead. Returns the time when to call it again.
+    /// Registers this candidate if it can be the standby. Withdraws the registration if this
+    /// candidate cannot lead. Returns when to call this function again.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;
@@ -125,7 +127,7 @@ impl Contender {
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
-        // By then the stream or a read has shown the registration, if it was applied.
+        // By then, the stream or a read has shown a registration that was applied.
         let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)
@@ -143,8 +145,7 @@ impl Contender {
         withdraws
     }
 
-    /// Withdraws the registration before an exit. Returns the latest instant to wait for the
-    /// answer.
+    /// Withdraws the registration before an exit. Returns the latest instant to wait for the reply.
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,

@@ -65,8 +65,8 @@ impl WorkloadState {
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    /// Stops the workload immediately. An unsupervised workload has `delay` to notice the loss, or
-    /// the rest of its delay during a step-down.
+    /// Stops the workload immediately. An unsupervised workload gets `delay` to notice the loss, or
+    /// during a step-down the rest of the delay that has already begun.
     pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
@@ -105,7 +105,8 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns until when an exiting process delays its release: at most until the claim expires.
+    /// Returns until when an exiting process delays its release; never later than the claim's
+    /// expiry.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }
@@ -138,7 +139,7 @@ impl Contender {
     }
 
     /// Begins this candidate's back-off after its workload exited on its own. Returns false if no
-    /// workload runs under this token. The release wakes the other candidates.
+    /// workload runs under this token.
     pub(crate) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
         let (timings, workload) = (self.me.timings(), &mut self.workload);
         let running = workload.running.filter(|running| running.token == token);
@@ -157,7 +158,7 @@ impl Contender {
         true
     }
 
-    /// Handles a workload that survived its kill; returns false if it was known to be stuck.
+    /// Handles a workload that survived SIGKILL. Returns false if the workload was already stuck.
     pub(crate) fn workload_stuck(&mut self, token: Token) -> bool {
         let running = self.workload.running.as_mut();
         let running = running.filter(|running| running.token == token && !running.stuck);

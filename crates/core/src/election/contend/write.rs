@@ -107,8 +107,8 @@ impl Contender {
             renew_interval: Some(timings.renew_interval()),
         };
         // Records the claim before the write, for the next process on this directory. The token is
-        // recorded only after it was seen in the store, because the next process would mistake a
-        // store that never had the token for a rolled-back store.
+        // recorded only after a reply has shown it, because otherwise the next process might
+        // mistake a store that never had the token for a rolled-back store.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -222,7 +222,8 @@ impl Contender {
                 },
                 Outcome::Applied(Found::Lease(lease)),
             ) if attempt.holds(&lease) => {
-                // Authority starts when the renewal was sent. The acquisition was not acknowledged.
+                // Authority starts when the renewal was sent, because the acquisition was not
+                // acknowledged.
                 attempt.chain.push(revision);
                 let acquired = Acquired {
                     attempt,
@@ -282,7 +283,7 @@ impl Contender {
         AfterWrite::StoreRolledBack
     }
 
-    /// Handles the true outcome of a call that had counted as unknown; triggers a read at most.
+    /// Handles the late reply to a call whose outcome counted as unknown. At most triggers a read.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, now: BootTime) {
         let pending = &mut self.claims.pending;
         match outcome {
@@ -290,7 +291,7 @@ impl Contender {
             Outcome::Applied(_) if pending.iter().any(|p| p.call == call) => {
                 self.reads.fall_behind(now);
             }
-            // The reply to an old read. A read should precede the next write.
+            // An old read shows a foreign document. A new read should precede the next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
             // After a rollback to the view's document, the newer claim in this reply may still
             // lead, and only a read shows the rollback.

@@ -151,7 +151,7 @@ fn renewals_acknowledged_out_of_order_never_shorten_authority() {
     a.reply(at(5), first, first_outcome);
     assert_eq!(a.valid_until(), at(4) + seconds(18));
     a.run(at(12), &mut stored);
-    assert!(a.leads(at(12)), "the chain continues from the second");
+    assert!(a.leads(at(12)), "later renewals match the second renewal");
 }
 
 #[test]
@@ -160,9 +160,12 @@ fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
     let (first, operation) = a.take_call();
     let (second, second_outcome) = a.perform(&mut stored);
     let late = stored.apply(&a.identity, &operation);
-    assert_eq!(late, Outcome::Rejected, "a late renewal is a no-op");
+    assert_eq!(late, Outcome::Rejected, "a late renewal has no effect");
     a.reply(at(5), first, late);
-    assert!(a.leads(at(5)), "the second renewal may have overtaken it");
+    assert!(
+        a.leads(at(5)),
+        "the second renewal may have overtaken the first"
+    );
     a.reply(at(5), second, second_outcome);
     assert!(a.leads(at(5)));
     a.run(at(30), &mut stored);

@@ -1,5 +1,5 @@
-//! A state that only a bug can cause ends the daemon. Each test builds a state that no input leads
-//! to, and checks that an assertion fails.
+//! A state that only a bug can cause ends the daemon. Each test builds a state that no input
+//! reaches, and checks that an assertion fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use super::harness::*;
 use crate::election::claims::{EndedClaim, OPEN_CLAIMS_MAX};
 use crate::election::*;
 
-/// Asserts that the invariant check panics with this message after `change`, and only then.
+/// Asserts that the invariant check panics with this message after `change`, but not before.
 #[track_caller]
 fn assert_complains(node: &Node, message: &str, change: impl FnOnce(&mut Election)) {
     let mut election = node.election.clone();

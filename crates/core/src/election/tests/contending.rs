@@ -1,4 +1,4 @@
-//! The permitted actions of a candidate without a claim, and when (I3, I8, I10, I11).
+//! The actions of a candidate without a claim, and when they are permitted (I3, I8, I10, I11).
 
 use super::harness::*;
 use crate::election::*;
@@ -21,7 +21,11 @@ fn i8_a_follower_with_a_stream_reads_once_in_a_lease_duration_while_the_holder_r
 fn i1_a_contender_waits_for_the_declared_duration_of_an_unchanged_revision() {
     let (mut a, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(1), &mut stored);
-    assert_eq!(b.election.next_wakeup(), Some(at(7)), "it reads meanwhile");
+    assert_eq!(
+        b.election.next_wakeup(),
+        Some(at(7)),
+        "the candidate reads meanwhile"
+    );
     // A renewal that is seen at 10 s restarts the wait.
     a.run(at(3), &mut stored);
     b.event(at(10), &stored);
@@ -90,7 +94,7 @@ fn without_a_stream_a_follower_polls() {
         b.run(at(second), &mut stored);
     }
     let reads = b.count("read");
-    // Once a second ± 20 %.
+    // One read per second, ± 20 %.
     assert!((17..=26).contains(&reads), "{reads} reads in 20 s");
     assert_eq!(b.sent.len(), reads);
 }
@@ -200,7 +204,11 @@ fn i10_one_healthy_candidate_leads_within_the_declared_duration() {
 fn i10_a_candidate_that_was_cut_off_leads_again_when_the_store_is_back() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run_cut_off(at(100), &Outcome::Unknown);
-    assert_eq!(a.role(), Role::Unknown, "not read for a lease duration");
+    assert_eq!(
+        a.role(),
+        Role::Unknown,
+        "the store has not answered for a lease duration"
+    );
     a.run(at(100) + seconds(8), &mut stored);
     // A candidate does not wait for the expiry of its own ended claim.
     assert!(a.leads(at(108)));
@@ -226,7 +234,11 @@ fn a_read_from_before_the_stream_was_open_does_not_count() {
     let mut b = Node::start("b", at(0));
     let (early, _) = b.take_call();
     b.input(at(0), Input::Watch(Watch::Opened));
-    assert_eq!(b.waiting(), ["read"], "read after the stream is open");
+    assert_eq!(
+        b.waiting(),
+        ["read"],
+        "a read follows the opening of the stream"
+    );
     b.reply(at(0), early, MISSING);
     assert_eq!(b.count("create"), 0);
     b.serve(at(0), &mut stored);
@@ -254,7 +266,7 @@ fn an_event_older_than_the_last_read_is_not_applied() {
     old.lease_mut().token = token(4);
     old.vacate();
     b.event(at(1), &old);
-    assert_eq!(b.waiting(), ["read"], "it reads, and acquires nothing");
+    assert_eq!(b.waiting(), ["read"], "b reads, and acquires nothing");
     let holder = b.election.status().holder.clone().expect("a leads");
     assert_eq!((holder.identity, holder.token), (identity("a"), token(5)));
 }

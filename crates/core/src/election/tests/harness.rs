@@ -13,7 +13,7 @@ pub(super) struct Counter(u128);
 impl Randomness for Counter {
     fn bits(&mut self) -> u128 {
         self.0 += 1;
-        // The counter affects all bits, so that jitter and spread differ too.
+        // The counter changes all bits, so that jitter and spread differ too.
         self.0
             .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
     }
@@ -167,7 +167,7 @@ impl Node {
         node
     }
 
-    /// Makes this node draw other ids than the node that it was cloned from.
+    /// Gives this node its own sequence of ids after it was cloned from another node.
     pub(super) fn reseed(&mut self) {
         self.random += 1 << 48;
     }
@@ -236,7 +236,7 @@ impl Node {
         operation
     }
 
-    /// Gives a leader an input that ends its leadership; the files are demoted immediately.
+    /// Passes an input that ends leadership. The files are demoted immediately.
     pub(super) fn demote(&mut self, now: BootTime, input: Input) {
         self.input(now, input);
         self.input(now, FILES_DEMOTED);
@@ -268,7 +268,7 @@ impl Node {
             }
             self.answer(now, stored);
         }
-        panic!("{} does not come to rest: {:?}", self.identity, self.sent);
+        panic!("{} never stops calling: {:?}", self.identity, self.sent);
     }
 
     /// Answers reads until the oldest open call is not a read.
@@ -297,7 +297,7 @@ impl Node {
                 Some(_) | None => return,
             }
         }
-        panic!("{} does not come to rest", self.identity);
+        panic!("{} never stops calling", self.identity);
     }
 
     /// Advances time to `until`, with `outcome` as the answer to every call.
@@ -311,7 +311,7 @@ impl Node {
                 Some(_) | None => return,
             }
         }
-        panic!("{} does not come to rest", self.identity);
+        panic!("{} never stops calling", self.identity);
     }
 
     /// Advances time to `due`. Asserts that the `nth` call of the operation is sent exactly then.

@@ -28,7 +28,11 @@ fn health_that_comes_back_during_the_step_down_does_not_undo_it() {
     a.input(at(1), WELL);
     assert_eq!(a.role(), Role::Stopping);
     a.demoted(at(1), &mut stored);
-    assert_eq!(a.token(), token(2), "a new claim, after its own release");
+    assert_eq!(
+        a.token(),
+        token(2),
+        "a acquires again after its own release"
+    );
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn an_open_acquisition_is_released_and_not_adopted_while_unhealthy() {
 #[test]
 fn a_release_during_a_repeated_read_waits_for_its_own_answer() {
     let (mut b, mut stored) = acquiring();
-    // A read is in flight together with the acquisition, and another one is due.
+    // A read is in flight together with the acquisition, and another read is due.
     b.input(at(1), Input::Watch(Watch::Lost));
     b.input(at(1), Input::Watch(Watch::Lost));
     b.input(at(1), ILL);

@@ -23,8 +23,8 @@ fn reader(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     node
 }
 
-/// Advances both candidates to `until` and answers each call at once. Returns the longest time
-/// after which `b` saw a renewal of `a`.
+/// Advances both candidates to `until`, and answers each call at once. Returns the longest delay
+/// before `b` saw a renewal of `a`.
 pub(super) fn together(
     a: &mut Node,
     b: &mut Node,
@@ -74,7 +74,7 @@ fn i10_with_hints_a_follower_takes_over_when_the_lease_ends() {
     b.run(expired + LATE_MAX, &mut stored);
     assert!(b.leads(expired + LATE_MAX), "{:?}", b.sent.last());
     let reads = b.count("read");
-    assert!(reads < 70, "{reads} while nothing was renewed");
+    assert!(reads < 70, "{reads} reads without a renewal");
 }
 
 #[test]

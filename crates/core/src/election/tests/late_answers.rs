@@ -43,7 +43,7 @@ fn a_requested_step_down_that_meets_its_deadline_stays_out() {
     assert_eq!(a.role(), Role::Stopping);
     a.run_cut_off(at(20), &Outcome::Failed);
     a.run(at(24), &mut stored);
-    assert_ne!(a.role(), Role::Leader, "its cooldown began at 17 s");
+    assert_ne!(a.role(), Role::Leader, "the cooldown began at 17 s");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn files_that_are_demoted_late_do_not_hold_the_release_back() {
     b.tick(at(4) + millis(500));
     b.demoted(at(4) + millis(600), &mut stored);
     b.run(at(6), &mut stored);
-    assert_ne!(b.role(), Role::Stopping, "files were demoted at 600 ms");
+    assert_ne!(b.role(), Role::Stopping, "the files were demoted at 4.6 s");
 }
 
 #[test]
@@ -140,5 +140,9 @@ fn i11_a_reply_that_an_event_overtook_is_read_again_before_a_write() {
     let again = b.answer_with(at(4), Outcome::Unknown);
     assert_eq!(again, Operation::Read { confirm: false });
     b.run_cut_off(at(60), &Outcome::Unknown);
-    assert_eq!(b.count("take_over"), 0, "what it saw last may be foreign");
+    assert_eq!(
+        b.count("take_over"),
+        0,
+        "the last document seen may be foreign"
+    );
 }

@@ -44,8 +44,14 @@ fn i10_renewals_are_seen_as_they_come_although_the_stream_is_late() {
     let late = together(&mut a, &mut b, at(612), &mut stored);
     assert!(late <= LATE_MAX, "{late:?}");
     let reads = b.count("read") - reads;
-    assert!((200..=300).contains(&reads), "{reads} for 200 renewals");
-    assert_eq!(b.streams_reopened, 0, "the stream will report them");
+    assert!(
+        (200..=300).contains(&reads),
+        "{reads} reads for 200 renewals"
+    );
+    assert_eq!(
+        b.streams_reopened, 0,
+        "the stream reports the changes later"
+    );
 }
 
 #[test]
@@ -95,7 +101,10 @@ fn events_of_what_was_read_before_are_not_read_again() {
     together(&mut a, &mut b, at(31), &mut stored);
     let seen = b.election.contender.view().seen;
     b.event(at(31), &earlier);
-    assert!(b.waiting().is_empty(), "a renewal of the known holder");
+    assert!(
+        b.waiting().is_empty(),
+        "the event is a renewal of the known holder"
+    );
     a.release(at(31), Input::Shutdown, &mut stored);
     b.event(at(31), &stored);
     b.serve(at(31), &mut stored);

@@ -130,7 +130,11 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     let mut asked_twice = a.clone();
     a.demote(at(1), Input::Shutdown);
     a.run(at(2) - millis(1), &mut stored);
-    assert_eq!(a.count("release"), 0, "the sidecar alone may be restarted");
+    assert_eq!(
+        a.count("release"),
+        0,
+        "a kubelet may restart only the sidecar"
+    );
     let mut confirmed = (a.clone(), stored.clone());
     a.run(at(2), &mut stored);
     assert!(a.exited && a.count("release") == 1);
@@ -150,8 +154,8 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     assert_eq!(b.count("release"), 1);
 }
 
-/// Returns a leader that lost its lease at its deadline of 18 s, with this handoff delay. Its
-/// workload is unhealthy, so it leaves the lease to others.
+/// Returns a leader with this handoff delay that lost its lease at its deadline of 18 s. Its
+/// workload is unhealthy, so the lease is left to others.
 fn lost_at_18(delay: std::time::Duration) -> (Node, Stored) {
     let (mut a, stored) = leader_with("a", at(0), with_handoff(delay));
     a.run_cut_off(at(18), &Outcome::Unknown);
@@ -221,7 +225,7 @@ fn i6_a_shutdown_after_a_loss_waits_for_the_workload_for_a_limited_time() {
     a.run(at(20), &mut stored);
     assert_eq!((a.count("release"), a.exited), (1, true));
     cut_off.run_cut_off(at(23), &Outcome::Unknown);
-    assert!(cut_off.exited, "the wait, and one operation");
+    assert!(cut_off.exited, "after the wait and one operation timeout");
 
     let (mut b, mut stored) = leader_with("b", at(0), ends_first(seconds(600)));
     b.run_cut_off(at(18), &Outcome::Unknown);
@@ -357,7 +361,11 @@ fn a_forked_twin_ends_in_one_leader_within_a_renew_interval() {
         twin.run(at(second), &mut stored);
         assert!(a.leads(at(second)) && !twin.leads(at(second)));
     }
-    assert_eq!(twin.count("release"), 0, "it must not dethrone its twin");
+    assert_eq!(
+        twin.count("release"),
+        0,
+        "a release would depose the other process"
+    );
 }
 
 #[test]
@@ -365,7 +373,7 @@ fn after_two_losses_by_deadline_others_go_first() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run_cut_off(at(20), &Outcome::Failed);
     a.run(at(30), &mut stored);
-    assert!(a.leads(at(30)), "the first loss costs nothing more");
+    assert!(a.leads(at(30)), "the first loss causes no wait");
     let lost_from = a.valid_until();
     a.run_cut_off(at(60), &Outcome::Failed);
     let backing_off = Notice::BackingOff { wait: seconds(24) };

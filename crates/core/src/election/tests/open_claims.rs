@@ -36,7 +36,7 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
     b.run(at(4) + seconds(23), &mut restored);
     assert_eq!((b.count("renew"), b.count("take_over")), (0, 0));
     b.run(at(4) + seconds(24), &mut restored);
-    assert_eq!(b.token(), token(3), "waited out like any other");
+    assert_eq!(b.token(), token(3), "b waits as for any other claim");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
     b.run(at(26) - millis(1), &mut restored);
     assert_eq!((b.count("renew"), b.count("release")), (0, 0));
     b.run(at(27), &mut restored);
-    assert_eq!(b.token(), token(3), "waited out like any other");
+    assert_eq!(b.token(), token(3), "b waits as for any other claim");
 }
 
 #[test]
@@ -222,11 +222,11 @@ fn an_open_acquisition_is_looked_for_before_the_exit() {
 fn a_candidate_with_nothing_open_exits_at_once() {
     let mut a = Node::start("a", at(0));
     a.input(at(0), Input::Shutdown);
-    assert!(a.exited, "it does not wait for its first read");
+    assert!(a.exited, "a does not wait for its first read");
 }
 
-/// Checks that a candidate released its claim after a signal without having led. It may lead only
-/// after the cooldown, which began at `since`.
+/// Checks that a candidate released its claim after a signal, and never led. It may lead only after
+/// the cooldown, which began at `since`.
 fn was_cancelled(b: &mut Node, since: BootTime, stored: &mut Stored) {
     assert_eq!(stored.lease().holder, None, "released");
     assert_eq!(stored.history[0].reason, Reason::Requested);

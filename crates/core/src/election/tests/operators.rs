@@ -34,7 +34,7 @@ fn a_request_from_the_stream_is_carried_out_after_a_read() {
     let (mut a, mut stored) = leader("a", at(0));
     stored.lease_mut().request = step_down(1);
     a.event(at(1), &stored);
-    // An event is a hint.
+    // An event is only a hint.
     assert_eq!((a.role(), a.waiting()), (Role::Leader, vec!["read"]));
     a.serve(at(1), &mut stored);
     a.assert_role(Role::Stopping, Reason::Requested);

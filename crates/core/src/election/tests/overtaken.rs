@@ -17,7 +17,7 @@ fn i3_an_acquisition_that_lands_in_a_quarantine_never_leads() {
     assert!(!b.leads(at(3)));
     b.serve(at(3), &mut stored);
     b.run(at(26) - millis(1), &mut stored);
-    assert_eq!(b.times_leader(), 0, "another one may still lead");
+    assert_eq!(b.times_leader(), 0, "another claim may still lead");
     assert_eq!(b.count("release"), 0, "others would acquire the lease");
     b.run(at(27), &mut stored);
     assert_eq!((b.leads(at(27)), b.token()), (true, token(3)));
@@ -63,7 +63,7 @@ fn i3_an_acquisition_whose_token_another_claim_was_seen_with_never_leads() {
     b.reply(at(3), call, outcome);
     assert_eq!(b.notices, [rolled_back(2, Some(2))]);
     b.run(at(26), &mut stored);
-    assert_eq!(b.times_leader(), 0, "the other one may still lead");
+    assert_eq!(b.times_leader(), 0, "the other claim may still lead");
     b.run(at(60), &mut stored);
     assert_eq!((b.leads(at(60)), b.token()), (true, token(3)));
 }
@@ -76,7 +76,7 @@ fn i1_a_candidate_waits_if_an_event_showed_its_token_with_another_claim() {
     b.reply(at(3), call, outcome);
     b.serve(at(3), &mut stored);
     b.run(at(27) - millis(1), &mut stored);
-    assert_eq!(b.times_leader(), 0, "the other one may still lead");
+    assert_eq!(b.times_leader(), 0, "the other claim may still lead");
     assert_eq!(b.count("release"), 0, "others would acquire the lease");
     b.run(at(28), &mut stored);
     assert_eq!((b.leads(at(28)), b.token()), (true, token(3)));
@@ -99,7 +99,7 @@ fn i1_a_claim_between_the_replaced_one_and_an_acquisition_overtakes_it() {
         b.reply(now, call, outcome);
         b.serve(now, &mut stored);
         b.run(now + seconds(24) - millis(1), &mut stored);
-        assert_eq!(b.times_leader(), 0, "the other one may still lead");
+        assert_eq!(b.times_leader(), 0, "the other claim may still lead");
         b.run(now + seconds(60), &mut stored);
         assert!(b.leads(b.now()) && b.token() > token(7));
     }
@@ -151,11 +151,12 @@ fn i3_an_acquisition_after_which_a_higher_token_was_seen_never_leads() {
         b.serve(at(3), &mut stored);
         assert_eq!(b.notices, [rolled_back(3, Some(2))]);
         b.run(at(26), &mut stored);
-        assert_eq!(b.times_leader(), 0, "the other one may still lead");
+        assert_eq!(b.times_leader(), 0, "the other claim may still lead");
     }
 }
 
-/// No release, because a candidate that has not noticed the rollback would acquire the lease.
+/// The candidate sends no release, because a candidate that has not noticed the rollback would then
+/// acquire the lease.
 #[test]
 fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);

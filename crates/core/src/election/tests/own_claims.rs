@@ -1,5 +1,5 @@
-//! A candidate recognizes its own claims and revisions in every state. Each test fails for a
-//! mutation of the code that no other test detects.
+//! A candidate recognizes its own claims and revisions in every state. Each test detects a mutation
+//! of the code that no other test detects.
 
 use super::harness::*;
 use crate::election::*;
@@ -45,7 +45,7 @@ fn an_ended_claim_under_a_raised_token_is_not_another_leader() {
     let (mut a, mut stored) = leader("a", at(0));
     a.demote(at(1), Input::StepDown);
     a.answer_with(at(2), Outcome::Unknown);
-    // An operator raises the token, as one does after a restore.
+    // An operator raises the token, as operators do after a restore.
     stored.lease_mut().token = token(9);
     a.run(at(25) - millis(1), &mut stored);
     assert_eq!((a.count("acquire"), a.count("take_over")), (1, 0));

@@ -50,5 +50,9 @@ fn nothing_is_read_while_a_release_is_under_way() {
     a.serve(at(1), &mut stored);
     a.demote(at(2), Input::StepDown);
     a.tick(at(4));
-    assert_eq!(a.waiting(), ["release"], "its answer shows the document");
+    assert_eq!(
+        a.waiting(),
+        ["release"],
+        "the reply to the release shows the document"
+    );
 }

@@ -199,7 +199,7 @@ fn a_leader_does_not_hand_over_to_a_standby_that_has_exited_and_asks_once_in_its
         (a.count("withdraw"), a.leads(at(INTERVAL + ANSWER))),
         (1, true)
     );
-    // Another standby registers. The leader withdraws this registration an interval later.
+    // Another standby registers. The leader withdraws this registration one interval later.
     let mut c = ranked("c", 3, at(INTERVAL + ANSWER), &mut stored);
     c.run(at(INTERVAL + ANSWER + 3), &mut stored);
     a.event(at(INTERVAL + ANSWER + 3), &stored);
@@ -268,7 +268,7 @@ fn a_leader_that_gave_way_contends_again_after_the_reservation_and_keeps_the_int
     assert_eq!(
         a.count("withdraw"),
         1,
-        "a new leadership begins its interval"
+        "a new leadership begins a new interval"
     );
     a.run(gave_way + seconds(INTERVAL + 6), &mut stored);
     assert_eq!(a.count("withdraw"), 2);

@@ -1,4 +1,4 @@
-//! Candidates in a role: the states from which most tests start.
+//! Candidates in a role: the states in which most tests start.
 
 use super::harness::*;
 use crate::election::*;

@@ -20,7 +20,7 @@ fn waits_out_a_rollback(node: &mut Node, operation: &str, due: BootTime, stored:
     let sent = node.count(operation);
     assert_eq!(node.reason(), Some(Reason::StoreRolledBack));
     node.run(due - millis(1), stored);
-    assert_eq!(node.count(operation), sent, "another one may still lead");
+    assert_eq!(node.count(operation), sent, "another claim may still lead");
     node.run(due + seconds(1), stored);
     assert_eq!(node.token(), token(2));
 }
@@ -286,7 +286,7 @@ fn i1_a_document_that_stood_in_the_way_of_an_insert_and_is_missing_was_deleted()
     assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     let mut stored = Stored::default();
     a.run(at(24) - millis(1), &mut stored);
-    assert_eq!(a.count("create"), 1, "its holder may still lead");
+    assert_eq!(a.count("create"), 1, "the holder may still lead");
     a.run(at(26), &mut stored);
     assert!(a.leads(at(26)));
 }
@@ -302,7 +302,7 @@ fn i3_a_token_lowered_before_an_adoption_neither_grants_leadership_nor_aborts() 
     assert_eq!(stored.lease().token, token(7));
     stored.lease_mut().token = token(6);
     b.run(at(10), &mut stored);
-    assert!(!b.leads(at(10)), "the next one would have this token too");
+    assert!(!b.leads(at(10)), "the next leader would get this token too");
     assert_eq!(b.notices, [rolled_back(7, Some(6))]);
     b.run(at(60), &mut stored);
     assert_eq!((b.leads(at(60)), b.token()), (true, token(8)));

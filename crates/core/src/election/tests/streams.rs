@@ -95,7 +95,7 @@ fn an_unresponsive_holder_is_read_every_two_renewal_intervals_until_it_expires()
     assert_eq!(
         b.count("read") - reads,
         3,
-        "not in addition to the takeover"
+        "no read in addition to the takeover"
     );
 }
 

@@ -35,7 +35,11 @@ fn it_starts_with_the_acknowledged_acquisition_and_never_before() {
     assert_eq!(a.waiting(), ["acquire"]);
     assert_eq!(a.orders, []);
     a.serve(at(2), &mut stored);
-    assert_eq!(a.orders, [start(1, at(18))], "it counts from the send");
+    assert_eq!(
+        a.orders,
+        [start(1, at(18))],
+        "authority counts from when the acquisition was sent"
+    );
 }
 
 #[test]
@@ -48,7 +52,12 @@ fn each_renewal_carries_its_deadline_on_also_while_it_ends() {
     a.orders.clear();
     a.run(at(60), &mut stored);
     assert_eq!(a.role(), Role::Stopping);
-    assert_eq!(a.orders.len(), 19, "one in three seconds: {:?}", a.orders);
+    assert_eq!(
+        a.orders.len(),
+        19,
+        "one order every three seconds: {:?}",
+        a.orders
+    );
     assert_eq!(a.count("release"), 0, "longer than a lease");
     a.input(at(60), gone(1));
     a.serve(at(60), &mut stored);
@@ -103,7 +112,7 @@ fn after_a_rejection_it_has_its_grace_from_now_and_no_more() {
     assert_eq!(a.reason(), Some(Reason::Rejected));
     assert_eq!(kinds(&a).last(), Some(&OrderKind::Lost { kill_at: at(6) }));
     a.run(at(20), &mut stored);
-    assert_eq!(a.count("acquire"), 1, "its workload may still run");
+    assert_eq!(a.count("acquire"), 1, "the workload may still run");
     a.input(at(20), gone(1));
     a.serve(at(20), &mut stored);
     assert_eq!(a.token(), token(2));

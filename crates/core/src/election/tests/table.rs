@@ -1,4 +1,4 @@
-//! Every state with every input: the role after it, and the operations sent.
+//! Every state with every input: the resulting role, and the operations sent.
 //!
 //! The expected table is in `table.golden`, one line per pair. A change of the state machine
 //! appears as a diff of that file; `BLESS=1` rewrites the file.
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::harness::*;
 use crate::election::*;
 
-/// The name of a state, a candidate that reached it through inputs, and the store.
+/// The name of a state, a candidate that was brought into this state by inputs, and the store.
 type Case = (&'static str, Node, Stored);
 
 fn pending(lands: bool) -> (Node, Stored) {
@@ -233,7 +233,7 @@ fn every_state_takes_every_input_as_the_table_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/election/tests/table.golden");
     let table = table();
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, &table).expect("the table can be written");
+        std::fs::write(&path, &table).expect("writable table");
     }
     let golden = std::fs::read_to_string(&path).expect("the table is there");
     for (line, (now, before)) in table.lines().zip(golden.lines()).enumerate() {

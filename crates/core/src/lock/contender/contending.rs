@@ -19,11 +19,12 @@ pub(super) enum Consequence {
     #[default]
     Unchanged,
     NoDocument,
-    /// The document lacks the claim, and no earlier reply has shown the claim.
+    /// The document lacks the claim, as in all replies so far.
     Absent(Proof),
     /// The claim waits or was granted.
     Placed(CallId, WaitingPlace, Option<Grant>),
-    /// An acknowledged write acquired the lock. If its reply is `news`, evict expired entries.
+    /// An acknowledged write acquired the lock. If the reply is `news`, expired entries are
+    /// evicted.
     Acquired {
         holding: Holding,
         news: bool,
@@ -31,7 +32,8 @@ pub(super) enum Consequence {
     PlaceLost,
     /// Another process renews the entry.
     Duplicated,
-    /// The document lost acknowledged writes. It now has this token; `None` if it is gone.
+    /// The document lost acknowledged writes. Contains its current token; `None` if the document is
+    /// gone.
     RolledBack(Option<Token>),
     Finished(End),
     #[cfg(proof)]
@@ -72,7 +74,7 @@ pub(super) fn read_reply(
     }
 }
 
-/// Handles the reply to a read that another read replaced.
+/// Handles the reply to a read that was replaced by a later read.
 pub(super) fn late_read(
     exchange: &mut Exchange,
     call: CallId,
@@ -90,7 +92,7 @@ pub(super) fn late_read(
     Consequence::Unchanged
 }
 
-/// Handles the reply to the eviction by a contender without an entry in the document.
+/// Handles the reply to an eviction by a contender without an entry in the document.
 pub(super) fn eviction_reply(
     exchange: &mut Exchange,
     call: CallId,
@@ -130,7 +132,7 @@ pub(super) fn write_reply(
         }
         LockOutcome::Rejected => match write.purpose {
             WritePurpose::Join => {
-                // A read will show the reason.
+                // The next read shows the reason.
                 if let Some(joining) = state.joining() {
                     joining.refused += 1;
                     exchange.reads.fall_behind(turn.now);
@@ -144,13 +146,14 @@ pub(super) fn write_reply(
                 exchange.stream.granted_after = None;
                 exchange.reads.doubt(turn.now);
             }
-            // A later renewal may have overtaken this renewal, and its reply will decide.
+            // A later renewal may have overtaken this renewal. The later renewal's reply decides.
             WritePurpose::Renew => {}
         },
         LockOutcome::Failed => retry_later(state, exchange, turn),
         LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
-            // A read precedes the next join, so an unresponsive store leaves few joins unresolved.
+            // A read precedes the next join, so that few joins stay unresolved if the store is
+            // unresponsive.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
@@ -176,7 +179,7 @@ fn written(
     let call = write.call;
     let options = &exchange.options;
     let place = EntryPlace::of(exchange.writes.claim, &lock);
-    // The contender's own entry, only if it still has the revision of this write.
+    // The contender's own entry, but only with the revision of this write.
     let own = place.entry().filter(|e| e.revision == write.revision);
     let Some(own) = own else {
         return shown(exchange, call, lock, Proof::Newest, turn);
@@ -218,7 +221,8 @@ fn written(
                 return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
-                // Confirmed without a slot, because of an edit or a grant by an older version.
+                // Confirmed without a slot, because the document was edited or an older version
+                // granted the lock.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);
@@ -258,7 +262,7 @@ fn shown(
             exchange.reads.doubt(turn.now);
             return Consequence::Unchanged;
         }
-        // The call was sent before the claim was known to be stored, so its reply may be older.
+        // The call was sent before the claim was known to be stored, so the reply may be older.
         EntryPlace::Absent if writes.is_present() => {
             exchange.reads.again(turn.now);
             return Consequence::Unchanged;
@@ -267,7 +271,7 @@ fn shown(
         EntryPlace::Queue(_, entry) | EntryPlace::Holder(entry)
             if proof == Proof::Newest && !writes.sent.carried(entry.revision) =>
         {
-            // This contender may have sent and forgotten the revision.
+            // This contender may have sent the revision and forgotten it.
             match writes.forgotten {
                 true => Consequence::PlaceLost,
                 false => Consequence::Duplicated,
@@ -284,7 +288,7 @@ fn shown(
     let done_ago = exchange.options.done_ago(&lock);
     exchange.take(call, lock, turn);
     match (verdict, done_ago) {
-        // A recorded success stays true, however old the reply is.
+        // A recorded success stays valid, however old the reply is.
         (Consequence::Placed(..) | Consequence::Absent(_), Some(ago)) => {
             Consequence::Finished(End::Skipped { ago })
         }

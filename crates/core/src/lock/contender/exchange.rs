@@ -1,4 +1,4 @@
-//! The calls of a contender, and the facts that replies have shown. It decides nothing.
+//! The calls of a contender, and the facts that replies have shown. This module decides nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::lock::{
     MinHold, NewEntry, Observation, Options, WorkKey, Writer,
 };
 
-/// Delay between the evictions of successive waiters. It covers some round trips to a nearby store.
+/// Delay between the evictions of successive waiters. Covers several round trips to a nearby store.
 const STAGGER: Duration = Duration::from_millis(200);
-/// Highest position that increases the delay. It bounds the time to evict an expired entry.
+/// Highest position that increases the delay. Bounds the time to evict an expired entry.
 const STAGGERED_MAX: usize = 8;
 /// Maximum number of evictions of unknown outcome that await a late reply.
 const UNANSWERED_MAX: usize = 4;
@@ -61,7 +61,7 @@ impl Exchange {
         // The new claim's token must exceed every token known so far.
         self.view.token_floor = self.view.marks.token_highest;
         self.evictions.abandon();
-        // The stream follows the previous claim.
+        // The stream still follows the previous claim.
         self.stop_watching(turn);
     }
 
@@ -140,7 +140,8 @@ impl Exchange {
         self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
     }
 
-    /// Returns the rest of the minimum hold; `None` before the acquisition, and without one.
+    /// Returns the rest of the minimum hold; `None` before the acquisition or without a minimum
+    /// hold.
     pub(super) fn min_hold_left(&self, now: BootTime) -> Option<Duration> {
         self.keeps_until.map(|until| until.since(now))
     }
@@ -150,7 +151,7 @@ impl Exchange {
         once_per.filter(|_| self.succeeded).map(|it| it.key.clone())
     }
 
-    /// Marks the entry's work as ended. The entry stays among the holders for `rest`.
+    /// Marks the entry's work as done. The entry stays among the holders for `rest`.
     pub(super) fn keep(&mut self, rest: Duration, turn: &mut LockTurn<'_>) -> CallId {
         let mine = self.writes.mine();
         let revision = self.send_revision(WritePurpose::Keep, turn);
@@ -210,8 +211,9 @@ impl Exchange {
         None
     }
 
-    /// Evicts expired entries as a holder, because under brisk traffic no waiter waits long enough.
-    /// A reply triggers this, so that only the first of many holders evicts.
+    /// Evicts expired entries as a holder, because with frequent acquisitions no waiter waits long
+    /// enough. Called only after a reply, so that the first of many holders evicts the entries
+    /// alone.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
@@ -230,7 +232,7 @@ impl Exchange {
         self.next_expiry(0).is_some_and(|at| at <= now)
     }
 
-    /// Records what a reply proves. Returns true if `call` is the eviction in flight.
+    /// Records the facts that a reply proves. Returns true if `call` is the eviction in flight.
     pub(super) fn note(
         &mut self,
         call: CallId,
@@ -262,7 +264,7 @@ impl Exchange {
         }
     }
 
-    /// If the document is new, records it without a decision about the claim.
+    /// Records the document if it is new, without a decision about the claim.
     pub(super) fn take_news(&mut self, call: CallId, lock: LockDocument, turn: &mut LockTurn<'_>) {
         if self.view.is_news(call) && lock.token >= self.view.token() {
             self.take(call, lock, turn);
@@ -335,7 +337,7 @@ fn patience(timings: &Timings, position: usize) -> Patience {
 }
 
 impl Evictions {
-    /// Records a reply. Returns true for the eviction in flight, and the evicted entries.
+    /// Records a reply. Returns true if it answers the eviction in flight, and the evicted entries.
     fn reply(
         &mut self,
         call: CallId,
@@ -356,7 +358,7 @@ impl Evictions {
                 let entries = eviction.entries.into_iter();
                 evicted.extend(entries.filter(|e| gone(e.0)).map(|e| e.1));
             }
-            // None of the entries matched, so the wait for each of them restarts.
+            // No entry matched, so the wait for each entry restarts.
             LockOutcome::Rejected if was_in_flight => {
                 view.observations
                     .forget(eviction.entries.iter().map(|(claim, _)| *claim));
@@ -382,7 +384,7 @@ impl Evictions {
 
     #[cfg(proof)]
     fn compare(&self, form: &mut impl super::Form) {
-        // Late replies to the unanswered evictions only cause notices.
+        // Late replies to unanswered evictions cause only notices.
         form.put(&self.in_flight);
     }
 }

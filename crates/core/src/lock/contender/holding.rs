@@ -1,5 +1,6 @@
-//! Holding the lock. Only an acknowledged write extends authority, counted from before the write
-//! was sent (I2). Until then, a grant gives provisional authority (see `grant.rs`).
+//! Holding the lock. Only an acknowledged write extends authority, counted from just before the
+//! write was sent (I2). Before the first such write, a grant gives provisional authority (see
+//! `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
@@ -15,17 +16,17 @@ pub(super) struct Holding {
     pub(super) slot: Option<u32>,
     /// True until an acknowledged write confirms the grant.
     pub(super) provisional: bool,
-    /// The newest acknowledged write; earlier ones no longer extend authority.
+    /// The newest acknowledged write. Earlier writes no longer extend authority.
     newest: CallId,
-    /// Number of calls sent before the acquisition. These calls may predate the grant.
+    /// Number of calls sent before the acquisition. Replies to these calls may predate the grant.
     sent_before: u64,
     due: BootTime,
-    /// Renew as soon as possible, even while another write is unanswered.
+    /// True if the next renewal must be sent at once, even while another write is unanswered.
     pub(super) hurry: bool,
 }
 
 impl Holding {
-    /// Holds with this token and slot, because `write` was acknowledged after `calls` calls.
+    /// Holds with this token and slot: `write` was acknowledged after `calls` calls had been sent.
     pub(super) fn acquired(
         (token, slot): (Token, Option<u32>),
         write: &SentWrite,
@@ -44,7 +45,7 @@ impl Holding {
         }
     }
 
-    /// Holds provisionally by this grant, if there is enough time to confirm it.
+    /// Holds provisionally with this grant, if enough time is left to confirm it.
     pub(super) fn granted(
         grant: Grant,
         exchange: &mut Exchange,
@@ -109,7 +110,8 @@ impl Holding {
         };
     }
 
-    /// Handles the reply to a write, possibly late. Returns the loss that the reply proves.
+    /// Handles the reply to a write, even a late one. Returns the loss that the reply proves, if
+    /// any.
     pub(super) fn reply(
         &mut self,
         write: &SentWrite,
@@ -119,7 +121,7 @@ impl Holding {
     ) -> Option<Loss> {
         let retry = exchange.retry(turn);
         match outcome {
-            // Acknowledgements older than the newest one prove nothing.
+            // Acknowledgements of writes before the newest one prove nothing.
             LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             LockOutcome::Applied(FoundLock::Lock(lock)) => {
                 let is_current = match self.acknowledged(write, &lock, exchange, turn.now) {
@@ -135,7 +137,7 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // A newer write may have overtaken any but the newest renewal.
+            // A newer write may have overtaken each renewal except the newest one.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
                     && exchange.writes.sent.is_newest(write.call) =>

@@ -1,5 +1,5 @@
-//! Joining: the join is repeated, with new revisions, until the document is known to have the
-//! claim.
+//! Joining the queue. The contender repeats the join, with new revisions, until a reply shows the
+//! claim in the document.
 
 use super::Exchange;
 use super::reads::Proof;
@@ -7,7 +7,7 @@ use crate::claim::earliest;
 use crate::election::{BootTime, CallId};
 use crate::lock::{End, LockNotice, LockOutcome, LockTurn, QUEUE_MAX};
 
-/// Number of rejected joins, usually lost races, after which the next join is delayed.
+/// Number of rejected joins, usually lost races, before further joins are delayed.
 const REFUSED_MAX: u32 = 2;
 
 #[derive(Debug, Clone, Hash)]
@@ -25,7 +25,7 @@ pub(super) struct Joining {
 pub(super) enum Next {
     Join,
     Create,
-    /// The lock has no room, so read again and evict expired entries.
+    /// The lock has no room. Read again, and evict expired entries.
     Look,
 }
 
@@ -92,7 +92,8 @@ impl Joining {
         }
     }
 
-    /// Handles a reply that does not show the claim. Returns the end if the contender cannot join.
+    /// Handles a reply that does not show the claim. Returns the final result if joining is
+    /// impossible.
     pub(super) fn absent(
         &mut self,
         proof: Proof,
@@ -107,7 +108,7 @@ impl Joining {
         let is_free = lock.queue.is_empty() && lock.has_room(mode, slots);
         let must_wait = exchange.options.non_blocking && !is_free;
         if (!fits || must_wait) && exchange.any_expired(turn.now) {
-            // Without the expired entries, the lock may be unused or free.
+            // Once the expired entries are evicted, the lock may be unused or free.
             self.next(Next::Look, turn.now);
         } else if !fits && proof == Proof::Newest {
             return Some(End::WrongSlots { has: lock.slots });

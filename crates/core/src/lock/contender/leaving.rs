@@ -1,6 +1,6 @@
-//! Leaving the queue or releasing the lock. The claim is never renewed again, and the leave is
-//! repeated until its outcome is known.
-//! During a minimum hold, the entry is only marked, and other contenders remove it later.
+//! Leaving the queue or releasing the lock. The claim is never renewed again. The contender repeats
+//! the leave until its outcome is known. During a minimum hold, the entry is only marked, and other
+//! contenders remove it later.
 
 use std::time::Duration;
 
@@ -12,20 +12,21 @@ use crate::lock::{End, FoundLock, LockOutcome, LockTurn, Loss};
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Leaving {
     end: End,
-    /// Number of calls sent before the first leave; their replies prove nothing about the entry.
+    /// Number of calls sent before the first leave. Replies to these calls prove nothing about the
+    /// entry.
     after: u64,
     awaited: Option<CallId>,
     /// True if an earlier leave may have been applied.
     unanswered: bool,
     due: BootTime,
-    /// When every contender considers the entry expired, so that no leave is needed.
+    /// Instant at which every contender considers the entry expired, so that no leave is needed.
     until: BootTime,
 }
 
 impl Leaving {
     pub(super) fn new(end: End, exchange: &Exchange, turn: &LockTurn<'_>) -> Self {
         let options = &exchange.options;
-        // Without a leave, others keep an entry for the minimum hold that it declared.
+        // Without a leave, other contenders keep the entry for its declared minimum hold.
         let in_vain = exchange.writes.declared && exchange.min_hold_left(turn.now).is_none();
         let taken_for = in_vain.then(|| options.min_hold.get());
         let lease_duration = options.timings.lease_duration();
@@ -39,7 +40,7 @@ impl Leaving {
         }
     }
 
-    /// Sends a leave if it is due, and returns the next wake-up, or the end if no leave is needed.
+    /// Sends a leave if due. Returns the next wakeup, or the final result if no leave is needed.
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
@@ -51,7 +52,7 @@ impl Leaving {
                 false => self.end.clone(),
             });
         }
-        // A leave that overtakes the join would let the join add an entry without an owner.
+        // If a leave overtook the join, the join would then add an entry without an owner.
         if self.awaited.is_some() || exchange.writes.is_joining() {
             return Ok(Some(self.until));
         }
@@ -71,7 +72,7 @@ impl Leaving {
         self.due = now;
     }
 
-    /// Handles the reply to a leave. Returns the end, or repeats the leave at `retry`.
+    /// Handles the reply to a leave. Returns the final result, or repeats the leave at `retry`.
     pub(super) fn reply(
         &mut self,
         call: CallId,
@@ -86,7 +87,7 @@ impl Leaving {
         match outcome {
             LockOutcome::Applied(found) => {
                 if let (FoundLock::Lock(lock), true) = (found, exchange.view.is_news(call)) {
-                    // The next contender on this machine then recognizes the kept entry.
+                    // The next contender on this machine can then recognize the kept entry.
                     exchange.view.observations.note(&lock, None, now);
                 }
                 Some(self.end.clone())

@@ -1,6 +1,6 @@
 //! Reads of the document, and the change stream of the claim. A deposed primary still answers
-//! majority reads, so a write or a linearizable read must confirm a reply that shows an older
-//! document, or that the entry is gone or was changed by another process.
+//! majority reads. If a reply shows an older document, or shows that the entry is gone or was
+//! changed by another process, a write or a linearizable read must confirm the reply.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
@@ -11,14 +11,14 @@ pub(super) type LockReads = ReadSchedule<()>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// A majority read. The document may be older than what is known.
+    /// A majority read, which may return an older document than the known one.
     Plain,
     /// A linearizable read or an acknowledged write.
     Newest,
 }
 
 impl Proof {
-    /// Returns true if the document proves that an entry missing in it is gone.
+    /// Returns true if an entry that the document lacks is provably gone.
     pub(super) fn is_trusted(self) -> bool {
         self == Self::Newest || planted!(PlainReadProvesAbsence)
     }
@@ -31,7 +31,7 @@ impl LockReads {
         self.due = Some(at);
     }
 
-    /// Blocks writes until another read is answered, which is due at `at`.
+    /// Blocks writes until another read, due at `at`, is answered.
     pub(super) fn fall_behind(&mut self, at: BootTime) {
         self.behind = true;
         self.again(at);
@@ -73,7 +73,7 @@ impl LockReads {
 }
 
 impl ReadInFlight<()> {
-    /// Returns true if the reply proves a rollback, because no newer document was seen meanwhile.
+    /// Returns true if the reply proves a rollback: no newer document was seen meanwhile.
     pub(super) fn proves_rollback(self, view: &LockView) -> bool {
         self.confirm && self.token_known.unwrap_or_default() == view.token()
     }
@@ -90,9 +90,9 @@ impl ReadInFlight<()> {
 pub(super) struct ClaimStream {
     pub(super) requested: bool,
     pub(super) open: bool,
-    /// Number of calls sent before the stream was opened; their replies may miss a change.
+    /// Number of calls sent before the stream was opened. Replies to these calls may miss a change.
     opened_after: u64,
-    /// Number of calls sent when the stream reported that the claim was granted, if it did.
+    /// Number of calls sent before the stream reported a grant of the claim, if it did.
     pub(super) granted_after: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ impl ClaimStream {
 
     pub(super) fn opened(&mut self, since_join: bool, calls: u64) {
         self.open = true;
-        // An earlier read may miss a change from before the opening, so read again.
+        // A read sent before the opening may miss a change, so a read must follow.
         self.opened_after = if since_join { 0 } else { calls };
     }
 
@@ -122,7 +122,8 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records if the reply to `call` showed a grant. It includes every event from before the call.
+    /// Records whether the reply to `call` showed a grant. The reply covers all events before the
+    /// call.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

@@ -12,7 +12,7 @@ pub(super) struct Waiting {
     pub(super) position: usize,
     granted: bool,
     pub(super) renew_due: BootTime,
-    /// True if this contender is the head of the queue and the lock has room for it.
+    /// True if this contender heads the queue and the lock has room, but no grant came.
     overlooked: bool,
     /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
     lacks_slot: bool,
@@ -112,7 +112,7 @@ impl Waiting {
         }
         self.renew_due = renew_due;
         self.hurry = false;
-        // The renewal may acquire the lock, so it declares the whole minimum hold.
+        // The renewal may acquire the lock, so the renewal declares the whole minimum hold.
         let min_hold = exchange.options.min_hold;
         let declares = granted && min_hold != MinHold::NONE;
         exchange.renew(declares.then_some(min_hold.get()), turn);
@@ -146,7 +146,7 @@ impl Waiting {
     }
 }
 
-/// Returns the time when to renew after a write that is sent now.
+/// Returns when to renew after a write that is sent now.
 pub(super) fn renewal_after(exchange: &Exchange, turn: &mut LockTurn<'_>) -> BootTime {
     turn.now + turn.shortened(exchange.options.timings.lease_duration() / 3)
 }

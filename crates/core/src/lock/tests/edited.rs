@@ -1,4 +1,4 @@
-//! Documents that were edited by hand into states that no write leaves.
+//! Documents that were edited by hand into states that no write produces.
 
 use super::harness::{Fixture, seconds, slots};
 use crate::lock::{Entry, FoundLock, LockDocument};

@@ -88,7 +88,7 @@ fn an_eviction_that_is_answered_late_is_reported_once() {
     let (mut fixture, a) = evicting();
     let (call, applied) = fixture.land_next(a);
     fixture.reply(a, call, LockOutcome::Unknown);
-    assert_eq!(reported(&fixture, a), 0, "nothing is known of it yet");
+    assert_eq!(reported(&fixture, a), 0, "the outcome is not known yet");
     // Before the late reply, renewals show that the entry is gone.
     fixture.pass_for(seconds(8), &[a]);
     fixture.reply(a, call, applied.clone());

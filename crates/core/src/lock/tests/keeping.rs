@@ -25,7 +25,10 @@ fn others_wait_for_the_least_time_of_work_that_ended_early() {
     fixture.pass(seconds(1));
     fixture.release(a);
     assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep"]);
-    assert!(fixture.end(a).is_some(), "it does not wait for the rest");
+    assert!(
+        fixture.end(a).is_some(),
+        "a does not wait for the rest of its minimum hold"
+    );
     assert_eq!(fixture.document().holders[0].min_hold, seconds(LEAST - 1));
     let b = fixture.come("b", LockMode::Exclusive);
     while fixture.token(b).is_none() {
@@ -138,7 +141,7 @@ fn the_next_contender_of_the_machine_knows_the_place_that_the_last_one_kept() {
     });
     assert!(
         fixture.token(again).is_some(),
-        "it does not restart its observation"
+        "the wait for the entry must not restart"
     );
 }
 
@@ -182,7 +185,10 @@ fn a_lock_granted_to_a_killed_waiter_is_not_kept() {
     fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     fixture.pass_for(seconds(8), &[c]);
-    assert!(fixture.token(c).is_some(), "as soon as any grantee's");
+    assert!(
+        fixture.token(c).is_some(),
+        "expires as soon as any other granted entry"
+    );
 }
 
 #[test]

@@ -8,7 +8,11 @@ fn a_free_lock_costs_a_join_and_a_leave() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     assert_eq!(fixture.token(a), Some(1));
     fixture.input(a, LockInput::Release);
-    assert_eq!(fixture.token(a), None, "ended when the leave is sent");
+    assert_eq!(
+        fixture.token(a),
+        None,
+        "authority ends when the leave is sent"
+    );
     assert_eq!(fixture.standing(a), Standing::Leaving);
     fixture.settle();
     assert_eq!(fixture.end(a), Some(End::Released));
@@ -62,7 +66,10 @@ fn an_opened_stream_is_read_after_unless_it_was_open_before_the_join() {
         watch_first: true,
         ..options("first", LockMode::Exclusive)
     });
-    assert_eq!(fixture.ones[early].sent, [""; 0], "it waits for its stream");
+    assert_eq!(
+        fixture.ones[early].sent, [""; 0],
+        "the contender waits for its stream"
+    );
     fixture.open_stream(early);
     fixture.release(a);
     fixture.release(late);

@@ -140,7 +140,7 @@ fn an_operator_breaks_expired_entries() {
     assert_eq!(observer.next_expiry(), Some(fixture.now + seconds(24)));
     fixture.pass_for(seconds(24), &[a]);
     let Some(operation @ LockOperation::Evict { .. }) = observer.break_expired(fixture.now) else {
-        panic!("the operator saw no renewals");
+        panic!("the operator must see expired entries");
     };
     // The holder has renewed since, so only the waiter is removed.
     assert!(matches!(

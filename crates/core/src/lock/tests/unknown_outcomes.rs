@@ -1,4 +1,4 @@
-//! Calls of unknown outcome give no authority. A late reply gives none past its deadline.
+//! A call of unknown outcome gives no authority. A late reply gives no authority past its deadline.
 
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
