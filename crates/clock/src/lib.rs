@@ -46,8 +46,8 @@ pub fn time_namespace() -> io::Result<Option<u64>> {
     Ok(found.map(|found| found.ino()))
 }
 
-/// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Instants of
-/// two processes are comparable only under equal ids. `None` if the system does not expose the boot
+/// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Two processes
+/// may compare instants only if their ids are equal. `None` if the system does not expose the boot
 /// id.
 pub fn boot_clock() -> io::Result<Option<String>> {
     let (boot, namespace) = (boot_id()?, time_namespace()?);
@@ -133,7 +133,7 @@ impl BootTimer {
         Ok(())
     }
 
-    /// Waits until the timer fires; indefinitely if it is not armed.
+    /// Waits until the timer fires. Waits indefinitely if the timer is not armed.
     pub async fn fired(&mut self) -> io::Result<()> {
         let mut guard = self.fd.readable().await?;
         let mut expirations = [0; 8];

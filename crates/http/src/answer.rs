@@ -1,4 +1,4 @@
-//! HTTP answers and their common headers.
+//! HTTP responses and their common headers.
 
 use std::convert::Infallible;
 

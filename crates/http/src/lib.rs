@@ -37,17 +37,18 @@ use self::places::{Activity, Lasting, Places};
 use leasehold_host::occupant::{self, named};
 use leasehold_host::{CommandError, exit};
 
-/// Maximum number of simultaneous connections, apart from event streams; beyond it, an older
-/// connection is evicted. A connection has two buffers of [`BUFFER_BYTES_MAX`] and an answer of at
-/// most 32 KiB (all metrics), so all connections together use at most 64 × 48 KiB = 3 MiB.
+/// Maximum number of simultaneous connections, apart from event streams. At the limit, a new
+/// connection evicts an older connection. A connection has two buffers of [`BUFFER_BYTES_MAX`] and
+/// an answer of at most 32 KiB (all metrics), so all connections together use at most 64 × 48 KiB =
+/// 3 MiB.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Buffer size of a connection, hyper's minimum. It also bounds the head of a request.
+/// Buffer size of a connection, hyper's minimum. Also the maximum length of a request's head.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request body. No request needs a body, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
 /// Maximum time for a client to send the head of its next request, counted from the opening of the
-/// connection or from its last answer. Idle connections are useless, because Prometheus scrapes
-/// every 15 s or more.
+/// connection or from its last answer. Idle connections would be useless, because Prometheus
+/// scrapes at intervals of 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time during which a connection accepts new requests, so that no client keeps one of the
 /// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
@@ -65,7 +66,8 @@ const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 const BACKLOG: i32 = 4096;
 /// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;
-/// Pause after a failed accept (usually no file descriptors), so that the loop does not spin.
+/// Pause after a failed accept (usually because no file descriptor is free), so that the loop does
+/// not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers the requests of a server and counts its failures.
@@ -84,7 +86,7 @@ pub trait Site: Clone + Send + Sync + 'static {
     fn evicted(&self);
 }
 
-/// The key or flag that sets an address. Errors name it.
+/// The key or flag that sets an address, as errors name it.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressSetting {
     /// Name of the key or flag.
@@ -99,7 +101,7 @@ pub const HTTP_LISTEN: AddressSetting = AddressSetting {
     instead: ", or to \"\" for none",
 };
 
-/// Returns the configuration error for an address that cannot be listened on.
+/// Returns the configuration error for a failure to listen on this address.
 pub fn cannot_listen(
     address: SocketAddr,
     setting: AddressSetting,
@@ -287,7 +289,7 @@ async fn connection(stream: TcpStream, client: Client, site: impl Site) {
     }
 }
 
-/// Limits the send buffer and the lifetime of the connection if the client does not read.
+/// Limits the unsent data and the lifetime of a connection whose client does not read.
 fn limit_unread(stream: &TcpStream) -> io::Result<()> {
     let millis = u32::try_from(UNREAD_TIME_MAX.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, millis)?;

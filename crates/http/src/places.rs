@@ -1,5 +1,5 @@
 //! Limits the number of connections. At the limit, a new connection replaces the longest idle
-//! connection of the peer with most connections, so that no peer locks others out.
+//! connection of the peer with most connections, so that no peer locks out other peers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -180,7 +180,7 @@ mod tests {
         assert!(open(&mut places, false));
         assert!(
             places.taken[0].activity.is_lasting(),
-            "it was the longest idle"
+            "the connection was idle for the longest time"
         );
         lasting.clear();
         assert!(!places.taken[0].activity.is_lasting());

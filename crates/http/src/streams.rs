@@ -1,5 +1,5 @@
 //! Limits the event streams and long polls, separately from other connections, so that streams
-//! never lock out a probe or a scraper. One peer cannot lock out others either.
+//! never lock out a probe or a scraper. One peer cannot lock out other peers either.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ impl Streams {
         }
     }
 
-    /// Ends all streams, each after a last event, and waits for them. The caller limits the wait,
-    /// because a client may have stopped reading.
+    /// Ends every stream after a last event, and waits until all streams have ended. The caller
+    /// limits the wait, because a client may have stopped reading.
     pub async fn close(&self) {
         self.closing.send_replace(true);
         let _ = self.open.subscribe().wait_for(Vec::is_empty).await;

@@ -34,7 +34,7 @@ pub struct DocumentSamples<'a> {
 /// A lease.
 #[derive(Debug, Default)]
 pub struct LeaseSample<'a> {
-    /// Its name.
+    /// Name of the lease.
     pub name: &'a str,
     /// The holder that the document names.
     pub holder: Option<LeaseHolder<'a>>,
@@ -53,7 +53,7 @@ pub struct LeaseSample<'a> {
 /// The holder of a lease.
 #[derive(Debug, Default)]
 pub struct LeaseHolder<'a> {
-    /// Its identity.
+    /// Identity of the holder.
     pub identity: &'a str,
     /// True if the holder seems to be gone.
     pub silent: bool,
@@ -68,7 +68,7 @@ pub struct LeaseHolder<'a> {
 /// A lock.
 #[derive(Debug, Default)]
 pub struct LockSample<'a> {
-    /// Its name.
+    /// Name of the lock.
     pub name: &'a str,
     /// Identities of the holders whose work or minimum hold has not ended.
     pub holders: Vec<&'a str>,
@@ -90,7 +90,7 @@ pub struct LockSample<'a> {
     pub successes: Vec<(&'a str, Duration)>,
 }
 
-/// Maximum number of holders with series for one lock, and of success keys with series.
+/// Maximum number of series for the holders of a lock, and for the keys of its successes.
 const EACH_MAX: usize = 16;
 
 /// Name, help and value.
@@ -215,7 +215,6 @@ fn seconds(duration: Option<Duration>) -> Option<f64> {
     Some(duration?.as_secs_f64())
 }
 
-/// The gauges of one scrape.
 struct GaugeRegistry(Registry);
 
 impl GaugeRegistry {

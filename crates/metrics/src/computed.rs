@@ -25,7 +25,6 @@ pub(super) struct ComputedGauges {
     store_info: GaugeVec,
 }
 
-/// The status at the time of a scrape.
 struct StatusSample {
     status: Status,
     authority: Option<Authority>,

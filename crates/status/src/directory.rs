@@ -59,7 +59,8 @@ const MODE: u32 = 0o755;
 const OPEN_ATTEMPTS_MAX: u32 = 8;
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
-/// A locked status directory. A handle from [`StatusDirectory::lock_handle`] keeps the lock too.
+/// A locked status directory. A handle from [`StatusDirectory::lock_handle`] also keeps the
+/// directory locked.
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,

@@ -44,7 +44,7 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// All surfaces, for metrics that list them.
+    /// All surfaces.
     pub const ALL: [Self; 4] = [Self::File, Self::Http, Self::Label, Self::Event];
 
     /// Returns the name in logs and metrics.

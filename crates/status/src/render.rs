@@ -81,7 +81,7 @@ pub struct StatusDocument {
     pub lease: String,
     /// This candidate's name.
     pub identity: String,
-    /// The id of the session, which is one life of the candidate's process.
+    /// The id of the session, which is one run of the candidate's process.
     pub session: String,
     /// The role, which is one of [`Role::ALL`].
     pub role: String,
@@ -111,8 +111,8 @@ pub struct StatusDocument {
     /// The current MongoDB error; null while calls succeed. Absent in files of earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
-    /// Time by which a running daemon rewrites the file, on CLOCK_BOOTTIME in nanoseconds; only in
-    /// files.
+    /// Latest time of the next rewrite by a running daemon, on CLOCK_BOOTTIME in nanoseconds; only
+    /// in files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite_due_boottime_ns: Option<u64>,
     /// True once the daemon has exited; only in files.
@@ -372,7 +372,7 @@ mod tests {
         // Files of earlier versions do not have this field.
         let (earlier, _) = json
             .split_once(r#","store_error""#)
-            .expect("it is the last");
+            .expect("the last field");
         let read: StatusDocument =
             serde_json::from_str(&format!("{earlier}}}")).expect("a document");
         assert_eq!(read.store_error, None);

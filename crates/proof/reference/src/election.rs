@@ -1,7 +1,7 @@
 //! The filter and the update of each write of a lease.
 //!
-//! `store/mongo/any_bson.rs` compares this file with the shipped filters on random documents,
-//! `tests/store_faults/filters.rs` on a real server.
+//! `store/mongo/any_bson.rs` compares this file with the shipped filters on random documents, and
+//! `tests/store_faults/filters.rs` compares it with a real server.
 
 use leasehold_core::election::{
     Acquisition, Claim, Found, HistoryEntry, Holder, Identity, Lease, Operation, Outcome, Revision,

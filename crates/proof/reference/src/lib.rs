@@ -9,7 +9,7 @@
 //!
 //! The unit tests of `crates/core` and `leasehold-proof` need a specification with their own types,
 //! not the types of the crate `leasehold_core`. Therefore, `crates/core/src/lib.rs` includes this
-//! file in both.
+//! file in both packages.
 
 pub mod election;
 pub mod lock;

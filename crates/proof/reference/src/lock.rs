@@ -104,7 +104,7 @@ pub fn grantable(lock: &LockDocument) -> usize {
 }
 
 /// Returns the next token, which is above both `token` and `seen`, or `None` if the tokens are
-/// exhausted. A grant without a token is not authority.
+/// exhausted. A grant without a token confers no authority.
 fn next_token(token: Token, seen: Token) -> Option<Token> {
     token.max(seen).next()
 }
@@ -278,8 +278,8 @@ impl Written {
         true
     }
 
-    /// Moves the entries that may hold from the queue to the holders, in order. Each entry gets a
-    /// token, and also a slot if `gives_slots` and the lock has slots.
+    /// Moves the entries that may hold the lock from the queue to the holders, in order. Each entry
+    /// gets a token, and also a slot if `gives_slots` and the lock has slots.
     fn grant(
         &mut self,
         lock: &mut LockDocument,

@@ -32,7 +32,7 @@ where
         let forms = forms_of_successors(model, &world, form);
         if let Some(known) = successors.get(&form(&world)) {
             merged += 1;
-            assert_eq!(*known, forms, "not the same after all: {world:#?}");
+            assert_eq!(*known, forms, "different successors of {world:#?}");
         } else {
             successors.insert(form(&world), forms);
         }

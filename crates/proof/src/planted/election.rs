@@ -1,4 +1,4 @@
-//! Planted bugs. Each breaks one rule, to prove that a test fails when the rule is missing.
+//! Planted bugs. Each bug breaks one rule, to prove that a test fails when the rule is missing.
 //!
 //! `crates/core/src/election.rs` includes this file as its module `mutation` in builds of
 //! `leasehold-proof`. In every other build `planted!` expands to `false`.

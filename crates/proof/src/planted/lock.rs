@@ -1,4 +1,4 @@
-//! Planted bugs of the locks. Each breaks one rule, to prove that a test fails when the rule is
+//! Planted bugs of the locks. Each bug breaks one rule, to prove that a test fails when the rule is
 //! missing.
 //!
 //! `crates/core/src/lock.rs` includes this file as its module `mutation` in builds of
@@ -12,7 +12,7 @@ crate::election::mutation::mutations! {
         "an unknown outcome grants nothing",
     /// Provisional authority counts from the event or reply that showed the grant.
     GrantFromEvent:
-        "provisional authority counts from an instant of the owner that precedes the grant",
+        "provisional authority counts from a time before the grant, on the owner's clock",
     /// Provisional authority counts from the reply to the write that carried the granted revision.
     AnchorAtReply:
         "the authority of a grant counts from when the granted revision was sent",
@@ -73,7 +73,7 @@ crate::election::mutation::mutations! {
         "only work that succeeded is recorded",
     /// An eviction without entries matches no document, so nothing grants the lock after an edit.
     OverlookedWaits:
-        "after an edit that leaves room, the head of the queue is granted",
+        "after an edit that leaves room, the head of the queue is granted the lock",
     ConfirmedWithoutPause:
         "a confirmation that finds no free slot is repeated after a pause",
     LeaveByClaim:
@@ -87,9 +87,9 @@ crate::election::mutation::mutations! {
     SweepWithoutRevision:
         "an eviction removes only entries that still have the revision that was seen",
     NoGrantInLeave:
-        "a leave grants in the same write",
+        "a leave also grants the lock to the next entries, in the same write",
     NoGrantInSweep:
-        "an eviction grants in the same write",
+        "an eviction also grants the lock to the next entries, in the same write",
     SharedOvertakes:
         "a shared contender does not overtake a waiting exclusive contender",
     SlotsChanged:

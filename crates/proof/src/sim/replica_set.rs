@@ -146,7 +146,7 @@ impl<P: Protocol> ReplicaSet<P> {
         self.seq
     }
 
-    /// Applies an operator's change of the document, or returns `None` if the document is
+    /// Applies an operator's change to the document, or returns `None` if the document is
     /// unchanged.
     pub(super) fn edit(
         &mut self,
@@ -202,8 +202,8 @@ impl<P: Protocol> ReplicaSet<P> {
     }
 
     /// Makes another member primary. The new primary has the first `kept` of the uncommitted
-    /// writes. Returns the calls whose writes are lost, and the sequence number that is still to be
-    /// replicated.
+    /// writes. Returns the calls whose writes are lost, and the sequence number that the new
+    /// primary must still replicate.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

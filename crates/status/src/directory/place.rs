@@ -85,7 +85,7 @@ pub fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.tmp"))
 }
 
-/// Replaces a file atomically, without a sync. An error begins with the name of its file.
+/// Replaces a file atomically, without a sync. An error message begins with the name of the file.
 pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io::Result<()> {
     let named = |path: &Path, error: io::Error| {
         let name = path.file_name().unwrap_or_default().display();

@@ -26,8 +26,9 @@ pub enum Unproven {
 }
 
 /// Waits for proof that no command runs under the claim, for at most `patience` or
-/// [`CHILD_AWAITED_MAX`]. Returns `None` if there is proof, or the reason why there is none. The
-/// caller holds the lock of `claim`, so the guards have exited, and their records no longer change.
+/// [`CHILD_AWAITED_MAX`], whichever is shorter. Returns `None` if there is proof, or the reason why
+/// there is none. The caller holds the lock of `claim`, so the guards have exited, and their
+/// records no longer change.
 pub(super) fn may_run(
     claim: &File,
     directory: &Path,

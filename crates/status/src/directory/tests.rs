@@ -86,7 +86,11 @@ fn the_state_of_another_lease_is_discarded() {
     assert_eq!(recorded_deployment(directory.path()).unwrap(), None);
     drop(directory);
     let (_, memory) = opened_for(&billing, place.path());
-    assert_eq!(memory, RecoveredState::default(), "it is this lease's now");
+    assert_eq!(
+        memory,
+        RecoveredState::default(),
+        "the directory belongs to this lease now"
+    );
 }
 
 #[test]

@@ -49,8 +49,8 @@ impl Bounds {
         Self { requested, ..self }
     }
 
-    /// Adds deletions, and keeps only the faults that are combined with them. The quiet time is
-    /// longer, because every candidate waits after a deletion.
+    /// Adds deletions, and keeps only the faults that are combined with deletions. The quiet time
+    /// is longer, because every candidate waits after a deletion.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],
@@ -93,10 +93,10 @@ impl Kind {
     ];
 }
 
-/// A transfer reserves the lease for its candidate for this long.
+/// How long a transfer reserves the lease for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
-/// A leader leads at least this long before it hands over to a standby of higher priority.
+/// Minimum duration of leadership before a leader hands over to a standby of higher priority.
 const PREFER_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) fn tunables(pace: Pace, prefers: bool) -> Tunables {

@@ -1,5 +1,5 @@
 //! One candidate's machine: its clock, its process, its status directory, and the calls and events
-//! in flight between it and the store.
+//! in flight between the machine and the store.
 
 use std::hash::Hasher;
 use std::time::Duration;

@@ -18,7 +18,7 @@ pub(crate) enum Broken {
     I8,
 }
 
-/// An event that some run must reach. An exploration in which it never happens proves little.
+/// An event that some run must reach. An exploration without this event proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
     /// A candidate acquired a free lease that had a leader before.

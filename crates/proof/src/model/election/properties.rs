@@ -62,11 +62,11 @@ impl Model for Exploration {
                 |_, world: &World| world.broken != Some(Broken::I7),
             ),
             Property::always(
-                "I8: only what is free, expired or one's own is taken",
+                "I8: a candidate takes only a free, expired or own lease",
                 |_, world: &World| world.broken != Some(Broken::I8),
             ),
             Property::always(
-                "I10: somebody leads in time, and nobody while it is paused",
+                "I10: a candidate leads in time, but never while the lease is paused",
                 |model: &Self, world: &World| world.quiet_ticks <= model.bounds.quiet_ticks_max,
             ),
         ];
@@ -126,7 +126,7 @@ impl Exploration {
         );
     }
 
-    /// Adds the writes of operators. They happen only while a majority has every write.
+    /// Adds the writes of operators. Operators write only while a majority has every write.
     fn of_operators(&self, world: &World, into: &mut Vec<Action>) {
         let Some(lease) = &world.store.primary else {
             return;
@@ -226,10 +226,15 @@ fn reached(milestone: Milestone) -> Property<Exploration> {
         Milestone::RollBack => sometimes!("a write is rolled back", RollBack),
         Milestone::DeadlinePassed => sometimes!("a deadline passes", DeadlinePassed),
         Milestone::RenewalRejected => sometimes!("a renewal is rejected", RenewalRejected),
-        Milestone::StoreRolledBack => sometimes!("the store is seen to go back", StoreRolledBack),
-        Milestone::Succession => sometimes!("a proven dead process is succeeded", Succession),
+        Milestone::StoreRolledBack => sometimes!(
+            "a candidate notices that the store went back",
+            StoreRolledBack
+        ),
+        Milestone::Succession => {
+            sometimes!("a process succeeds its exited predecessor", Succession)
+        }
         Milestone::Transferred => sometimes!("a transfer reaches its candidate", Transferred),
-        Milestone::Paused => sometimes!("a pause is obeyed", Paused),
+        Milestone::Paused => sometimes!("a pause is applied", Paused),
         Milestone::LateExtension => sometimes!("a late answer extends authority", LateExtension),
     }
 }

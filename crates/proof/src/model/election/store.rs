@@ -7,7 +7,7 @@ use crate::reference::election as reference;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
-    /// The document on the primary. The store compares the filters of writes with it.
+    /// The document on the primary. The store compares the filters of writes with this document.
     pub(crate) primary: Option<Lease>,
     /// The document that a majority has. Reads return it, and a new primary starts with it.
     pub(crate) committed: Option<Lease>,

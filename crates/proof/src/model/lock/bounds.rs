@@ -17,7 +17,7 @@ pub(crate) struct Bounds {
     pub(crate) give_ups: u8,
     pub(crate) streams: bool,
     pub(crate) missing: bool,
-    /// Maximum number of undisturbed ticks for which a contender may wait although it is compatible
+    /// Maximum number of undisturbed ticks in which a contender waits although it is compatible
     /// with every process that has authority.
     pub(crate) idle_ticks_max: u8,
 }

@@ -103,7 +103,8 @@ impl<H: Hasher> Form for LockForm<'_, '_, H> {
     }
 }
 
-/// Writes an operation in flight without the revisions that its filter cannot match.
+/// Adds an operation in flight to the canonical form, without the revisions that its filter cannot
+/// match.
 pub(crate) fn put_operation<H: Hasher>(
     operation: &LockOperation,
     live: &Live,

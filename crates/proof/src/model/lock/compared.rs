@@ -1,8 +1,8 @@
-//! Passes on the part of a contender's state that can affect a later decision, for the exhaustive
+//! Selects the part of a contender's state that can affect a later decision, for the exhaustive
 //! model.
 //!
-//! This omits settings, values that are only reported, and writes whose revision cannot be stored
-//! again. `canonical_form.rs` tests that these omissions hide no behavior.
+//! Omits settings, values that are only reported, and writes whose revision cannot be stored again.
+//! `canonical_form.rs` tests that these omissions hide no behavior.
 //! `crates/core/src/lock/contender.rs` includes this file, which uses its private items.
 
 use std::hash::Hash;

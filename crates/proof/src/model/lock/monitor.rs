@@ -23,7 +23,7 @@ pub(crate) struct Monitor {
     /// process sent it.
     sends: Vec<(Revision, BootTime)>,
     /// A claim, its token, and the time at which the claim's authority ends according to the
-    /// messages.
+    /// received messages.
     backed: Option<(Claim, Token, BootTime)>,
     ended: Option<Claim>,
     present: Option<Claim>,

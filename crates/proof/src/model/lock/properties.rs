@@ -13,7 +13,7 @@ use crate::proof::model::lock::bounds::{Bounds, Kind};
 use crate::proof::model::lock::machine::{Call, Machine, Place};
 use crate::proof::model::lock::world::World;
 
-/// An event that some run must reach. An exploration in which it never happens proves little.
+/// An event that some run must reach. An exploration without this event proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
     /// A join granted the lock to its own sender.
@@ -24,7 +24,7 @@ pub(crate) enum Milestone {
     HeldByGrant,
     /// An eviction granted the lock to its own sender.
     TakenOver,
-    /// A call timed out, and its late reply gave authority.
+    /// A call timed out, and its late reply granted authority.
     LateAcquisition,
     Together,
     HolderSwept,

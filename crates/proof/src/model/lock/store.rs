@@ -9,7 +9,7 @@ use crate::reference::lock::{By, next};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    /// The document on the primary. The store compares the filters of writes with it.
+    /// The document on the primary. The store compares the filters of writes with this document.
     pub(crate) primary: FoundLock,
     /// The document that a majority has. Reads return it, and a new primary starts with it.
     pub(crate) committed: FoundLock,

@@ -1,5 +1,5 @@
 //! The life of a child and its descendants. After the stop signal, the child exits soon, late, or
-//! never. It may also exit by itself, and a descendant may outlive it.
+//! never. The child may also exit by itself, and a descendant may outlive the child.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub(super) struct Life {
     /// Time from the stop signal to the child's exit; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
     pub(super) leaves: u64,
-    /// The time by which the leader outlives a killed guard. The kernel ends the leader only after
-    /// the guard's lock is free, and not at all if the leader changed its user.
+    /// How long the leader outlives a killed guard. The kernel ends the leader only after the
+    /// guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
-    /// The time for which the processes survive SIGKILL, usually zero.
+    /// How long the processes survive SIGKILL, usually zero.
     pub(super) survives: u64,
     pub(super) survived: bool,
 }
@@ -63,7 +63,7 @@ pub(super) enum Child {
     Gone,
 }
 
-/// After a leader exits by itself, its descendants may run for this time.
+/// How long descendants may run after their leader exits by itself.
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {

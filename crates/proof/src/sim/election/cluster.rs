@@ -27,7 +27,7 @@ use crate::proof::sim::{MS, SECOND, with, world};
 /// The rate of the slowest clock, in per mille of the fastest, if rates differ by a factor of at
 /// most 1.1.
 const ALIKE: u64 = 910;
-/// The leader must lead at least this long after the bound.
+/// How long the leader must continue to lead after the bound.
 const STEADY: u64 = 10 * SECOND;
 
 pub(super) type World = world::World<Leases>;

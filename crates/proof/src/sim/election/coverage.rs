@@ -79,7 +79,7 @@ closed! {
         DeposedSilent => "a deposed primary does not answer",
         FailoverOpen => "a failover with open writes",
         FailoverLost => "a failover that loses a write",
-        TooManyCalls => "a call is refused unsent",
+        TooManyCalls => "a call is refused before it is sent",
         TwinTolerated => "a forked machine's twin leads alongside another, as tolerated",
         OnlyHooks => "a candidate runs hooks next to a workload that it does not supervise",
         ChildStarted => "a child is started",

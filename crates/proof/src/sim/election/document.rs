@@ -108,7 +108,8 @@ pub(super) struct Archive {
     /// Every revision that a majority ever had, with its token and its position in the order of
     /// commits.
     pub(super) durable: BTreeMap<Revision, (Token, u64)>,
-    /// The token of the newest lease that a majority had. A foreign document does not change it.
+    /// The token of the newest lease that a majority had. A foreign document does not change this
+    /// token.
     token: Option<Token>,
     pub(super) backups: Vec<Stored>,
 }

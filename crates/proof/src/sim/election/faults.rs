@@ -49,7 +49,7 @@ faults! {
     /// A directory is copied while its process runs, and another process starts on the copy;
     /// possibly on another machine, in a file with the same inode number.
     CopiedAlive,
-    /// A machine starts again.
+    /// A machine reboots.
     Reboot,
     /// A second process starts while the first process is frozen and holds the lock.
     Replaced,
@@ -65,7 +65,7 @@ faults! {
     EditDuration,
     /// An operator edits the revision.
     EditRevision,
-    /// An operator pauses and resumes.
+    /// An operator pauses and resumes the lease.
     Pause,
     /// An operator asks the holder to step down.
     StepDownRequest,
@@ -176,8 +176,7 @@ pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
     /// Enables about two thirds of the faults. Faults that damage the store or fork a machine are
-    /// rarer, because after such faults the checks tolerate violations that could be caused by
-    /// other bugs.
+    /// rarer, because after such faults the checks tolerate violations that other bugs could cause.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {

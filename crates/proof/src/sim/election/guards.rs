@@ -43,7 +43,7 @@ pub(super) struct Guard {
     pub(super) alive: bool,
     pub(super) frozen_until: u64,
     pub(super) child: Child,
-    /// The records in flight in their order, each with its arrival time.
+    /// The records in flight, in the order in which they were sent, each with its arrival time.
     pipe: VecDeque<(u64, DesiredState)>,
     pub(super) held_until: u64,
     pub(super) read: DesiredState,

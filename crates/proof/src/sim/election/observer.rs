@@ -83,8 +83,8 @@ pub(super) struct Facts {
     /// The cooldown after a step-down request lasts until this instant, or until another claim has
     /// led with a higher token.
     pub(super) stay_out: Option<(BootTime, Token)>,
-    /// The cooldown after the workload exited by itself lasts until this instant, even if another
-    /// claim leads.
+    /// The end of the cooldown after the workload exited by itself. The cooldown continues even if
+    /// another claim leads.
     pub(super) exit_until: Option<BootTime>,
     /// The length of the cooldown after the workload exited, and the time when the process last
     /// began to lead.

@@ -22,8 +22,7 @@ pub(super) type Change = Box<(Stored, Stored)>;
 /// Interval at which a stream returns an empty batch. Must equal the value in
 /// `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
-/// A stream through routers is late by at most this time, which is MongoDB's default for
-/// `periodicNoopIntervalSecs`.
+/// Maximum delay of a stream through routers: MongoDB's default for `periodicNoopIntervalSecs`.
 const LAG_MAX: u64 = 10 * SECOND;
 /// Interval at which a process without hints and without a change stream retries. Must equal the
 /// value in `store/mongo/follow.rs`.

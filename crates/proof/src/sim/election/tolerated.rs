@@ -34,8 +34,8 @@ impl World {
     ) {
         let Committed { before, after, .. } = committed;
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
-        // The new document may be older only because of a lower token, because an operator who
-        // changes the token does not change the revision.
+        // The new document may be older although its revision is the newest, because an operator
+        // who lowers the token does not change the revision.
         let (old, new) = (before.lease(), after.lease());
         let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {

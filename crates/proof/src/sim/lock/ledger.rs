@@ -174,7 +174,8 @@ impl Ledger {
         }
     }
 
-    /// Credits the authority of an acknowledged write that left its own revision and a token.
+    /// Credits the authority of an acknowledged write that left its own revision and a token in the
+    /// entry.
     fn credit(&mut self, operation: &LockOperation, sent: BootTime, lock: &LockDocument) {
         let Some((claim, revision)) = revision_of(operation) else {
             return;

@@ -1,4 +1,4 @@
-//! A contending process, which is the shipped state machine with a modelled event loop and driver.
+//! A contending process: the shipped state machine with a modelled event loop and driver.
 
 use std::collections::VecDeque;
 

@@ -29,7 +29,7 @@ pub(crate) struct Running {
     pub(crate) kept: Option<Duration>,
     /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,
-    /// A daemon considers its guard stuck this long after the deadline.
+    /// Time after the deadline when a daemon considers its guard stuck.
     pub(crate) guard_late_max: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Violation, require};
 
-/// A guard that has not killed its child some time after the deadline.
+/// A guard that has not killed its child although the deadline passed some time ago.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
     /// How long the guard has run since the newest order arrived. `None` if the guard does not run

@@ -1,7 +1,6 @@
-//! A process renews its claim as long as it leads, and continues while its workload ends.
-//! Otherwise another candidate could take over before the workload has exited (*The holder* and
-//! *Losing leadership* in `docs/protocol.md`). If a renewal hangs, the process sends another
-//! renewal.
+//! A process renews its claim while it leads, and also while its workload ends. Otherwise another
+//! candidate could take over before the workload has exited (*The holder* and *Losing leadership*
+//! in `docs/protocol.md`). If a renewal hangs, the process sends another renewal.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Only one child has a given token. A claim starts its child at most once, and no two claims with
-//! a child have the same token (I3).
+//! At most one child has a given token. A claim starts its child at most once, and no two claims
+//! with a child have the same token (I3).
 
 use super::{Violation, violation};
 use crate::election::{Claim, Token};

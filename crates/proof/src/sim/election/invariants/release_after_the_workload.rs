@@ -8,11 +8,11 @@ use super::{Violation, require, with};
 pub(crate) struct Release {
     /// The claim never led in this process, so there is nothing to stop.
     pub(crate) never_led: bool,
-    /// The claim's deadline has passed, and the workload has had its time to notice.
+    /// The claim's deadline has passed, and the workload has had time to notice.
     pub(crate) expired: bool,
     /// An earlier release of the claim has an unknown outcome.
     pub(crate) repeated: bool,
-    /// The workload confirmed its end, or has had its time to notice.
+    /// The workload confirmed its end or has had time to notice.
     pub(crate) drained: bool,
     pub(crate) child_runs: bool,
     pub(crate) http_says_leader: bool,

@@ -1,6 +1,6 @@
 //! While a live waiter reads, an expired entry is evicted within the sum of the entry's lease
 //! duration, a third of the waiter's lease duration, and some operation timeouts. If all jobs are
-//! short, the first job that begins after an entry has expired evicts the entry soon.
+//! short, one of the first jobs that begin after an entry has expired evicts the entry.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct Patience {
 
 /// Returns the maximum true time that an entry may stay unchanged while a live waiter reads.
 pub(crate) fn bound(patience: Patience) -> Duration {
-    // A failed eviction is repeated, and the eighth waiter starts 1.6 s later.
+    // A failed eviction is repeated, and the eighth waiter starts its eviction 1.6 s later.
     let stagger = Duration::from_millis(1_600);
     (patience.declared + patience.longest / 3 + 3 * patience.operation_timeout + stagger) * 1000
         / patience.slowest
