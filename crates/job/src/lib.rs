@@ -176,7 +176,8 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     Some(StandbyCommand::new(command, stopping(&config.workload)))
 }
 
-/// Warns that the number of slots changed. MongoDB rejects only overlapping jobs that disagree.
+/// Warns that the number of slots changed. MongoDB rejects different numbers only of overlapping
+/// jobs.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (&args.name, args.want().slots());
     let shown = match before {

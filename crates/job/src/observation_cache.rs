@@ -1,4 +1,4 @@
-//! Observations of other holders and waiters, which each `leasehold lock` leaves to the next.
+//! Saves observations of other holders and waiters for the next `leasehold lock`.
 //!
 //! An entry expires once an observer has seen no change for the entry's lease duration. Under brisk
 //! traffic no job runs that long, so each job saves since when it has seen each entry unchanged.

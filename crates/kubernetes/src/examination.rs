@@ -45,7 +45,7 @@ pub struct TokenUser {
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Refused by an admission policy or as invalid, or the right is missing.
+    /// A policy refused the request, the request was invalid, or the right is missing.
     Policy,
     /// Refused for another reason, or not answered.
     Failed(String),
@@ -168,8 +168,8 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Repeats the examination until a policy restricts the token, or all attempts with the right to
-/// patch are used. Returns false if the API server accepted the last attempt; `None` without an
+/// Repeats the examination until a policy restricts the token, at most [`ATTEMPTS`] times while the
+/// token may patch. Returns false if the API server accepted the last attempt; `None` without an
 /// answer.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;

@@ -48,7 +48,7 @@ use leasehold_status::render::Identification;
 /// Interval between repeated writes of a correct label, which another client may have changed.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The daemon's handle on the label and the Events. Clones share both.
+/// The daemon's handle on the label and the Events. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Kubernetes {
     lease: ResourceName,

@@ -51,7 +51,7 @@ impl Label {
 pub enum LabelState {
     /// No write was acknowledged, or a write of a different value is in flight.
     Unknown,
-    /// The last write, of this value, was acknowledged.
+    /// The last write was acknowledged. Contains the written value.
     Acknowledged(Label),
     /// The pod and its label no longer exist.
     NoPod,

@@ -9,7 +9,7 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list of stale leaders. Lists are repeated until none is stale.
+/// Maximum number of pods in one list of stale leaders. Further lists follow while pods are stale.
 pub(super) const PODS_MAX: usize = 20;
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";

@@ -1,4 +1,5 @@
-//! While this candidate leads, removes `leader` labels from other pods, such as on a lost node.
+//! While this candidate leads, removes stale `leader` labels from other pods, for example after the
+//! loss of a node.
 
 use std::io;
 use std::sync::Arc;

@@ -64,7 +64,7 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     assert!(line.starts_with("PATCH /api/v1/namespaces/shop/pods/orders-1/status?"));
     let labels = json!({ "leasehold.dev/shop.orders": "follower" });
     let metadata = json!({ "uid": "9", "resourceVersion": "7", "labels": labels });
-    // Because of the version, the API server rejects the patch of a pod that has changed.
+    // The resourceVersion makes the API server reject the patch if the pod has changed.
     assert_eq!(body, json!({ "metadata": metadata }));
 }
 

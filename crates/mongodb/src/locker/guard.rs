@@ -51,8 +51,8 @@ use leasehold_core::lock::{
 /// at the first acquisition and shuts down with the last clone and guard.
 /// [`StoreOptions::with_client`] shares one client among several locks.
 ///
-/// The change stream of each waiter occupies a connection. If many tasks of a process wait, let the
-/// tasks queue inside the process first.
+/// The change stream of each waiter occupies a connection. Many tasks of one process should queue
+/// inside the process first.
 #[derive(Debug, Clone)]
 pub struct Lock {
     options: LockerOptions,
@@ -187,8 +187,8 @@ impl Lock {
     }
 }
 
-/// An acquired lock. [`LockGuard::release`] is better than dropping, which releases the lock in the
-/// background, and only if the runtime still runs.
+/// An acquired lock. Prefer [`LockGuard::release`] to dropping the guard: a drop releases the lock
+/// in the background, and only if the runtime still runs.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub struct LockGuard {
@@ -258,7 +258,7 @@ impl LockGuard {
     }
 
     /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
-    /// release. Fails if the lock was already lost, or without an acknowledgment within a lease
+    /// release. Fails if the lock was already lost, or if no acknowledgment arrived within a lease
     /// duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;

@@ -61,7 +61,8 @@ impl StoreHealth {
         }
     }
 
-    /// True for a write that matched no document after refused writes: no better proof than a read.
+    /// True for a write that matched no document after refused writes. Like a read, the write then
+    /// does not prove that writes succeed.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)

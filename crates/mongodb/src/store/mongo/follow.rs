@@ -20,7 +20,7 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts while a deployment refuses change streams, which may change.
+/// Interval between attempts while a deployment refuses change streams: a right may be granted.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;

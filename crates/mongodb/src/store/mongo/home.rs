@@ -77,7 +77,7 @@ pub(super) struct Home {
     uri: Option<String>,
     /// A string that leads to a different deployment. While configured, `uri` is used instead.
     refused: Option<String>,
-    /// The refusal's reason, until a call has failed with it. A change stream is not a call.
+    /// The refusal's reason until a call, not only a change stream, has failed with it.
     pub(super) unreported: Option<String>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
@@ -119,8 +119,9 @@ impl Home {
         self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records the deployment that a primary reported to a monitor. The verified primary updates
-    /// the list of members. Any other primary must be verified before the driver uses it.
+    /// Records the deployment that a primary reported to a monitor. A report from the verified
+    /// primary updates the list of members. Any other primary must be verified before the driver
+    /// uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,

@@ -212,7 +212,7 @@ fn confirm_first(outcome: &mut LockOutcome) {
 /// waiters occupy. The maximum queue length limits the number of waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
-/// The shared client of a program's contenders on one runtime. Its last user shuts it down.
+/// The shared client of a program's contenders on one runtime. The last user shuts the client down.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LockClient {
     newest: Arc<Mutex<Option<ClientOfRuntime>>>,

@@ -52,7 +52,7 @@ pub struct StoreOptions {
     pub identity: Identity,
     /// Address of this process in the lease document. Informational.
     pub address: Option<String>,
-    /// The timings of the election or the lock and of their calls.
+    /// The timings of the election or lock, and of calls to MongoDB.
     pub timings: Timings,
     /// Interval between the driver's checks of each server, which detect a frozen primary; 10 s by
     /// default, and at most `renew_interval` for a lock. Elections are noticed immediately.

@@ -130,7 +130,7 @@ impl Deployment {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        // Callers that need a new client wait here for its files and its name resolution.
+        // Only callers that need a new client wait for this lock.
         let _creating = self.creating.lock().await;
         if let Some(connection) = self.current() {
             return Ok(connection);

@@ -176,8 +176,8 @@ impl LeaseRecord {
         Some(holder.token.unwrap_or(self.lease.token))
     }
 
-    /// True if an operator has retired the lease and no candidate has written to it since. Compares
-    /// revisions, which each write by a candidate changes, and not clocks.
+    /// True if an operator has retired the lease and no candidate has written to it since. Each
+    /// write by a candidate changes the revision, so revisions are compared instead of clocks.
     pub fn is_retired(&self) -> bool {
         let newest = self.actions.last();
         newest.is_some_and(|newest| {

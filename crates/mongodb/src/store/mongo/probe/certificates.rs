@@ -19,7 +19,7 @@ use crate::store::{Failure, RetryPolicy};
 
 /// A date after the expiry of all certificates: the last second of the year 9999.
 const LATE: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-/// Maximum number of dates to try. Each date is when the next certificate expires.
+/// Maximum number of dates to try. Each date is the expiry of the next certificate.
 const DATES_MAX: usize = 8;
 
 /// The authorities and the client certificate of a connection string.
