@@ -34,7 +34,7 @@ pub fn with_layers(help: &str) -> String {
 /// The configuration keys that a command uses. The command rejects the flags of all other keys. It
 /// accepts all keys in files and in the environment, because other commands share these sources.
 pub trait Selection {
-    /// The sections whose keys have an effect; `None` for a daemon, which uses all keys.
+    /// The sections that the command uses; `None` for a daemon, which uses all keys.
     const SECTIONS: Option<&'static [&'static str]>;
     /// True if `-h` shows the keys for the first setup of a daemon.
     const SHOWS_SETUP: bool = false;

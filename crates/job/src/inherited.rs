@@ -154,7 +154,8 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// Sets the deadline; zero after a loss. Only the first call can fail, if memory is exhausted.
+    /// Sets the deadline, or zero after a loss. Only the first call can fail, if memory is
+    /// exhausted.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;

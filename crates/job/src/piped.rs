@@ -86,7 +86,7 @@ impl Work<'_> {
         }
     }
 
-    /// Reports the acquisition to the program. An error is the exit result of this process.
+    /// Reports the acquisition to the program. Fails with the exit result of this process.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
         let line = match io::stdin().is_terminal() && io::stdout().is_terminal() {
             // Only a program needs the line. A person reads the message on standard error.

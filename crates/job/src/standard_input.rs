@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_guard::groups::own_group;
 
-/// Maximum input that is discarded before the acquisition. More input is assumed to be endless.
+/// Maximum number of bytes discarded before the acquisition. More input is assumed to be endless.
 const DISCARDED_MAX: usize = 1 << 20;
 
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
@@ -78,7 +78,7 @@ pub(super) struct StandardInput {
 }
 
 impl StandardInput {
-    /// Watches standard input if the input holds the lock. A terminal is watched only after the
+    /// Watches standard input if its end releases the lock. A terminal is watched only after the
     /// acquisition, because a read would stop a process that waits in the background.
     pub(super) fn of(holds_the_lock: bool) -> Self {
         let mut input = Self { closed: None };

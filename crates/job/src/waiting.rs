@@ -30,7 +30,7 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// If the wait is unlimited, how many lease durations to wait for an unresponsive MongoDB. The
 /// limit far exceeds an election or a restart, but ends jobs that cron would otherwise accumulate.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum remaining wait for another attempt after a lock was lost before the work began.
+/// Minimum wait of a new attempt after the lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
@@ -196,7 +196,7 @@ impl<'a> LockAttempt<'a> {
         Waited::NotAcquired
     }
 
-    /// Ends the wait if MongoDB does not respond. The entry of a join may still appear later.
+    /// Ends the wait if MongoDB does not respond. An unanswered join may still create an entry.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = shown(clock::boot_now().since(began));
         self.reported.given_up.store(true, Ordering::Relaxed);

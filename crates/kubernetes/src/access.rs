@@ -95,9 +95,9 @@ impl Access {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Builds a client for one request from the current token and certificate files, whose disk may
-    /// block. Dropping the client closes its connection: a reused connection may be half-open and
-    /// delay a demotion until a timeout.
+    /// Builds a client for one request from the current token and certificate files. Blocks if
+    /// their disk hangs. Dropping the client closes its connection: a reused connection may be
+    /// half-open and delay a demotion until a timeout.
     ///
     /// kube's own client logs the text of every error, retries, and does not limit the size of an
     /// answer. The plugins, YAML and JSONPath of kube's client would make up a fifth of the

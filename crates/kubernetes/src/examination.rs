@@ -105,7 +105,8 @@ impl Examiner {
     }
 
     /// Tries to annotate the pod, as a dry run. The chart's admission policy refuses the annotation
-    /// ([`Refusal::Policy`]). So does a missing right, so call [`Examiner::grants`] first.
+    /// ([`Refusal::Policy`]). A missing right has the same effect, so call [`Examiner::grants`]
+    /// first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)
@@ -162,9 +163,9 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
 enum GrantedChange {
     /// No change, because the Role or its binding is missing.
     Nothing,
-    /// Changes of the status of pods, restricted by an admission policy.
+    /// Changes to the status of pods, restricted by an admission policy.
     Restricted,
-    /// Any change of the status of any pod in the namespace.
+    /// Any change to the status of any pod in the namespace.
     Unrestricted,
 }
 

@@ -167,8 +167,7 @@ impl Tasks {
         (name, error)
     }
 
-    /// Verifies in the background that an admission policy restricts this pod's token, and logs if
-    /// not.
+    /// Checks in the background that an admission policy restricts this pod's token. Logs failures.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

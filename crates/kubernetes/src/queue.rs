@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 16;
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
 /// Period during which a recurring Event is only counted.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
-/// Interval between updates of the count of a repeated Event.
+/// Minimum interval between two updates of a repeated Event's count.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 /// With [`REFILL_INTERVAL`], enough for all Events of a lease that changes hands every minute.
 const BURST: u32 = 20;

@@ -67,7 +67,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Takes values of the downward API. Rejects a name that would change the URL.
+    /// Creates a pod from the downward API's values. Rejects a name that would change the URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, String> {
         let checked = |what: &str, text: &str| {
             Name::try_from(text.to_owned()).map_err(|illegal| format!("{what} {illegal}"))

@@ -91,8 +91,8 @@ pub struct Elector {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectorError {
-    /// The candidate no longer leads, but did not confirm the release, possibly because of a stuck
-    /// workload or status file. The lease expires by itself.
+    /// The candidate no longer leads, but the release was not confirmed. A stuck workload or status
+    /// file may have prevented the release. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -152,7 +152,7 @@ impl ElectorBuilder {
         self.store.deployment()
     }
 
-    /// Returns a receiver of the timings for the next claim, which [`Input::Reconfigure`] changes.
+    /// Returns a receiver of the timings for the next claim. [`Input::Reconfigure`] changes them.
     pub fn timings(&self) -> watch::Receiver<Timings> {
         self.store.timings()
     }

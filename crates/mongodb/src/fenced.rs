@@ -1,4 +1,4 @@
-//! Fenced writes: a document rejects writes of a former holder after a newer holder's write.
+//! Fenced writes: a document rejects a former holder's writes after a newer holder has written it.
 //!
 //! The document stores the newest token that wrote it. The filter of a write with an older token
 //! does not match the document. Fence only with leases and exclusive locks: the tokens of readers
@@ -64,7 +64,7 @@ pub enum FencedError {
     Driver(#[from] mongodb::error::Error),
 }
 
-/// Restricts a filter to documents without a newer token and without another fence name.
+/// Makes a filter reject documents with a newer token or with another fence name.
 pub fn filter(filter: Document, fence: &Fence) -> Document {
     let token = doc! { "$or": [
         { FENCE: { "$exists": false } },

@@ -10,8 +10,8 @@
 //!
 //! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types gain a
 //! variant or field only in an incompatible version, because their users must handle or build every
-//! value. For example, programs handle each [`locker::LockDecision`] and each input, effect and
-//! status of a state machine, and commands show each value of [`store::mongo::operators`] and
+//! value. For example, programs handle each [`locker::LockDecision`], and each input, effect and
+//! status of a state machine. Commands show each value of [`store::mongo::operators`] and
 //! [`store::mongo::probe`].
 //!
 //! ```no_run

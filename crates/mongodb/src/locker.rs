@@ -110,7 +110,7 @@ pub enum LockDecision {
 }
 
 impl LockDecision {
-    /// Returns the decision if the contender has not finished, and `None` if it must wait.
+    /// Returns the decision of an unfinished contender; `None` while the contender must wait.
     fn of(status: &LockStatus, health: &StoreHealth, now: BootTime) -> Option<Self> {
         match status.at(now).standing {
             Standing::Held(authority) => Some(Self::Held(authority)),

@@ -70,7 +70,7 @@ pub struct Failure {
     pub subject: String,
     /// The server's error code.
     pub code: Option<i32>,
-    /// The server's name of the error.
+    /// The server's name for the error.
     pub name: Option<Box<str>>,
     /// The cause and the remedy, for humans.
     pub detail: String,

@@ -15,8 +15,8 @@ use leasehold_core::election::{
 /// Callbacks from a candidate to the rest of the program. The status channel is updated first.
 /// Callbacks that safety depends on have no default.
 pub trait Surfaces: Send + 'static {
-    /// Returns a receiver that yields `true` once every file shows the newest status, or `false` if
-    /// a file that contains a deadline can be neither rewritten nor removed.
+    /// Returns a receiver that yields `true` once every file shows the newest status. It yields
+    /// `false` if a file with a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
     /// Returns a receiver that completes once the pod's label no longer says leader, or after a
     /// maximum wait. `None` if there is no label. Called after [`Surfaces::flush`].

@@ -113,8 +113,8 @@ impl Lock {
         self
     }
 
-    /// Makes an acquisition fail with [`LockError::Skipped`] if [`LockGuard::succeed`] recorded
-    /// less than `period` ago that the work of this key succeeded. Only for exclusive locks.
+    /// Makes an acquisition fail with [`LockError::Skipped`] if the work of this key succeeded less
+    /// than `period` ago, as recorded by [`LockGuard::succeed`]. Only for exclusive locks.
     #[must_use]
     pub fn once_per(mut self, period: Duration, key: WorkKey) -> Self {
         self.options.once_per = Some(OncePer { period, key });
@@ -228,7 +228,8 @@ impl LockGuard {
         self.locker.status()
     }
 
-    /// Waits until the lock is lost. Cancel-safe: it can run next to the work in a `select!`.
+    /// Waits until the lock is lost. Cancel-safe, so the future can run next to the work in a
+    /// `select!`.
     pub async fn lost(&self) -> Loss {
         let mut status = self.locker.status();
         let lost = |status: &LockStatus| match status.standing {

@@ -108,7 +108,7 @@ impl MongoStore {
         tokio::join!(shared.recognize(), watched, shared.answer_roll_calls());
     }
 
-    /// Shuts down the client. Takes a bounded time.
+    /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.shared.hints.sent().await;
         self.shared.deployment.shut_down().await;

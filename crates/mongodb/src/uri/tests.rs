@@ -1,4 +1,4 @@
-//! Goal: an error names each wrong option and its remedy before connecting, and no password.
+//! Goal: before connecting, an error names each wrong option and its remedy, but no password.
 
 use super::*;
 

@@ -20,7 +20,7 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts while a deployment refuses change streams: a right may be granted.
+/// Interval between attempts while change streams are refused, because a right may be granted.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
@@ -54,7 +54,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
 
     fn deployment(&self) -> &Arc<Deployment>;
     fn pipeline(&self) -> Vec<Document>;
-    /// By default, the stream starts after the newest majority-acknowledged write.
+    /// Returns when the next stream starts; by default, after the newest majority-acknowledged
+    /// write.
     fn since(&self) -> Option<Timestamp> {
         None
     }

@@ -1,8 +1,7 @@
 //! Hints wake followers. After each change that others wait for, candidates and operators insert a
 //! document into a small capped collection. Followers wait for new documents with tailable cursors.
 //!
-//! A lost, late or false hint is harmless, because a hint only causes a read, so hints need no
-//! majority.
+//! A hint only causes a read. Lost, late or false hints are harmless, so hints need no majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -249,7 +248,7 @@ impl HintsRefusal {
     }
 }
 
-/// Inserts a hint only if the capped collection exists, which an insert would create uncapped.
+/// Inserts a hint only if the collection exists, because an insert would create it uncapped.
 async fn insert_into_existing(
     hints: &Collection<Document>,
     hint: Document,

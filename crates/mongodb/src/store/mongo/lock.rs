@@ -124,7 +124,7 @@ impl MongoLockStore {
         self.shared.deployment.servers.known().writable()
     }
 
-    /// Returns the most recent history entries, oldest first. Fails if they cannot be read.
+    /// Returns the most recent history entries, oldest first. Fails if the entries cannot be read.
     pub async fn history(&self) -> Result<Vec<PastHolder>, Failure> {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;

@@ -54,8 +54,8 @@ pub struct StoreOptions {
     pub address: Option<String>,
     /// The timings of the election or lock, and of calls to MongoDB.
     pub timings: Timings,
-    /// Interval between the driver's checks of each server, which detect a frozen primary; 10 s by
-    /// default, and at most `renew_interval` for a lock. Elections are noticed immediately.
+    /// Interval at which the driver checks each server, to detect a frozen primary. 10 s by
+    /// default; at most `renew_interval` for a lock. Elections are noticed immediately.
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,

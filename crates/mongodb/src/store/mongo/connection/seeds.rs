@@ -297,7 +297,7 @@ impl Deployment {
         Ok(seeds.strangers(&home, &primary, None).collect())
     }
 
-    /// Repeats the comparison while the client is in use: a restarted server may belong elsewhere.
+    /// Repeats the comparison while the client is in use, because a server may change deployments.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {

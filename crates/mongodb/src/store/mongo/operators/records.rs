@@ -169,8 +169,7 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the token of the holder's claim, which may be lower than the document's token,
-    /// because operators can raise the latter.
+    /// Returns the token of the holder's claim. Operators can raise the document's token above it.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))

@@ -24,7 +24,7 @@ const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Time without events after which a holder's lease is read, because an open stream may be stale if
+/// A holder's lease is read after this time without events, because an open stream may be stale if
 /// its member lags or is isolated.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 /// Maximum number of leases that one check reads.

@@ -1,5 +1,6 @@
 //! Determines when certificates expire. The driver does not expose certificates, so a second
-//! connection fetches each server's chain. Verification at later dates covers the whole chain.
+//! connection fetches each server's chain. Verifying a chain at later dates covers all its
+//! certificates.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
