@@ -92,7 +92,8 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
     if path == STEPPED_DOWN {
         return stepped_down(request, client, state).await;
     }
-    // hyper notices that a client has disconnected only after reading its body, which may be long.
+    // A request body is refused, because hyper detects a disconnect only after reading the whole
+    // body.
     let body_refused = (!request.body().is_end_stream()).then(|| {
         let why = format!("a request for {path} with a long-lived answer has no body");
         text(StatusCode::PAYLOAD_TOO_LARGE, &why)
@@ -209,8 +210,8 @@ fn root(status: &Status, state: &AdminState) -> Answer {
 }
 
 async fn stepped_down(request: Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
-    // A web page in a browser on this machine is a loopback peer too, but the browser sends an
-    // `Origin` header; workloads do not.
+    // A browser on this machine is also a loopback peer. Unlike workloads, browsers send an
+    // `Origin` header.
     let local = client.peer.ip().to_canonical().is_loopback();
     if !local || request.headers().contains_key(header::ORIGIN) {
         return text(

@@ -1,4 +1,4 @@
-//! `GET /events`: the status as server-sent events, each with its deadline.
+//! `GET /events`: streams the status as server-sent events, each with the deadline.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,10 +17,10 @@ use serde::Serialize;
 /// Interval between comments on an idle stream, so that client and server notice a lost connection.
 /// The documented readers reconnect after three intervals; proxies allow 30 s or more.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Minimum interval between events that only extend authority or report an error of MongoDB.
+/// Minimum interval between events that only extend authority or report a MongoDB error.
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
-/// Reconnect interval of browsers in milliseconds, shorter than the default `lease.handoff_delay`,
-/// so that a reader whose stream broke learns of a step-down in time.
+/// Reconnect interval of browsers in milliseconds. After its stream broke, a browser must learn of
+/// a step-down within the default `lease.handoff_delay`.
 const RETRY_MS: u32 = 1000;
 
 /// Data of an event: the fields of `status.json` and the time of writing.
@@ -30,8 +30,8 @@ struct EventData {
     document: StatusDocument,
     /// Remaining authority at the time of writing; null unless leader.
     valid_for_ms: Option<u64>,
-    /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses it to relate
-    /// the deadline to its own clock.
+    /// Time of writing on the daemon's CLOCK_BOOTTIME. A reader on another machine uses this time
+    /// to translate the deadline to its own clock.
     written_boottime_ns: u64,
     /// Number of role changes that were skipped since the previous event; null if the previous
     /// event is unknown or from another process.
@@ -48,10 +48,8 @@ pub(super) struct EventId {
 struct StatusEvents {
     state: AdminState,
     place: StreamPlace,
-    /// The content of the last event; `None` before the first.
     shown: Option<Shown>,
     last_id: Option<EventId>,
-    /// Time of the last event or comment.
     written: BootTime,
     ended: bool,
 }

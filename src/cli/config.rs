@@ -96,8 +96,8 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     answer(text.as_bytes())
 }
 
-/// Renders a valid configuration file. Values that do not belong in a file (a masked secret, a name
-/// with the id of this process) are commented out.
+/// Renders a valid configuration file. Masked secrets and names with the id of this process are
+/// commented out.
 fn as_toml(settings: &[Setting]) -> String {
     let mut text = String::new();
     let mut section = "";

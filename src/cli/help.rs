@@ -13,7 +13,6 @@ use crate::config::nearest;
 
 /// Keeps help readable on every terminal, in a pipe and in an email.
 pub(super) const WIDTH_MAX: usize = 80;
-/// Number of examples that `-h` shows.
 const EXAMPLES_MAX: usize = 2;
 /// Indentation of the line that explains an example.
 const EXPLAINED: usize = 6;
@@ -110,11 +109,10 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
             let path = format!("{path} {}", subcommand.get_name());
             with_examples(subcommand, &path, width)
         });
-    // Even an empty text prevents clap from pointing to --help within --help itself.
+    // Set even if the text is empty: otherwise the output of --help would refer to --help.
     command.after_long_help(laid_out(&text, width, &styles))
 }
 
-/// Returns the lines of the first examples with their explanations.
 fn examples(text: &str) -> Vec<&str> {
     let lines = text.lines().skip_while(|line| *line != "Examples:").skip(1);
     let mut left = EXAMPLES_MAX;

@@ -39,8 +39,8 @@ pub struct InstallArgs {
     directory: PathBuf,
 }
 
-/// Copies this program into the directory, and returns the path of the copy. An existing copy is
-/// replaced atomically, so a partial copy is never started, and stays unchanged after an error.
+/// Copies this program into the directory, and returns the path of the copy. Replaces an existing
+/// copy atomically: a partial copy is never started, and an error leaves the old copy unchanged.
 pub fn run(args: &InstallArgs) -> Result<PathBuf, CommandError> {
     let directory = &args.directory;
     let _lock = lock(directory)?;

@@ -52,7 +52,7 @@ use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
 
-/// At exit, maximum wait until files and event streams say "not leader". A local disk takes less
+/// Maximum wait at exit for files and event streams to say "not leader". A local disk takes less
 /// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
@@ -236,8 +236,8 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         idle_timers,
     };
     let ended = daemon.attend(serving).await;
-    // Before the process exits, even after a failure, the files' thread must record that this
-    // daemon has stopped.
+    // Even after a failure, the files must say that this daemon has stopped before the process
+    // exits.
     let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
     ended
 }

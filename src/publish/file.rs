@@ -109,7 +109,7 @@ impl StatusFileHandle {
 
     /// Notifies the thread of a new status in the channel. Never blocks.
     pub fn wake(&self) {
-        // If the queue is full, a queued call makes the thread read the status.
+        // If the queue is full, an earlier call makes the thread read the newest status.
         let _ = self.calls.try_send(Call::Wake);
     }
 
@@ -223,7 +223,7 @@ struct StatusWriter {
     /// True if a file may say "leader": a predecessor's file, or the second file if only the first
     /// could be rewritten.
     says_leader: bool,
-    /// The deadline that the files show, or should show since the last attempt to write them.
+    /// The deadline from the last attempt to write the files.
     leader_until: Option<BootTime>,
     rewrite_at: BootTime,
     stopped: bool,
@@ -304,7 +304,7 @@ impl StatusWriter {
     }
 
     /// Writes the files if they are outdated or their rewrite is due. With `at_once`, another
-    /// candidate's change is not delayed. The result is as for [`StatusFileHandle::flush`].
+    /// candidate's change is not delayed. Returns the same result as [`StatusFileHandle::flush`].
     fn show_if_due(&mut self, at_once: bool) -> bool {
         let now = boot_now();
         let current = self.status.borrow_and_update().at(now);
@@ -321,7 +321,7 @@ impl StatusWriter {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return false;
         }
-        // A leader's renewals rewrite the files already, so its extra refresh is due later.
+        // Renewals already rewrite a leader's files, so the extra refresh may come later.
         let leads = current.authority.is_some();
         let refresh = self.refresh();
         self.rewrite_at = now + if leads { refresh * 3 / 2 } else { refresh };
@@ -335,8 +335,8 @@ impl StatusWriter {
             let path = self.directory.path();
             self.errors.failed(path, &error, &self.metrics);
             if authority_at(current, boot_now()).is_some() {
-                // The files keep an earlier deadline, or none, so readers stop trusting them early, never
-                // late.
+                // The files keep an earlier deadline, or none, so readers may stop trusting them
+                // too early, but never too late.
                 return false;
             }
             if !self.says_leader {

@@ -78,7 +78,6 @@ impl Installation {
         self.limited(Duration::ZERO, call).await
     }
 
-    /// Limits the total time of several calls to the timeout plus `longer`.
     async fn limited<T>(
         &self,
         longer: Duration,

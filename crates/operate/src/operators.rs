@@ -149,8 +149,8 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// Lists the locks after waiting for renewals, or shows their changes until the operator stops the
-/// command if `observe` is `None`.
+/// Waits for renewals and lists the locks. If `observe` is `None`, shows changes until the operator
+/// stops the command.
 pub(crate) async fn list_locks(
     config: &LockConfig,
     json: bool,
@@ -311,7 +311,6 @@ impl Session {
         })
     }
 
-    /// Returns the lease in a document, or the error for a document that is not a lease.
     async fn lease(
         &self,
         name: &ResourceName,
@@ -333,7 +332,7 @@ impl Session {
         }
     }
 
-    /// Returns the error for a name that does not exist, with a similar name.
+    /// Returns the error for an unknown lease name.
     async fn missing(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
         let hint = self
@@ -342,7 +341,6 @@ impl Session {
         OperatorError::Missing { name, hint }
     }
 
-    /// Returns the error for a name that is neither a lease's nor a lock's.
     async fn missing_document(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
         let hint = self
@@ -351,7 +349,6 @@ impl Session {
         OperatorError::MissingDocument { name, hint }
     }
 
-    /// Returns a similar name, or else the place and a remedy.
     async fn hint(&self, name: &ResourceName, remedy: &str) -> String {
         let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
         let near = did_you_mean(name, &listed);
@@ -359,7 +356,7 @@ impl Session {
     }
 }
 
-/// Returns "; did you mean NAME?" if the name of a document is similar.
+/// Returns "; did you mean NAME?" if a document has a similar name.
 pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
     let names = listed.iter().map(|entry| entry.name.as_str());
     let near = nearest(name.as_str(), names)?;
@@ -375,7 +372,6 @@ enum RequestResult {
     /// Written; the command does not wait for the effect.
     Requested,
     Refused,
-    /// The lease was deleted after the command read it.
     Deleted,
     /// Another operator or candidate changed the lease first.
     Superseded,
@@ -386,10 +382,9 @@ enum RequestResult {
 struct CommandOutcome {
     result: RequestResult,
     message: String,
-    /// Time since the write was sent.
     took: Option<Duration>,
     leader: Option<Leader>,
-    /// The evidence on whether the holder is alive, if it has not applied the request.
+    /// Evidence on whether the holder is alive, if the holder has not applied the request.
     evidence: Option<Value>,
 }
 

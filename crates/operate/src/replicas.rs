@@ -77,7 +77,6 @@ pub struct ReplicasArgs {
     output: Output,
 }
 
-/// Parses an address, or the URL of a daemon.
 fn host_and_port(text: &str) -> Result<String, String> {
     let text = text.strip_prefix("http://").unwrap_or(text);
     let (text, _) = text.split_once('/').unwrap_or((text, ""));
@@ -94,7 +93,6 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// The deployment, database and collection that a replica uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct ReplicaStore {
     kind: String,
@@ -116,7 +114,6 @@ pub(crate) struct ReplicaStatus {
     role: String,
     leader: bool,
     token: Option<i64>,
-    /// The holder as this replica sees it.
     #[serde(default)]
     holder: Option<SeenHolder>,
     store: Option<ReplicaStore>,
@@ -132,7 +129,6 @@ struct SeenHolder {
 pub(crate) enum NoStatus {
     #[error("{0}")]
     NoAnswer(String),
-    /// Another program answered.
     #[error("not a leasehold daemon: it answered {0}")]
     Foreign(String),
 }
@@ -143,7 +139,6 @@ impl From<io::Error> for NoStatus {
     }
 }
 
-/// A failed check, and its remedy.
 type FailedCheck = (String, String);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -373,7 +368,6 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     problems
 }
 
-/// Describes the holder that a replica sees, if no replica leads.
 fn seen_holder(states: &[&ReplicaStatus]) -> String {
     let seen = states
         .iter()

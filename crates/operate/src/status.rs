@@ -255,7 +255,7 @@ fn to_json(judgement: &Judgement) -> String {
     json.expect("strings, numbers and nulls can always be written as JSON") + "\n"
 }
 
-/// Formats a line that changes only if the leadership changes.
+/// Formats a line that changes only with the leadership.
 fn line(judgement: &Judgement) -> String {
     let verdict = judgement.verdict;
     let why = judgement.why.as_deref();
@@ -336,7 +336,6 @@ fn not_read(document: &StatusDocument) -> bool {
     document.role == Role::Unknown.as_str()
 }
 
-/// Returns the age of a date, or `None` if the clock was set back.
 fn age(date: &str, wall: SystemTime) -> Option<String> {
     let then = humantime::parse_rfc3339(date).ok()?;
     let age = wall.duration_since(then).ok()?;

@@ -8,7 +8,6 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use leasehold_host::terminal;
 
 const GAP: usize = 2;
-/// Width of the column with field names.
 const FIELD: usize = 11;
 /// Columns and rows that are assumed if a terminal does not report its size.
 const SIZE: (usize, usize) = (80, 24);
@@ -56,10 +55,8 @@ pub(crate) enum Style {
     Plain,
     Header,
     Good,
-    /// Needs attention.
     Warning,
     Bad,
-    /// Less important.
     Dim,
 }
 
@@ -144,13 +141,14 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
     rows.iter().enumerate().flat_map(line).collect()
 }
 
-/// Renders rows for standard output, limited to the width of a terminal but not in a pipe.
+/// Renders rows for standard output. On a terminal, lines are limited to its width.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
     let width = io::stdout().is_terminal().then(|| size().0);
     lines(rows, width, color).join("\n") + "\n"
 }
 
-/// Renders fields, then tables with headings. A field that is wider than the terminal is continued.
+/// Renders fields, then tables with headings. A field that is wider than the terminal continues on
+/// the next line.
 pub(crate) fn description(fields: &[(&str, String)], tables: &[(&str, Vec<Row>)]) -> String {
     let max = match io::stdout().is_terminal() {
         true => size().0.saturating_sub(FIELD),
@@ -201,7 +199,6 @@ fn continued(prose: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Truncates a line to a display width.
 pub(crate) fn cut(line: &str, max: usize) -> String {
     if line.width() <= max {
         return line.to_owned();

@@ -131,7 +131,7 @@ fn set_slack(nanos: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// An instant after the election has settled.
+    /// Returns an instant at which the election is idle.
     fn settled() -> BootTime {
         boot_now() + SETTLES_IN
     }

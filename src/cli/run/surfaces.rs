@@ -63,7 +63,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn transition(&mut self, transition: &Transition) {
-        // The files' thread shows the new role at once, even while the main loop is busy.
+        // The thread writes the new role immediately, even if the main loop is busy.
         self.files.wake();
         self.idle_timers.disturbed();
         self.metrics.transition(transition.to, transition.reason);
@@ -90,7 +90,7 @@ impl Surfaces for DaemonSurfaces {
         if answered.failure.is_some() {
             self.idle_timers.disturbed();
         }
-        // A call that was answered late was already counted at its timeout, as unknown.
+        // A call with a late answer was already counted as unknown at its timeout.
         if !answered.late {
             let operation = answered.operation;
             self.metrics

@@ -157,7 +157,7 @@ async fn port(config: &Config) -> Checked {
     Err(cannot_listen(address, HTTP_LISTEN, &error).into())
 }
 
-/// Returns an address where this host can connect to a listener on `address`.
+/// Returns a local address that connects to a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

@@ -117,7 +117,6 @@ impl From<CommandError> for Finding {
     }
 }
 
-/// The remedy is the detail of the failure.
 impl From<Failure> for Finding {
     fn from(mut failure: Failure) -> Self {
         let remedy = std::mem::take(&mut failure.detail);
@@ -138,7 +137,6 @@ fn printable(text: String) -> String {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Check {
-    /// The group, set by [`Report::add`].
     group: &'static str,
     name: &'static str,
     /// The server, host or permission, if the check examines several of them.
@@ -180,7 +178,6 @@ impl Check {
     }
 }
 
-/// Prints each group of checks as soon as it is complete.
 pub(super) struct Report {
     json: bool,
     color: bool,
@@ -211,7 +208,6 @@ impl Report {
         Ok(())
     }
 
-    /// Prints the summary, or everything as JSON, and returns the exit code.
     pub(super) fn finish(self) -> Result<u8, CommandError> {
         let results = self.checks.iter().map(|check| check.finding.result);
         let worst = results.fold(CheckResult::Ok, CheckResult::max);

@@ -32,7 +32,6 @@ const MEMBERS_MIN: usize = 3;
 const RENEWED_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 const DAY: u64 = 24 * 3600;
 
-/// Returns the checks, and the description of the deployment if a primary was reached.
 pub(super) async fn checks(
     installation: &Installation,
     directory: &Path,
@@ -104,7 +103,6 @@ pub(super) async fn checks(
     (checks, reached.ok())
 }
 
-/// Returns the finding about a deployment without a primary.
 fn unreached(failure: &Failure, states: &BTreeMap<String, ServerState>) -> Finding {
     let is_member =
         |state: &ServerState| matches!(state, ServerState::Member(_) | ServerState::Unready(_));
@@ -336,7 +334,6 @@ fn deployment(description: &Description) -> Finding {
     }
 }
 
-/// Checks that all servers of the connection string belong to one deployment.
 async fn one_deployment(
     installation: &Installation,
     seeds: &SeedList,

@@ -56,7 +56,6 @@ fn nothing_done(lock: &LockCalls<'_>, why: &str) -> Result<u8, CommandError> {
     Ok(exit::NEGATIVE)
 }
 
-/// Waits until some entries have expired, and removes them.
 async fn expired(
     lock: &LockCalls<'_>,
     first: LockDocument,
@@ -208,7 +207,6 @@ fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Du
     expired.collect()
 }
 
-/// Returns true if the operator confirms at a terminal.
 fn asked() -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() {
         say("not a terminal: pass --yes to confirm");

@@ -39,14 +39,12 @@ pub(super) enum WriteResult {
     Rejected,
 }
 
-/// The state of a lock after a write whose outcome is unknown.
+/// State of a lock after a write with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reread {
     /// The lock already has the state that the write would produce.
     Done,
-    /// The lock is unchanged, so the write may be repeated.
     Unchanged,
-    /// The lock changed in another way.
     Changed,
 }
 
@@ -190,7 +188,6 @@ impl LockCalls<'_> {
         Ok(history.await?.iter().map(|end| end.ended_at.0).max())
     }
 
-    /// Sends an operation with [`write`](Self::write).
     pub(super) async fn perform(
         &self,
         doing: &'static str,

@@ -22,9 +22,8 @@ enum Pruning {
     Kept(Kept),
 }
 
-/// Why a lock is kept.
 struct Kept {
-    /// A word for scripts.
+    /// A stable identifier for scripts.
     reason: &'static str,
     why: String,
     used_ago: Option<Duration>,
@@ -57,8 +56,6 @@ impl Kept {
     }
 }
 
-/// Shrinks the documents of locks that have had no holder for `unused_for`, in the order of their
-/// names.
 pub(super) async fn run(
     calls: &Calls<'_>,
     unused_for: Duration,
@@ -135,8 +132,8 @@ async fn one(
     }
 }
 
-/// Returns why a lock with holders or waiters is kept. Returns `None` if the lock has no waiter,
-/// and the work and the minimum hold of all holders have ended.
+/// Returns why a lock is kept. `None` means that it has no waiter, and that the work and the
+/// minimum hold of all holders have ended.
 fn occupied(lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {
@@ -198,7 +195,6 @@ async fn prune(
     })
 }
 
-/// Removes the entries of holders whose work and minimum hold have ended.
 async fn evict(lock: &LockCalls<'_>, document: &LockDocument) -> Result<(), OperatorError> {
     let entries: Vec<_> = document.holders.iter().map(version).collect();
     let evict = LockOperation::Evict {

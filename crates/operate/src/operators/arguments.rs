@@ -173,7 +173,6 @@ impl<S: Selection> ConnectionArgs<S> {
         ))
     }
 
-    /// Joins the flags from both sides of a subcommand.
     pub(crate) fn joined(&self, inner: Option<&Self>) -> Self
     where
         S: Clone,
@@ -381,7 +380,6 @@ pub struct WebArgs {
 }
 
 impl OperatorCommand {
-    /// Returns the connection, and true if the answer is JSON.
     pub(super) fn connection(&self) -> (ConnectionArgs<LeasesKeys>, bool) {
         let query = match self {
             Self::Leases(args) => {

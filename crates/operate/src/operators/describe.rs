@@ -59,7 +59,6 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     Ok(exit::DONE.into())
 }
 
-/// Describes a lock.
 async fn lock(
     session: &Session,
     followed: &mut Followed,
@@ -99,7 +98,6 @@ struct LeaseDescription<'a> {
     store: StoreInfo,
     seen: &'a ObservedDocument,
     lease: &'a LeaseRecord,
-    /// The answers of the candidates, if they were asked.
     roll: Option<Roll>,
     now: BootTime,
 }

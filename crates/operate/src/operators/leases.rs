@@ -34,7 +34,6 @@ const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between frames; keeps the column RENEWED current.
 const FRAME_MAX: Duration = Duration::from_secs(1);
 
-/// The documents of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
     /// Leases, with retired ones if `all` is true.
@@ -45,7 +44,7 @@ pub(super) enum Listing {
 }
 
 impl Listing {
-    /// Returns the scope to follow, the noun for its documents, and the operation for errors.
+    /// Returns the scope, the noun for its documents, and the operation named in errors.
     const fn parts(self) -> (Scope, &'static str, &'static str) {
         match self {
             Self::Leases { .. } => (Scope::Leases, "leases", "list the leases"),
@@ -61,7 +60,6 @@ impl Listing {
         observed.documents().filter(move |seen| self.shows(seen))
     }
 
-    /// Returns the note about retired leases that are not shown.
     fn hidden(self, observed: &Observed) -> Option<String> {
         let hidden = observed.documents().count() - self.shown(observed).count();
         match hidden {
@@ -92,7 +90,6 @@ impl Listing {
         }
     }
 
-    /// Returns the line for a document that was deleted.
     fn removed(self, name: &str) -> Value {
         match self {
             Self::Leases { .. } => json!({ "lease": name }),
@@ -139,10 +136,10 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits until each holder has renewed, but at most for `observe`, and for unresponsive holders at
-/// most for `patience`. Reads the documents again before reporting a holder as expired, because the
-/// stream may be stale. With `ask`, also asks the candidates of leases without a live holder, and
-/// returns their answers. Ignores retired leases.
+/// Waits until each holder has renewed, at most for `observe`, and for unresponsive holders at most
+/// for `patience`. Ignores retired leases. Reads the documents again before reporting a holder as
+/// expired, because the stream may be stale. With `ask`, also asks the candidates of leases without
+/// a live holder, and returns their answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
@@ -188,7 +185,6 @@ pub(super) async fn await_renewals(
     rolls
 }
 
-/// Shows changes until the operator stops the command.
 pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(CommandError::failed(
         exit::CANNOT_TELL,
@@ -233,7 +229,6 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(output, Interest::ERROR)
 }
 
-/// Prints one line per change until the output is closed.
 async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
     let (mut view, mut observed) = (followed.view, followed.observed);
     for seen in listing.shown(&observed) {

@@ -19,15 +19,12 @@ use leasehold_status::render::date;
 const HEADER: [&str; 8] = [
     "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",
 ];
-/// Smallest clock difference that is shown.
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
-/// A lock, as observed by this command.
 pub(super) struct ObservedLock<'a> {
     name: &'a str,
     record: &'a LockRecord,
     evidence: Vec<(&'a Entry, Option<Evidence>)>,
-    /// MongoDB's time, if known.
     store_now: Option<WallMillis>,
     now: BootTime,
 }
@@ -37,9 +34,7 @@ pub(super) enum HolderState {
     /// Granted, but not yet confirmed by the owner.
     Granted,
     Works(Liveness),
-    /// The work has ended, but the minimum hold has not.
     Kept,
-    /// The work and the minimum hold have ended.
     Ended,
 }
 
@@ -175,7 +170,6 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Describes how the last hold ended.
     fn last_end(&self) -> Option<String> {
         let last = self.record.history.last()?;
         let ago = self.by_store(last.ended_at)?;
@@ -183,7 +177,6 @@ impl<'a> ObservedLock<'a> {
         Some(format!("{reason} {} ago", short(ago)))
     }
 
-    /// Returns the age of the last success of `lock --once-per`.
     fn last_success(&self) -> Option<String> {
         let dates = self.record.lock.successes.iter().map(|success| success.at);
         let ago = self.by_store(dates.max()?)?;
@@ -236,13 +229,12 @@ impl<'a> ObservedLock<'a> {
         object["expires_for_others_in_ms"] = evidence.map(|it| millis(it.expires_in)).into();
     }
 
-    /// Returns the time since a date, according to MongoDB's clock.
+    /// Returns the time since a date on MongoDB's clock.
     fn by_store(&self, at: WallMillis) -> Option<Duration> {
         let passed = self.store_now?.0.checked_sub(at.0).filter(|_| at.0 > 0)?;
         Some(Duration::from_millis(u64::try_from(passed).unwrap_or(0)))
     }
 
-    /// Returns the end of a minimum hold, and the time until then.
     fn kept_until(&self, entry: &Entry) -> Option<(WallMillis, Duration)> {
         let until = *self.record.kept_until.get(&entry.claim)?;
         // The end of the work is dated by MongoDB's clock, and renewals by the owner's clock.
@@ -285,7 +277,6 @@ impl<'a> ObservedLock<'a> {
         Some(format!("kept until {time} UTC (in {})", short(rest)))
     }
 
-    /// Returns the notes on a holder in the list.
     fn notes(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
         let first = match state {
             HolderState::Granted => Some("not confirmed".to_owned()),
@@ -334,7 +325,7 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Names the holder or waiter ahead of a waiter.
+    /// Describes the holder or waiter ahead of a waiter.
     fn awaits(&self, index: usize) -> String {
         let lock = &self.record.lock;
         let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
@@ -361,8 +352,8 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns the age of the last write according to the clocks of the writer and this machine,
-    /// and according to MongoDB's clock if that age differs.
+    /// Returns the age of the last write according to the writer's and this machine's clocks, and
+    /// also the age according to MongoDB's clock if the two differ.
     fn last_write(&self, entry: &Entry, evidence: Option<&Evidence>) -> String {
         let ours = match evidence {
             Some(evidence) => evidence.last_write_ago,
@@ -385,7 +376,6 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns the lock with its history as JSON.
     pub(super) fn description_object(&self, store: &StoreInfo) -> Value {
         let mut object = self.object();
         object["store"] = store_object(store);

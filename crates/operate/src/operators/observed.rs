@@ -19,7 +19,6 @@ use leasehold_mongodb::store::mongo::operators::{
 
 pub(crate) use evidence::{Evidence, Liveness, Silence, wall};
 
-/// A live view, and the documents received from the view.
 pub(super) struct Followed {
     pub(super) view: LiveView,
     pub(super) observed: Observed,
@@ -63,14 +62,14 @@ pub(crate) struct ObservedDocument {
 }
 
 impl ObservedDocument {
-    /// Returns the evidence about the holder of a lease; `None` for a free lease or a lock.
+    /// Returns the evidence on the holder of a lease; `None` for a free lease or a lock.
     pub(crate) fn evidence(&self, now: BootTime) -> Option<Evidence> {
         let lease = lease(&self.entry)?;
         let (renewed_at, lasts) = (lease.holder.as_ref()?.renewed_at, lease.lease_duration()?);
         Some(Evidence::new(self.silence, renewed_at, lasts, now, wall()))
     }
 
-    /// Returns the evidence about each working holder and each waiter of a lock.
+    /// Returns the evidence on each working holder and each waiter of a lock.
     pub(super) fn entry_evidence(&self, now: BootTime) -> impl Iterator<Item = (Claim, Evidence)> {
         let wall = wall();
         claims(&self.entry)
@@ -97,8 +96,8 @@ impl ObservedDocument {
 }
 
 impl Observed {
-    /// Applies an event. Returns the names of the event's documents, including deleted ones. The
-    /// value is false if the document was only renewed.
+    /// Applies an event. Returns the names of the event's documents, including deleted ones, each
+    /// with false if the document was only renewed.
     pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
@@ -175,7 +174,6 @@ impl Observed {
         differs
     }
 
-    /// Returns the current time on MongoDB's clock, if known.
     pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {
         let (read, at) = self.store_clock?;
         let passed = i64::try_from(now.since(at).as_millis()).unwrap_or(i64::MAX);
@@ -201,12 +199,10 @@ impl Observed {
         self.documents.get(name)
     }
 
-    /// Returns the document in a view of one document.
     pub(super) fn one(&self) -> Option<&ObservedDocument> {
         self.documents().next()
     }
 
-    /// Returns the lease in a view of one document.
     pub(super) fn lease(&self) -> Option<(&ObservedDocument, &LeaseRecord)> {
         let seen = self.one()?;
         Some((seen, lease(&seen.entry)?))
@@ -243,7 +239,6 @@ pub(super) fn lease(entry: &CollectionEntry) -> Option<&LeaseRecord> {
     }
 }
 
-/// Returns the holders and waiters of the lock in an entry.
 fn claims(entry: &CollectionEntry) -> impl Iterator<Item = &lock::Entry> {
     let lock = lock_of(entry).map(|record| &record.lock);
     lock.into_iter()

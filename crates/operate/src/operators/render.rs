@@ -122,7 +122,6 @@ fn priority(lease: &LeaseRecord) -> Option<u32> {
     lease.lease.standby.as_ref().map(|standby| standby.priority)
 }
 
-/// Returns the reservation of a transfer.
 pub(super) fn reserved(lease: &LeaseRecord) -> Option<&Reservation> {
     let reserved = lease.lease.reserved_for.as_ref();
     reserved.filter(|reserved| !reserved.is_head_start())
@@ -329,7 +328,6 @@ pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {
     object["actions"] = lease.actions.iter().map(action).collect();
 }
 
-/// Returns the collection, with its deployment.
 pub(super) fn place(store: &StoreInfo) -> String {
     let (database, collection) = (&store.database, &store.collection);
     format!("{database}.{collection}, {}", store.describe())
@@ -358,7 +356,6 @@ pub(super) fn held_for(ended: &PastHolder) -> String {
     }
 }
 
-/// Returns the table of former holders, newest first.
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
         // The document contains the reason of the candidate that took over.
@@ -377,7 +374,6 @@ pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     table(["TOKEN", "IDENTITY", "LED FOR", "ENDED", "REASON"], ends)
 }
 
-/// Returns the table of operators' actions, newest first.
 pub(super) fn actions(lease: &LeaseRecord) -> Vec<Row> {
     let actions = lease.actions.iter().rev().map(|action| {
         let kind = match &action.to {

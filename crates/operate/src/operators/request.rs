@@ -29,13 +29,10 @@ const DOING: &str = "write the request";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing is written.
     Deciding,
     /// The request may have been written.
     Writing,
-    /// The request is in the document.
     Recorded,
-    /// The leader has released the lease.
     SteppedDown,
 }
 
@@ -43,7 +40,6 @@ pub(super) struct PendingRequest<'a> {
     session: &'a Session,
     args: &'a RequestArgs,
     stage: watch::Sender<Stage>,
-    /// Prints a note for the operator.
     note: fn(&str),
 }
 
@@ -102,7 +98,6 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Decides on the request, writes it, and waits for its effect.
     pub(super) async fn perform(&self) -> Result<CommandOutcome, OperatorError> {
         let (name, kind) = (&self.args.name, &self.args.action.kind);
         let scope = Scope::One(name.clone());
@@ -350,7 +345,7 @@ impl<'a> PendingRequest<'a> {
         progress.under_way(timeout, (now, wall()), roll.as_ref())
     }
 
-    /// Follows the request, and returns its progress at the timeout.
+    /// Follows the request. Returns its progress at the timeout.
     async fn effect(
         &self,
         followed: &mut Followed,

@@ -26,16 +26,13 @@ const CALLS_MAX: usize = 16;
 /// Interval between roll calls of a lease in a live table.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// The answers of the candidates of a lease.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Roll {
-    /// The candidates that answered.
     Answered(Vec<Present>),
-    /// The candidates were not asked, for this reason.
+    /// Contains the reason why the candidates were not asked.
     NotCalled(String),
 }
 
-/// The answers for each lease name.
 pub(crate) type Rolls = BTreeMap<String, Roll>;
 
 impl Roll {
@@ -50,7 +47,6 @@ impl Roll {
         }
     }
 
-    /// Adds the answers to the JSON of a lease.
     pub(super) fn add_to(&self, object: &mut Value) {
         let candidate = |it: &Present| {
             let identity = it.identity.as_str();
@@ -175,7 +171,6 @@ impl RollCalls {
         !self.calls.is_empty()
     }
 
-    /// Returns the answers that have arrived.
     pub(super) fn answered(&mut self) -> &Rolls {
         while let Some(Ok((name, roll))) = self.calls.try_join_next() {
             self.rolls.insert(name, roll);
@@ -183,7 +178,6 @@ impl RollCalls {
         &self.rolls
     }
 
-    /// Waits for all answers.
     pub(super) async fn all(mut self) -> Rolls {
         while let Some(Ok((name, roll))) = self.calls.join_next().await {
             self.rolls.insert(name, roll);

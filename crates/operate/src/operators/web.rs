@@ -109,7 +109,6 @@ fn without_retired(event: ViewEvent) -> ViewEvent {
     }
 }
 
-/// Keeps the board current, and logs changes of the connection's state.
 async fn follow(
     collection: &MongoCollection,
     mut view: LiveView,

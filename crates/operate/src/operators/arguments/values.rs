@@ -33,7 +33,6 @@ pub(super) fn page_author(text: &str) -> Result<Identity, String> {
     }
 }
 
-/// Returns this user's name in /etc/passwd.
 fn account() -> Option<String> {
     let uid = rustix::process::getuid().as_raw().to_string();
     let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
@@ -44,7 +43,6 @@ fn account() -> Option<String> {
     })
 }
 
-/// Returns the given author, or else USER@HOST.
 pub(super) fn author(given: Option<&Identity>) -> Identity {
     if let Some(given) = given {
         return given.clone();

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 /// Maximum number of keys pressed during one frame.
 const KEYS_MAX: usize = 16;
 const PAGE: isize = 20;
-/// Alternate screen, hidden cursor, no line wrap.
+/// Selects the alternate screen, hides the cursor, and turns off line wrap.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J";
 const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 

@@ -8,7 +8,6 @@ use leasehold_mongodb::store::StoreInfo;
 use leasehold_status::render::date;
 
 impl ObservedLock<'_> {
-    /// Returns the description of the lock as text.
     pub(crate) fn description(&self, store: &StoreInfo) -> String {
         let lock = &self.record.lock;
         let (held, waiting) = (lock.holders.len(), lock.queue.len());

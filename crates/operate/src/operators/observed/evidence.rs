@@ -34,7 +34,6 @@ pub(crate) enum Liveness {
     Unseen,
 }
 
-/// Returns this machine's wall clock.
 pub(crate) fn wall() -> WallMillis {
     let now = clock::wall_now().duration_since(UNIX_EPOCH).ok();
     WallMillis(
@@ -51,9 +50,8 @@ pub(crate) struct Evidence {
     /// machine. Negative if the date is in the future; `None` if the document has no date or cannot
     /// be read.
     pub(crate) last_write_ago: Option<i64>,
-    /// Time until the lease expires for a candidate that began to watch together with this command.
+    /// Time until the lease expires for a candidate that began to watch when this command did.
     pub(crate) expires_in: Duration,
-    /// Time since the last renewal on this command's clock.
     pub(crate) silence: Silence,
 }
 
@@ -65,7 +63,7 @@ impl Evidence {
         Self::new(silence, renewed_at, lease_duration, now, wall())
     }
 
-    /// Returns the evidence at this time. `renewed_at` is the date of the holder's last write.
+    /// `renewed_at` is the date of the holder's last write.
     pub(crate) fn new(
         silence: Silence,
         renewed_at: WallMillis,
@@ -110,7 +108,6 @@ impl Silence {
         }
     }
 
-    /// Records the revision of a document that was read at this time.
     pub(crate) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
         let blind = self.blind_since.take().map(|since| at.since(since));
         if self.revision != revision {
@@ -123,7 +120,6 @@ impl Silence {
         }
     }
 
-    /// Records that renewals may have been missed.
     pub(crate) fn lose_sight(&mut self, now: BootTime) {
         *self = Self {
             blind_since: self.blind_since.or(Some(now)),
@@ -144,7 +140,6 @@ impl Silence {
         now.since(self.since)
     }
 
-    /// Returns the time when a holder with this lease duration expires without a renewal.
     pub(crate) fn expires(self, lease_duration: Duration) -> BootTime {
         self.since + lease_duration
     }

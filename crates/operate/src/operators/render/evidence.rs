@@ -11,7 +11,6 @@ use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;
 
 impl Liveness {
-    /// Returns the state for text output.
     pub(crate) const fn shown(self) -> &'static str {
         match self {
             Self::Late => "late",
@@ -19,7 +18,6 @@ impl Liveness {
         }
     }
 
-    /// Returns the state for JSON output.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Renews | Self::Late => "held",
@@ -52,7 +50,6 @@ impl Evidence {
         }
     }
 
-    /// Describes the last write.
     pub(crate) fn last_write(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match (self.age(now), self.last_write_ago) {
@@ -70,7 +67,6 @@ impl Evidence {
         }
     }
 
-    /// Describes when another candidate may take over.
     pub(crate) fn expiry(&self, now: BootTime) -> String {
         match self.liveness {
             Liveness::Expired => "another candidate may take over".to_owned(),
@@ -85,7 +81,6 @@ impl Evidence {
         }
     }
 
-    /// Returns the evidence as JSON.
     pub(crate) fn object(&self, roll: Option<&Roll>) -> Value {
         let mut object = json!({
             "state": self.liveness.as_str(),

@@ -18,7 +18,6 @@ pub(super) enum RequestDecision {
     Await,
     /// The target of a transfer already holds the lease. The command checks that the holder renews.
     Observe(Identity),
-    /// The command answers without a write.
     Answer(CommandOutcome),
 }
 
@@ -87,7 +86,6 @@ pub(super) fn words(kind: &ActionKind) -> String {
     }
 }
 
-/// A request that was sent.
 pub(super) struct Progress {
     kind: ActionKind,
     sent: BootTime,
@@ -95,16 +93,13 @@ pub(super) struct Progress {
     before: LeaseRecord,
     /// Time since the former holder last renewed, or since the request, whichever is shorter.
     silence: Silence,
-    /// Date of the former holder's last write.
     renewed_at: WallMillis,
     /// The request's action, until an event contains it. Earlier events are older than the request.
     awaited: Option<ActionId>,
     /// The newest action when the request was recorded: the request's own action, or, if an equal
     /// request was already pending, the newest action in `before`.
     latest: Option<[u8; 16]>,
-    /// True once the former holder no longer holds the lease.
     released: bool,
-    /// True while the lease cannot be read.
     blind: bool,
     /// True if the holder seemed to be gone at the time of the request.
     pub(super) holder_is_silent: bool,
@@ -234,7 +229,6 @@ impl Progress {
         }
     }
 
-    /// Returns the identity of the holder at the time of the request.
     fn former(&self) -> Option<&Identity> {
         self.before.holder.as_ref().map(|holder| &holder.identity)
     }
@@ -312,7 +306,6 @@ impl Progress {
         duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
     }
 
-    /// Returns the outcome of a pause if the holder has expired.
     pub(super) fn tick(&mut self, now: BootTime) -> Option<CommandOutcome> {
         let former = self.former()?;
         if self.expires()? > now {
@@ -324,8 +317,8 @@ impl Progress {
         self.done(now, message, None)
     }
 
-    /// Returns the evidence about the holder at the time of the request, until it has released the
-    /// lease.
+    /// Returns the evidence on the holder at the time of the request, until that holder has
+    /// released the lease.
     pub(super) fn evidence(&self, now: BootTime, wall: WallMillis) -> Option<Evidence> {
         let duration = self.before.lease_duration().filter(|_| !self.released)?;
         let (silence, renewed_at) = (self.silence, self.renewed_at);

@@ -25,7 +25,6 @@ use leasehold_config::Secret;
 use leasehold_core::election::BootTime;
 use leasehold_host::bounded_file::open_without_waiting;
 
-/// Maximum size of the token file.
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 /// Maximum number of sessions. A further session ends the oldest one.
 const SESSIONS_MAX: usize = 256;
@@ -96,7 +95,6 @@ impl VisitorAccess {
         self.file.is_some()
     }
 
-    /// Permits a request if its headers prove that the visitor knows the token.
     pub(super) async fn permit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
         let Some(token) = self.token().await? else {
             return Ok(());
@@ -130,7 +128,6 @@ impl VisitorAccess {
         })
     }
 
-    /// Returns the cookie of a new session.
     pub(super) async fn log_in(
         &self,
         given: &str,

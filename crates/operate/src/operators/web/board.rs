@@ -22,15 +22,12 @@ use leasehold_status::render::ClockPair;
 /// Maximum number of documents in one event, which then has 30 to 200 KB. A large collection takes
 /// several events.
 const DOCUMENTS_MAX: usize = 64;
-/// Maximum number of renewals in one event.
 const RENEWALS_MAX: usize = 1_000;
 /// Maximum number of deletions remembered for browsers that have not received them.
 const REMOVED_MAX: usize = 1_000;
 
-/// The number of a change.
 type Version = u64;
 
-/// The changes that a browser has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Position {
     /// The last content change (not a renewal) that the browser has received; 0 before the first.
@@ -54,12 +51,10 @@ pub(super) struct Snapshot {
     /// Document names by the number of their last content change.
     contents: BTreeMap<Version, String>,
     newest: Version,
-    /// Number of deleted documents in `changes`.
     removed: usize,
     /// The newest deletion that `changes` no longer contains. A browser that began earlier may have
     /// missed this deletion.
     forgotten: Version,
-    /// True once all documents have been read.
     listed: bool,
     pub(super) link: Link,
 }
@@ -73,13 +68,11 @@ pub(super) struct AnsweredRollCall {
 #[derive(Debug)]
 struct Change {
     last: Version,
-    /// The last content change.
     content: Version,
     /// `None` if the document was deleted.
     silence: Option<Silence>,
 }
 
-/// The state of the connection to MongoDB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Link {
     pub(super) state: LinkState,
@@ -93,18 +86,15 @@ pub(super) struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LinkState {
-    /// Nothing has been read yet.
     #[default]
     Connecting,
     /// MongoDB reports changes.
     Current,
     /// MongoDB reports no changes, so the collection is read at intervals.
     Polling,
-    /// The collection cannot be read.
     Lost,
 }
 
-/// The changes that a browser has not received.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Delta {
     pub(super) documents: Vec<Value>,
@@ -157,7 +147,6 @@ impl Link {
         self.stale_since.unwrap_or(now)
     }
 
-    /// Returns the age of the shown data, if it is stale.
     pub(super) fn age(&self, now: BootTime) -> Option<Duration> {
         self.stale_since.map(|since| now.since(since))
     }
@@ -211,8 +200,8 @@ impl Snapshot {
         self.link = Link::of(LinkState::Lost, Some(failure), stale_since);
     }
 
-    /// Returns the state of the connection. The connection counts as lost if MongoDB has not
-    /// answered within `within`, even if no call has failed yet.
+    /// Returns the state of the connection. Even if no call has failed yet, the connection counts
+    /// as lost once MongoDB has not answered for `within`.
     pub(super) fn link_at(
         &self,
         answered: Option<BootTime>,
@@ -313,7 +302,6 @@ impl Snapshot {
         self.newest > position.renewals
     }
 
-    /// Returns a document and the last roll call of its candidates.
     pub(super) fn get(&self, name: &str) -> Option<(&ObservedDocument, Option<&AnsweredRollCall>)> {
         let seen = self.observed.get(name)?;
         Some((seen, self.roll_calls.get(name)))
@@ -332,7 +320,6 @@ impl Snapshot {
     }
 }
 
-/// Returns the changes after this version, with the document names.
 fn after(
     order: &BTreeMap<Version, String>,
     version: Version,

@@ -39,7 +39,6 @@ const CLAIMS_MAX: usize = 8;
 /// A stream of events to one browser. It ends when the visitor's permission ends.
 pub(super) struct Events {
     shared: Arc<Shared>,
-    /// The request headers with the visitor's token or session.
     headers: HeaderMap,
     board: watch::Receiver<Snapshot>,
     place: StreamPlace,
@@ -126,7 +125,6 @@ impl Events {
     }
 }
 
-/// Returns a document without its history.
 pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
@@ -144,8 +142,8 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
     }
 }
 
-/// Time in milliseconds since a holder last renewed, whether that renewal was observed, and
-/// otherwise the date of the holder's last write.
+/// Age of a holder's last renewal in milliseconds, and true if the renewal was observed. Otherwise,
+/// the date of the holder's last write.
 #[derive(Debug, Serialize)]
 pub(super) struct RenewalAge(u64, bool, Option<String>);
 
@@ -173,7 +171,6 @@ pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge>
     }
 }
 
-/// Returns a document with its history, and the last roll call of its candidates.
 pub(super) fn details(
     seen: &ObservedDocument,
     roll_call: Option<&AnsweredRollCall>,

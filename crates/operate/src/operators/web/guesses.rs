@@ -14,9 +14,7 @@ use super::access::Refused;
 /// Maximum number of tokens that one peer can try at a time. A wrong token occupies a permit for
 /// [`WRONG_TOKEN`].
 const GUESSES_MAX: usize = 4;
-/// Delay of the answer to a wrong token.
 const WRONG_TOKEN: Duration = Duration::from_millis(500);
-/// Maximum time that a visitor waits for a permit.
 const GUESS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of peers with their own limit. All further peers share one limit, which bounds
 /// memory and the total rate (520 tokens per second).

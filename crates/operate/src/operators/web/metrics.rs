@@ -41,7 +41,6 @@ impl NamePattern {
         })
     }
 
-    /// Returns the names that match no lease and no lock.
     pub(super) fn unmatched(names: &[Self], board: &Snapshot) -> Vec<String> {
         let is_unmatched = |pattern: &&Self| {
             let mut documents = board.documents();
@@ -68,7 +67,7 @@ impl NamePattern {
 }
 
 pub(super) struct Exporter {
-    /// The names that are exported; all if empty.
+    /// The exported names; all if empty.
     names: Vec<NamePattern>,
     last_answer: LastAnswer,
     newest: Mutex<Option<(BootTime, Bytes)>>,
@@ -224,7 +223,6 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
     })
 }
 
-/// Returns the time since the Unix epoch; `None` if unknown.
 fn date(at: WallMillis) -> Option<Duration> {
     Some(duration(at.0)).filter(|at| !at.is_zero())
 }

@@ -56,7 +56,6 @@ pub(super) struct Shared {
     pub(super) offer: Offer,
 }
 
-/// The endpoints for permitted visitors.
 pub(super) enum Offer {
     Metrics,
     Page,

@@ -99,7 +99,6 @@ fn list(names: &[String]) -> Snapshot {
 #[derive(Default)]
 struct Browser {
     position: Position,
-    /// The content of each document.
     known: BTreeMap<String, Value>,
     stale: BTreeSet<String>,
 }
