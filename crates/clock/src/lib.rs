@@ -32,8 +32,7 @@ pub fn wall_now() -> SystemTime {
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 
-/// Returns the id of the running boot; `None` if the system does not expose it. Fails if the id
-/// cannot be read now, for example because no file descriptor is free.
+/// Returns the boot id, if the system exposes it. Fails, for example, if no descriptor is free.
 pub fn boot_id() -> io::Result<Option<String>> {
     let id = shown(BOOT_ID, std::fs::read_to_string(BOOT_ID))?;
     Ok(id.map(|id| id.trim().to_owned()))
@@ -46,9 +45,8 @@ pub fn time_namespace() -> io::Result<Option<u64>> {
     Ok(found.map(|found| found.ino()))
 }
 
-/// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Two processes
-/// may compare instants only if their ids are equal. `None` if the system does not expose the boot
-/// id.
+/// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Processes with
+/// equal ids may compare instants. `None` if the system does not expose the boot id.
 pub fn boot_clock() -> io::Result<Option<String>> {
     let (boot, namespace) = (boot_id()?, time_namespace()?);
     Ok(boot.map(|boot| match namespace {

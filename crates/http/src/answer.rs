@@ -60,8 +60,7 @@ fn with_body(
     answer
 }
 
-/// The events for one client. The server requests an event only when the connection can send it, so
-/// a slow client skips states.
+/// The events for one client, requested when the connection can send. A slow client skips events.
 pub trait Feed: Send + 'static {
     /// Waits for the next event and returns its text; `None` after the last event.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;

@@ -38,36 +38,31 @@ use leasehold_host::occupant::{self, named};
 use leasehold_host::{CommandError, exit};
 
 /// Maximum number of simultaneous connections, apart from event streams. At the limit, a new
-/// connection evicts an older connection. A connection has two buffers of [`BUFFER_BYTES_MAX`] and
-/// an answer of at most 32 KiB (all metrics), so all connections together use at most 64 × 48 KiB =
-/// 3 MiB.
+/// connection evicts an older connection. Each has two buffers of [`BUFFER_BYTES_MAX`] and an
+/// answer of at most 32 KiB (all metrics): 3 MiB in total.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Buffer size of a connection, hyper's minimum. Also the maximum length of a request's head.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request body. No request needs a body, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
-/// Maximum time for a client to send the head of its next request, counted from the opening of the
-/// connection or from its last answer. Idle connections would be useless, because Prometheus
-/// scrapes at intervals of 15 s or more.
+/// Maximum time until a client has sent the head of its next request. Longer idle connections would
+/// be useless, because Prometheus scrapes at intervals of 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time during which a connection accepts new requests, so that no client keeps one of the
 /// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Timeout for receiving a body, and for sending the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Size of a socket's send buffer. Without a limit, the kernel grows the buffer to megabytes for a
-/// client that does not read.
+/// Size of a socket's send buffer. The default can grow to megabytes if the client does not read.
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
 /// Time after which the kernel closes a connection whose peer reads nothing.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of connections that wait to be accepted, also limited by `net.core.somaxconn`.
-/// The kernel drops further connections, and their clients retry only after 1 s, when a probe has
-/// already timed out. The standard library's 128 is too low for a flood.
+/// The kernel drops further connections, whose clients retry after 1 s, too late for a probe.
 const BACKLOG: i32 = 4096;
 /// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;
-/// Pause after a failed accept (usually because no file descriptor is free), so that the loop does
-/// not spin.
+/// Pause after a failed accept, so that the loop does not spin while no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers the requests of a server and counts its failures.
@@ -197,8 +192,7 @@ impl Bound {
                             site.evicted();
                             debug!(%peer, "evicted an idle HTTP connection");
                         }
-                        // Serve this connection before accepting the next one, so that a flood evicts
-                        // only its own connections.
+                        // Serve this connection first, so a flood evicts only its own connections.
                         tokio::task::yield_now().await;
                     }
                     Err(error) => {
@@ -215,8 +209,7 @@ impl Bound {
     }
 }
 
-/// Checks that the address can be bound. Does not listen, so a daemon that starts at the same time
-/// can still bind the address.
+/// Checks that the address can be bound. Does not listen, so a daemon can still bind the address.
 pub fn probe(address: SocketAddr) -> io::Result<()> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,

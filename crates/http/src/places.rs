@@ -18,8 +18,7 @@ pub(super) struct Activity {
     lasting: Arc<AtomicBool>,
 }
 
-/// Marks an answer as long-lived until dropped. The answer's connection does not count towards the
-/// limit.
+/// Marks an answer as long-lived until dropped. Its connection does not count towards the limit.
 #[derive(Debug)]
 pub struct Lasting(Activity);
 
@@ -90,8 +89,7 @@ impl Places {
         evicted
     }
 
-    /// Waits for a connection to end; returns `None` if there are no connections. An error is a bug
-    /// (a panic).
+    /// Waits until a connection ends; `None` if there are no connections. An error is a panic.
     pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
         let ended = self.tasks.join_next_with_id().await?;
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);

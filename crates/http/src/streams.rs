@@ -14,8 +14,7 @@ use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 
 /// Time after which a stream may be closed if its place is needed. A client that still reads
-/// reconnects and resumes. Without this limit, a client that no longer reads would keep its place
-/// for hours, until the buffers are full.
+/// reconnects. A client that does not read could keep its place for hours.
 const PLACE_TIME_MIN: Duration = Duration::from_secs(600);
 
 /// The open streams. Clones share them.
@@ -111,8 +110,8 @@ impl Drop for StreamPlace {
 }
 
 /// Returns the stream to close for a new one: the oldest stream of the peer with most streams. The
-/// stream must be old, or its peer must have clearly more streams than the newcomer's peer.
-/// Otherwise, peers with nearly equal numbers of streams would evict each other in turn.
+/// stream must be old, or its peer must have clearly more streams than the newcomer's peer, so that
+/// these peers do not evict each other in turn.
 fn gives_way(open: &[Open], newcomer: &Open) -> Option<usize> {
     let streams_of = |peer| open.iter().filter(|stream| stream.peer == peer).count();
     let most_then_oldest = |index: &usize| {

@@ -1,5 +1,5 @@
 //! The metrics of a collection, as `leasehold web` observes it. Each scrape builds new gauges, so a
-//! document that was deleted leaves no series behind.
+//! deleted document has no series.
 
 use std::time::Duration;
 

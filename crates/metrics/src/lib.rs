@@ -1,6 +1,5 @@
-//! The metrics of a daemon and of a collection for Prometheus. Gauges about leadership are computed
-//! from the deadline at each scrape, so a daemon that was frozen past its deadline never reports
-//! that it leads.
+//! The metrics of a daemon and of a collection for Prometheus. Each scrape compares the clock with
+//! the deadline, so a daemon that was frozen past its deadline never reports leadership.
 
 #![forbid(unsafe_code)]
 
@@ -59,8 +58,7 @@ const DURATION_BUCKETS: [f64; 12] = [
 /// Seconds. By default, `loss_grace` is 3 s and `stop_grace` 30 s.
 const STOP_BUCKETS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 
-/// The possible role changes. Their series start at 0 with the first scrape, so that `rate()` sees
-/// the first change.
+/// The possible role changes. Their series start at 0, so that `rate()` sees the first change.
 const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (
         Role::Leader,
@@ -114,8 +112,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates and registers all metrics of one lease. Fails only if two metrics have the same name
-    /// (a bug).
+    /// Creates and registers all metrics of one lease. Fails only if two names are equal (a bug).
     pub fn new(
         who: &Identification,
         status: watch::Receiver<Status>,
@@ -237,8 +234,7 @@ impl Metrics {
         self.workload_stops.observe(took.as_secs_f64());
     }
 
-    /// Counts an attempt to open a change stream, and sets the gauge that shows if a stream is
-    /// open.
+    /// Counts an attempt to open a change stream, and sets the gauge of open streams.
     pub fn watch_connected(&self, connected: bool) {
         let labels = ["watch", if connected { "applied" } else { "failed" }];
         self.store_operations.with_label_values(&labels).inc();

@@ -40,27 +40,23 @@ pub const JSON_FILE: &str = "status.json";
 pub const ENV_FILE: &str = "status.env";
 /// Name of the file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
-/// Name of the file that only a daemon locks. This lock distinguishes a second daemon from the
-/// guard of an exited daemon. The guard holds only the lock of the claim file, until the workload
-/// is gone.
+/// Name of the file that only a daemon locks. Distinguishes a second daemon from the guard of an
+/// exited daemon, which holds only the lock of the claim file.
 const DAEMON_FILE: &str = "daemon";
 /// Name of the file that holds the candidate's deployment.
 pub const DEPLOYMENT_FILE: &str = "deployment";
 /// A daemon creates and removes this file at startup, to check that it can create files.
 const PROBE_FILE: &str = ".probe";
-/// Length of the claim record. The longest record has 339 bytes. A record of the next power of two
-/// stays inside one page of the page cache, so a kill cannot tear the record. The records of the
-/// guards follow.
+/// Length of the claim record (at most 339 bytes), padded to a power of two. The record stays
+/// inside one page of the page cache, so a kill cannot tear it. The guards' records follow.
 const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;
-/// Maximum number of attempts to lock a file, because another process may replace the file after it
-/// was opened and before it was locked.
+/// Maximum number of attempts to lock a file that another process may replace at the same time.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
-/// A locked status directory. A handle from [`StatusDirectory::lock_handle`] also keeps the
-/// directory locked.
+/// A locked status directory. Each [`StatusDirectory::lock_handle`] also keeps the lock.
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,
@@ -71,8 +67,7 @@ pub struct StatusDirectory {
     boot_id: Option<String>,
     inode: u64,
     device: u64,
-    /// False once [`StatusDirectory::keep`] has replaced the claim file. A guard that still runs
-    /// may hold only the lock of the previous file.
+    /// False once [`Self::keep`] has replaced the claim file, which a guard may still lock.
     shares_lock: bool,
 }
 
@@ -85,8 +80,7 @@ pub struct RecoveredState {
     pub token: Token,
     /// The longest lease duration that the process had seen; `None` in records of earlier versions.
     pub lease_longest: Option<Duration>,
-    /// True if the directory belonged to another lease. The state and deployment of that lease are
-    /// discarded.
+    /// True if the directory belonged to another lease, whose state and deployment are discarded.
     pub other_lease: bool,
     /// True if the record or its claim could not be parsed, so that its token is lost.
     pub damaged: bool,
@@ -205,9 +199,8 @@ impl StatusDirectory {
         Ok(true)
     }
 
-    /// Writes the record in place with one write of fixed length. The write needs no disk space,
-    /// and a kill cannot tear the record. The record is not synced, because it proves nothing after
-    /// a reboot.
+    /// Overwrites the record with one write, which needs no disk space and cannot be torn by a
+    /// kill. The record is not synced, because it proves nothing after a reboot.
     pub fn record(
         &self,
         claim: Option<Claim>,

@@ -23,8 +23,7 @@ pub struct StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadyWhen {
     /// The replica is ready once it has reached the store. Readiness by leadership would stall a
-    /// rolling update, because the new replica cannot lead until the old replica exits, and the old
-    /// replica runs until the new replica is ready.
+    /// rolling update: the new replica leads only after the old one exits.
     Connected,
     /// The replica is ready only while it leads.
     Leader,

@@ -28,13 +28,12 @@ pub struct Identification {
     pub boot_id: Option<String>,
 }
 
-/// One instant on two clocks: the boot clock, which decides if a status is valid, and the wall
-/// clock.
+/// One instant on the boot clock, for decisions, and on the wall clock, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockPair {
     /// The instant on CLOCK_BOOTTIME.
     pub boot: BootTime,
-    /// The instant on the wall clock, for display.
+    /// The instant on the wall clock.
     pub wall: SystemTime,
     /// The time namespace of `boot`; `None` if the system does not expose time namespaces.
     pub time_namespace: Option<u64>,
@@ -111,8 +110,7 @@ pub struct StatusDocument {
     /// The current MongoDB error; null while calls succeed. Absent in files of earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
-    /// Latest time of the next rewrite by a running daemon, on CLOCK_BOOTTIME in nanoseconds; only
-    /// in files.
+    /// Latest time of the next rewrite, on CLOCK_BOOTTIME in nanoseconds; only in files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite_due_boottime_ns: Option<u64>,
     /// True once the daemon has exited; only in files.

@@ -1,6 +1,5 @@
-//! The deployment of a candidate, stored next to the claim record. Without this record, a daemon
-//! that restarts with a changed connection string could lead on another replica set while another
-//! candidate still leads on the first set.
+//! The deployment of a candidate, stored next to the claim record. Without it, a daemon with a
+//! changed connection string could lead on a second replica set while another candidate leads.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! Examines a status directory without changing it, and without a lock that would prevent the start
-//! of a daemon.
+//! Examines a status directory without changing it, and without a lock that would stop a daemon.
 
 use std::fs;
 use std::io::{self, ErrorKind};

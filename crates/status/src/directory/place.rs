@@ -45,8 +45,7 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a path through a symbolic link of another user, because that user could decide where we
-/// write.
+/// Refuses a path through another user's symbolic link, which could change where we write.
 pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     let planted = path.ancestors().find(|part| {
         fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink() && !is_ours(found.uid()))
@@ -78,8 +77,7 @@ pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the temporary path for [`replace_file`], which overwrites a file that a killed process
-/// left there.
+/// Returns the temporary path for [`replace_file`], which overwrites an existing file.
 pub fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().display();
     path.with_file_name(format!(".{name}.tmp"))
@@ -164,8 +162,7 @@ fn in_the_way(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}; to fix: remove it"))
 }
 
-/// Returns the reason why other users could replace the files in a directory; `None` if only this
-/// user and root can.
+/// Returns the reason why users other than this user and root could replace files in a directory.
 pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     let found = fs::metadata(directory)?;
     Ok(if !is_ours(found.uid()) {

@@ -11,9 +11,8 @@ use leasehold_clock as clock;
 use leasehold_guard::claim_share::{Child, children};
 use leasehold_guard::survivors;
 
-/// Maximum wait for a child whose guard was killed. The kernel kills the child within milliseconds,
-/// or within some hundred milliseconds in a throttled container. The kernel does not kill a child
-/// that changed its user.
+/// Maximum wait for a child whose guard was killed. The kernel kills the child within milliseconds
+/// (hundreds if throttled), but not a child that changed its user.
 const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
 
 /// The reason why a claim is not a proof of death.

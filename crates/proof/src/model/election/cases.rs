@@ -21,7 +21,7 @@ pub(crate) struct Case {
 /// the other candidate's clock the fastest.
 pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
 pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
-/// An exploration stops at this number of states. Every case completes with fewer.
+/// An exploration stops at this number of states. Every case completes with fewer states.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 const UNKNOWN: &[Milestone] = &[

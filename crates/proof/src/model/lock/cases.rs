@@ -19,7 +19,7 @@ pub(crate) struct Case {
     pub(crate) states_min: usize,
 }
 
-/// An exploration stops at this number of states. Every case completes with fewer.
+/// An exploration stops at this number of states. Every case completes with fewer states.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 /// The clock rates are at the limit of the permitted ratio, and the first clock is slower. The

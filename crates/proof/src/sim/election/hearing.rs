@@ -20,8 +20,8 @@ pub(super) struct Hearing {
     reads_renewals: bool,
     late_stream: bool,
     reopening_owed: bool,
-    /// The newest read since the stream was opened and since the last event without a document.
-    /// `informed` is true once one of these reads was answered.
+    /// The newest read that was sent after the stream was opened and after the last event without a
+    /// document. `informed` is true once one of these reads was answered.
     informing: Option<CallId>,
     informed: bool,
     /// The adapter has seen a whole document since the stream was opened.

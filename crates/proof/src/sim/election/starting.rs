@@ -25,7 +25,7 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Half of these machines have only hooks, next to an unsupervised workload.
+            // Half of these machines only run hooks. Their workload is unsupervised.
             if only_hooks {
                 self.coverage.hit(Hit::Path(Path::OnlyHooks));
             } else {
