@@ -16,7 +16,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Replicates the primary's document to a majority. Keeps the previous document if `remember`.
+    /// Replicates the primary's document to a majority. Keeps the previous document if `remember`
+    /// is true.
     pub(crate) fn commit(&mut self, remember: bool) {
         if self.committed != self.primary {
             let before = std::mem::replace(&mut self.committed, self.primary.clone());

@@ -35,8 +35,8 @@ impl Store {
         }
     }
 
-    /// Replicates the primary's document to a majority, and returns the events of its writes.
-    /// Keeps the previous document if `remember`.
+    /// Replicates the primary's document to a majority, and returns the events of its writes. Keeps
+    /// the previous document if `remember` is true.
     pub(crate) fn commit(&mut self, remember: bool) -> Vec<(Claim, Hint)> {
         if self.lags() {
             let before = std::mem::replace(&mut self.committed, self.primary.clone());
