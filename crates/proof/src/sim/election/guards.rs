@@ -64,8 +64,8 @@ pub(super) struct Guard {
     pub(super) passed: Option<BootTime>,
     /// How long a renewal that extends this deadline had been known when the guard set `passed`.
     pub(super) renewed_for: Option<Duration>,
-    /// The state at the guard's last check: true if the child had received a stop signal, and true
-    /// if the child had received SIGKILL.
+    /// Two flags from the guard's last check: the child had received a stop signal, and the child
+    /// had received SIGKILL.
     pub(super) ends: (bool, bool),
     pub(super) orphaned_at: Option<u64>,
 }

@@ -60,7 +60,7 @@ pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
     })
 }
 
-/// A turn of a follower that has read since it opened its stream, and has handled every event.
+/// The state of a follower that has read since it opened its stream and has handled every event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Followed {
     pub(crate) known: Option<Token>,

@@ -16,7 +16,7 @@ pub(crate) type Readings = [RangeInclusive<Duration>];
 /// The clock of the store has a resolution of milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Checks that work may begin at one of these readings after a success with this date.
+/// Checks that the period since a success with this date had passed at one of these readings.
 pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> Option<Violation> {
     let mut ends = readings.iter().flat_map(|it| [*it.start(), *it.end()]);
     let fits = ends.any(|reading| reading.abs_diff(dated) + TICK >= period);
