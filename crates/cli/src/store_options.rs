@@ -26,8 +26,7 @@ pub fn store_options(
     options
 }
 
-/// Returns the options of a short-lived command. Whenever the library asks for the connection
-/// string, the string is read again.
+/// Returns the options of a short-lived command, which reads its connection string when needed.
 pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || {

@@ -62,8 +62,7 @@ impl PolicyObserver for GuardTrace {
     }
 }
 
-/// Opens the trace of a guard, if the variable is set. The guard ignores a file that it cannot
-/// open, because the daemon reports the error.
+/// Opens a guard's trace, if the variable is set. The daemon reports a file that cannot be opened.
 pub fn of_guard(watched: &Watched) -> Option<Box<dyn PolicyObserver>> {
     let trace = from_environment().ok()??;
     let options = GuardOptions {

@@ -127,8 +127,7 @@ impl Work<'_> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per().is_some() {
-                    // Waits longer to record the success, because an election may outlast
-                    // `patience`.
+                    // Waits longer for the success, because an election may outlast `patience`.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
                         end = timeout(rest, finish(&mut locker)) => end.ok().flatten(),
@@ -226,8 +225,7 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that exited by itself before the loss has done its work, unless the loss killed
-        // processes that it left.
+        // The command finished its work before the loss, unless the loss killed its descendants.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -327,8 +325,7 @@ pub(super) fn run_within(
         standard_input::read_to_end();
         return exit::DONE;
     };
-    // When authority ends, the outer command's guard also kills this process. The variables are set
-    // again, because a nested lock may have changed them.
+    // Sets the variables again, because a nested lock may have changed them.
     let mut process = Process::new(program);
     without_ours(&mut process);
     process.args(arguments);

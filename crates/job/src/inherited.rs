@@ -68,8 +68,7 @@ impl Held {
         })
     }
 
-    /// True if the lock is still held; `None` if the holder is not an ancestor of this process, or
-    /// the deadline at its guard is unreadable.
+    /// `None` if the holder is not an ancestor, or the deadline at its guard is unreadable.
     pub(super) fn is_valid(&self) -> Option<bool> {
         lies_ahead(self.guard()?)
     }
@@ -154,8 +153,7 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// Sets the deadline, or zero after a loss. Only the first call can fail, if memory is
-    /// exhausted.
+    /// The deadline is zero after a loss. Only the first call can fail, if memory is exhausted.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;

@@ -74,8 +74,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
         })?;
     }
     let loaded = args.configuration.sources.load();
-    // A command does not inherit our configuration, because the configuration may contain a
-    // credential. An inner command may therefore lack a MongoDB URI.
+    // An inner command may lack a MongoDB URI, because a command does not inherit credentials.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());

@@ -42,8 +42,7 @@ impl JobMessages {
         }
     }
 
-    /// Reports that others hold the lock or have done the work. Expected if several hosts start a
-    /// job that should run on one.
+    /// Expected if several hosts start a job that should run on one of them.
     pub(super) fn left_to_others(&self, what: &str) {
         match (self.quiet, self.json) {
             (true, _) => {}
@@ -64,7 +63,6 @@ impl JobMessages {
         self.print(&format!("acquired after {waited} ({place})"));
     }
 
-    /// Reports to a person at a terminal that the lock is held.
     pub(super) fn held(&self, token: i64, slot: Option<u32>, patience: &str) {
         let place = place(token, slot);
         self.print(&format!(

@@ -126,8 +126,7 @@ impl ObservationCache {
         }
     }
 
-    /// Merges this job's observations into the newest record. If two jobs save simultaneously, one
-    /// record is lost, which only delays an eviction.
+    /// If two jobs save simultaneously, one record is lost, which only delays an eviction.
     fn merged(&self, finished: &Finished) -> (Token, Observations) {
         let (token, saved) = self.read();
         let (_, before) = &self.seen;

@@ -20,16 +20,14 @@ const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
-/// A background job cannot hold a lock until its terminal closes: its first read would stop the
-/// process, and the lock would expire.
+/// A background job's first read would stop it, and the lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
 
 /// Returns the reason if standard input cannot hold a lock.
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
-        // `tcgetpgrp` fails on a terminal that does not control, and thus never stops, this
-        // process.
+        // `tcgetpgrp` fails if this terminal does not control, and thus never stops, this process.
         return match tcgetpgrp(input) {
             Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
             Ok(_) | Err(_) => Ok(()),

@@ -158,8 +158,7 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a certificate of an authority"))?;
         }
-        // Only the builder refuses an empty set of roots. The provider is explicit, because the
-        // driver may have installed a different default.
+        // The builder refuses empty roots. The driver may have installed another default provider.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))

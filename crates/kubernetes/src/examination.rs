@@ -104,9 +104,8 @@ impl Examiner {
         self.send(request).await.map(drop)
     }
 
-    /// Tries to annotate the pod, as a dry run. The chart's admission policy refuses the annotation
-    /// ([`Refusal::Policy`]). A missing right has the same effect, so call [`Examiner::grants`]
-    /// first.
+    /// Tries to annotate the pod, as a dry run. The chart's admission policy and a missing right
+    /// cause [`Refusal::Policy`], so call [`Examiner::grants`] first.
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)
@@ -138,8 +137,7 @@ fn refusal(error: ApiError) -> Refusal {
     }
 }
 
-/// Attempts before the policy counts as missing. Helm creates the policy after the pods, and an API
-/// server applies it some seconds later.
+/// Helm creates the policy after the pods, and an API server applies it some seconds later.
 const ATTEMPTS: u32 = 4;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
@@ -169,9 +167,8 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Repeats the examination until a policy restricts the token, at most [`ATTEMPTS`] times while the
-/// token may patch. Returns false if the API server accepted the last attempt; `None` without an
-/// answer.
+/// Examines at most [`ATTEMPTS`] times with the right to patch, until a policy restricts the token.
+/// Returns false if the API server accepted the last attempt; `None` without an answer.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;

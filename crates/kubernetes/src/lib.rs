@@ -1,6 +1,5 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on the label, whose maximum delay `docs/kubernetes.md`
-//! documents.
+//! Mutual exclusion does not depend on the label. Its maximum delay is in `docs/kubernetes.md`.
 
 #![forbid(unsafe_code)]
 

@@ -119,8 +119,8 @@ impl KnownEvents {
         }
     }
 
-    /// Queues or counts an Event, which may replace a repeating Event if the queue is full. Returns
-    /// false if an Event was dropped.
+    /// In a full queue, the Event may replace a repeating Event. Returns false if an Event was
+    /// dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
             return false;

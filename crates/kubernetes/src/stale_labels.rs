@@ -1,5 +1,4 @@
-//! While this candidate leads, removes stale `leader` labels from other pods, for example after the
-//! loss of a node.
+//! While this candidate leads, removes stale `leader` labels, as from pods on a lost node.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +39,6 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Returns when the next round under `token` is due, if any.
     fn due(&mut self, token: Option<Token>, now: BootTime) -> Option<BootTime> {
         if token.is_some() && token != self.token {
             *self = Self {
@@ -113,8 +111,7 @@ impl StaleLabels {
         }
     }
 
-    /// Lists and patches until no other pod has the leader label, or until this candidate no longer
-    /// leads under `token`.
+    /// Repeats until no other pod has the label, or this candidate no longer leads under `token`.
     async fn round(&self, token: Token) -> Result<(), ApiError> {
         let (requests, api) = (&self.requests, &self.requests.api);
         for _ in 0..LISTS_MAX {

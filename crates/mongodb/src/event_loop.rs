@@ -102,7 +102,6 @@ pub(crate) trait Host: Send + 'static {
         effect: <Self::Machine as Machine>::Effect,
         calls: &mut CallsInFlight<Self>,
     ) -> Option<Self::End>;
-    /// Reports the number of store calls in flight, before the loop waits.
     fn calls_in_flight(&mut self, _: usize) {}
     fn answered(&mut self, answered: &AnsweredCall);
     /// Reports a store event, and converts it to an input if the state machine needs it.
@@ -186,7 +185,6 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
     {
         let mut timer = BootTimer::new()?;
         let mut calls = InFlight::new(self.operation_timeout);
-        // True once every sender of requests has been dropped.
         let mut abandoned = false;
         let mut input = M::TICK;
         loop {
@@ -256,8 +254,7 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits for the result. Cancel-safe. Later calls return the same result. Fails if the kernel
-    /// could not create a timer or if a task panicked.
+    /// Cancel-safe. Later calls return the same result. Fails without a timer or after a panic.
     pub(crate) async fn wait(&mut self) -> io::Result<R> {
         if let Some(task) = &mut self.task {
             let ended = task.await;

@@ -39,8 +39,8 @@ pub struct LockerOptions {
     pub mode: LockMode,
     /// Minimum time to hold the lock, even if the work ends or the process dies.
     pub min_hold: MinHold,
-    /// Skips work that succeeded recently ([`End::Skipped`]), and records each success. Exclusive
-    /// locks only.
+    /// Skips work that succeeded recently ([`End::Skipped`]), and records success. Exclusive locks
+    /// only.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,

@@ -207,8 +207,7 @@ impl StoreInfo {
 }
 
 /// Explains that a document is not a `wanted` (lease or lock) of this version, with the remedy. If
-/// the name were changed on only one replica because of a damaged or newer document, two replicas
-/// would lead.
+/// an operator then renamed the lease for only one replica, two replicas would lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()

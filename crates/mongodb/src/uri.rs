@@ -118,8 +118,7 @@ pub enum UriProblem {
     Malformed,
 }
 
-/// True if a server has a port out of range. False if the digits may belong to a password that is
-/// not percent-encoded.
+/// False if the digits may belong to a password that is not percent-encoded.
 fn has_wrong_port(servers: &str) -> bool {
     let (authority, database) = servers.split_once('/').unwrap_or((servers, ""));
     let (_, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -163,8 +162,7 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // On a non-ASCII character after a `%`, the driver (3.9.1) panics and shows some of the
-        // text.
+        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics and shows some text.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }

@@ -23,7 +23,6 @@ fn at(seconds: f64) -> BootTime {
     BootTime::from_nanos(1_000_000_000_000) + Duration::from_secs_f64(seconds)
 }
 
-/// Sends a write that is acknowledged immediately.
 fn succeed(reconciler: &mut Reconciler, label: Label, now: BootTime) {
     reconciler.sent(label, now);
     reconciler.acknowledged();
@@ -35,7 +34,6 @@ fn fail(reconciler: &mut Reconciler, label: Label, now: BootTime, error: &ApiErr
     reconciler.failed(error, now, 0);
 }
 
-/// Returns the reconciler of a label whose first write failed.
 fn refused(label: Label, error: &ApiError) -> Reconciler {
     let mut reconciler = Reconciler::new(MINUTE);
     fail(&mut reconciler, label, at(0.0), error);

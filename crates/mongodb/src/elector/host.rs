@@ -12,8 +12,8 @@ use leasehold_core::election::{
     Status, Token, Transition, Watch,
 };
 
-/// Callbacks from a candidate to the rest of the program. The status channel is updated first.
-/// Callbacks that safety depends on have no default.
+/// Callbacks from a candidate, after the status channel was updated. Callbacks that safety depends
+/// on have no default.
 pub trait Surfaces: Send + 'static {
     /// Returns a receiver that yields `true` once every file shows the newest status. It yields
     /// `false` if a file with a deadline can be neither rewritten nor removed.

@@ -228,8 +228,7 @@ impl LockGuard {
         self.locker.status()
     }
 
-    /// Waits until the lock is lost. Cancel-safe, so the future can run next to the work in a
-    /// `select!`.
+    /// Waits until the lock is lost. Cancel-safe, and thus usable next to the work in a `select!`.
     pub async fn lost(&self) -> Loss {
         let mut status = self.locker.status();
         let lost = |status: &LockStatus| match status.standing {
@@ -242,8 +241,7 @@ impl LockGuard {
         loss.unwrap_or(Loss::Deadline)
     }
 
-    /// Updates a document of your own with [`fenced::update_one`], if this exclusive lock is held
-    /// now.
+    /// Updates a document of yours with [`fenced::update_one`], if this exclusive lock is held now.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -258,9 +256,8 @@ impl LockGuard {
         fenced::update_one(collection, matching, change, &fence).await
     }
 
-    /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
-    /// release. Fails if the lock was already lost, or if no acknowledgment arrived within a lease
-    /// duration.
+    /// Releases the lock after its work has ended. Waits until MongoDB acknowledges the release.
+    /// Fails if the lock was already lost, or if MongoDB does not acknowledge for a lease duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await

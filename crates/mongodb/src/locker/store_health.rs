@@ -68,8 +68,7 @@ impl StoreHealth {
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
-    /// Returns the failure that makes joining useless. A contender in the queue continues, because
-    /// an operator may be replacing its credentials.
+    /// A contender in the queue continues, because an operator may be replacing its credentials.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let mut newest = self.failing().map(|failing| &failing.newest);

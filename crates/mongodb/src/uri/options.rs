@@ -221,8 +221,7 @@ impl UriOption {
         (similarity >= SIMILARITY_MIN).then_some(known)
     }
 
-    /// True if an empty value is a mistake, because the driver would connect to or trust different
-    /// servers, or log in as a different user.
+    /// With an empty value, the driver would trust other servers or log in as another user.
     pub(super) fn requires_value(&self) -> bool {
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
         self.treatment == Applied && !harmless.contains(&self.name)

@@ -110,8 +110,7 @@ fn ended(token: i64) -> HistoryEntry {
     }
 }
 
-/// Applies an update as the server would. Returns the event's `updatedFields`, but without the
-/// history, which the server sends element by element.
+/// Returns the event's `updatedFields`, but without the history, which comes element by element.
 pub(super) fn update(stored: &mut Document, update: &Document) -> Document {
     for (operator, argument) in update {
         let argument = argument.as_document().expect("operators have fields");
@@ -250,8 +249,7 @@ proptest! {
             prop_assert!(change_stream::apply(&mut known, &updated(delta.clone())));
         }
         prop_assert_eq!(document::read(&known), document::read(&stored));
-        // An old event may not apply to a newer document, but later events restore the newest
-        // state.
+        // An old event may not apply to a newer document, but later events restore its state.
         let mut mixed = stored.clone();
         for (_, delta) in &seen {
             if !change_stream::apply(&mut mixed, &updated(delta.clone())) {

@@ -214,8 +214,7 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
-    /// Like [`Deployment::update`], but also returns the operation time of the write. A change
-    /// stream that starts at this time reports every later write.
+    /// A change stream that starts at the returned operation time reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,
@@ -253,8 +252,7 @@ impl Deployment {
         Ok(read.read_concern(self.read_concern(confirm)).await?)
     }
 
-    /// Returns the operation time of a read. With read concern majority, this is the time of the
-    /// newest majority-committed write.
+    /// With read concern majority, returns the time of the newest majority-committed write.
     pub(super) async fn read_time(
         &self,
         collection: &Collection<Document>,
@@ -280,8 +278,7 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// A standalone server does not support linearizable reads. A router needs linearizable reads,
-    /// because the primaries behind it can be deposed.
+    /// Only standalone servers lack linearizable reads. Primaries behind a router can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         match confirm && self.kind() != Some(StoreKind::Standalone) {
             true => ReadConcern::linearizable(),
@@ -314,7 +311,6 @@ impl Deployment {
         }
     }
 
-    /// Like [`Deployment::answer`], for a read.
     pub(super) async fn read_answer<T>(&self, read: Result<T, SendError>) -> Result<T, Failure> {
         match read {
             Ok(value) => {

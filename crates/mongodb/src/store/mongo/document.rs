@@ -60,7 +60,6 @@ fn lease(document: &Document) -> Result<Lease, String> {
     })
 }
 
-/// Checks that a document has this schema and kind. The error is the reason.
 pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
     match document.get("schema").map(integer) {
         Some(Some(schema)) if schema == i64::from(SCHEMA) => {}

@@ -24,8 +24,7 @@ const AWAIT_MAX: Duration = Duration::from_secs(10);
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
-/// Maximum size of a part of an event. If a part is larger, because another program wrote megabytes
-/// into the document, the document is read instead.
+/// The document is read instead of a larger part, because other programs may write megabytes.
 const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
@@ -54,12 +53,10 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
 
     fn deployment(&self) -> &Arc<Deployment>;
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns when the next stream starts; by default, after the newest majority-acknowledged
-    /// write.
+    /// Returns when the next stream starts; by default, after the newest majority write.
     fn since(&self) -> Option<Timestamp> {
         None
     }
-    /// Returns how long the server may hold a getMore without events.
     fn await_max(&self, timings: Timings) -> Duration {
         await_max(timings)
     }

@@ -32,7 +32,6 @@ const RETRY: Duration = Duration::from_secs(60);
 /// Maximum time that an exiting process or an operator waits until the hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
 
-/// Kind of the failure if the collection of hints does not exist.
 pub(super) const NO_HINTS: &str = "no collection of hints";
 /// Error code for a tailable cursor on a collection that is not capped.
 const BAD_VALUE: i32 = 2;
@@ -78,8 +77,7 @@ impl Hints {
         }
     }
 
-    /// Makes an acquisition declare whether this candidate leaves hints. Returns the value that the
-    /// acquisition, or a renewal after a change, declares.
+    /// Returns the value that the acquisition, or a renewal after a change, declares.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -124,8 +122,7 @@ impl Hints {
         !left || !tried
     }
 
-    /// Opens a cursor that waits for the next hint for a lease. `None` if the holder leaves no
-    /// hints, because a change stream is then better.
+    /// `None` if the holder leaves no hints, because a change stream is then better.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
@@ -187,7 +184,6 @@ impl Hints {
         });
     }
 
-    /// Waits briefly until all hints in flight have been sent.
     pub(super) async fn sent(&self) {
         let all = self.leaving.acquire_many(LEAVING_MAX);
         let _ = tokio::time::timeout(SENT_MAX, all).await;

@@ -25,8 +25,7 @@ pub(super) fn is_writable(hello: &Document) -> bool {
     is("isWritablePrimary") || is("ismaster")
 }
 
-/// Returns the deployment of a server that accepts writes; `None` for other servers. `seeds` are
-/// the canonical addresses in the connection string.
+/// `None` if the server rejects writes. `seeds` are the connection string's canonical addresses.
 pub(super) fn identify<'a>(
     hello: &Document,
     seeds: impl IntoIterator<Item = &'a str>,
@@ -119,9 +118,8 @@ impl Home {
         self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records the deployment that a primary reported to a monitor. A report from the verified
-    /// primary updates the list of members. Any other primary must be verified before the driver
-    /// uses it.
+    /// Records a primary's report to a monitor. A report of the verified primary updates the
+    /// members. Any other primary must be verified before the driver uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,

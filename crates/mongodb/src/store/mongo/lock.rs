@@ -36,13 +36,11 @@ pub struct MongoLockStore {
 struct LockInner {
     name: ResourceName,
     deployment: Arc<Deployment>,
-    /// True if other stores use the client too.
     shares_client: bool,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
-    /// The newest claim whose join was acknowledged, and the operation time of that join. The
-    /// claim's change stream starts at this time.
+    /// The newest joined claim, and the operation time of its join. Its change stream starts then.
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set once a product other than MongoDB was reported.
     reported: OnceLock<()>,
@@ -106,8 +104,7 @@ impl MongoLockStore {
         self.shared.deployment.answer(sent).await
     }
 
-    /// Sends one operation and returns its outcome. Must run to completion, because a dropped write
-    /// may still be applied.
+    /// Sends one operation. Must run to completion, because a dropped write may still be applied.
     pub async fn perform(&self, operation: LockOperation) -> Answer<FoundLock> {
         let mut sent = self.send(operation).await;
         if let (Ok(outcome), Some(product)) = (&mut sent, self.shared.deployment.other_product()) {

@@ -1,6 +1,5 @@
-//! Recognizes servers that are not MongoDB, by host name, or by their replies to `hello` and
-//! `buildInfo`. A majority of these servers may be a single node or region, so two candidates could
-//! lead.
+//! Recognizes servers that are not MongoDB by host name or by replies to `hello` and `buildInfo`. A
+//! majority may be a single node or region, so two candidates could lead.
 
 use mongodb::bson::{Bson, Document};
 

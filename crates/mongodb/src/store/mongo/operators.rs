@@ -150,8 +150,7 @@ impl MongoCollection {
         LiveView::open(self.clone(), scope)
     }
 
-    /// Returns the maximum time between two answers to a [`LiveView`], if MongoDB answers each call
-    /// within `operation_timeout`.
+    /// Maximum time between two answers to a [`LiveView`] if MongoDB answers calls in time.
     pub fn answers_within(&self) -> Duration {
         view::answers_within(self.deployment.timings())
     }
@@ -188,8 +187,7 @@ impl MongoCollection {
         self.write(end).await
     }
 
-    /// Creates a free lease. Rejected if a document with this name exists, or if the action is not
-    /// [`ActionKind::Create`].
+    /// Creates a free lease. Rejected if the document exists, or if the action is not a creation.
     pub async fn create(
         &self,
         name: &ResourceName,

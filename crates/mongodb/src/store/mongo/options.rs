@@ -19,22 +19,18 @@ pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WatchMode {
-    /// The candidate follows hints if their collection exists and the holder writes hints.
-    /// Otherwise the candidate follows a change stream.
+    /// The candidate follows hints if the holder writes hints, otherwise a change stream.
     #[default]
     Auto,
-    /// The candidate follows hints, and creates their collection if it does not exist. If hints
-    /// cannot be used, the candidate polls.
+    /// The candidate follows hints and creates their collection, or polls if hints cannot be used.
     Hints,
-    /// The candidate follows a change stream. If no change stream can be opened, the candidate
-    /// polls.
+    /// The candidate follows a change stream, or polls if no stream can be opened.
     Stream,
     /// The candidate polls.
     Poll,
 }
 
-/// Options of a collection of leases and locks. [`StoreOptions::new`] sets the defaults; assign to the
-/// fields to change them.
+/// Options of a collection of leases and locks, with defaults from [`StoreOptions::new`].
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct StoreOptions {
@@ -59,11 +55,9 @@ pub struct StoreOptions {
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,
-    /// The recorded deployment. A restarted process refuses a connection string that leads to a
-    /// different deployment.
+    /// The recorded deployment. A connection string to a different deployment is refused.
     pub home: Option<KnownHome>,
-    /// The trace of the candidate or contender; none by default. Each line is written before the
-    /// event loop continues.
+    /// The trace, if any. Each line is written before the event loop continues.
     pub trace: Option<Trace>,
 }
 

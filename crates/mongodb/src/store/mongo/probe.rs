@@ -140,8 +140,7 @@ impl StoreProbe {
         Ok(Description::of(&hello, &build, &seeds))
     }
 
-    /// Returns the servers in the connection string that are not in the primary's deployment, with
-    /// their descriptions.
+    /// Returns the servers outside the primary's deployment, with their descriptions.
     pub async fn strangers(&self) -> Result<Vec<(String, String)>, Failure> {
         let hello = self.deployment.admin(home::question()).await?;
         let strangers = self.deployment.strangers(&hello);
@@ -196,8 +195,8 @@ impl StoreProbe {
         read.map_err(|error| self.failure(error))
     }
 
-    /// Sends an insert that the server must refuse because of its `_id`. Fails if the server
-    /// refuses the insert for another reason.
+    /// Sends an insert with an illegal `_id`. Fails if the server refuses the insert for another
+    /// reason.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {
@@ -211,8 +210,7 @@ impl StoreProbe {
         }
     }
 
-    /// Sends an update that matches no document. Unlike a candidate's updates, this update does not
-    /// need the right to read.
+    /// Sends an update that matches no document, and does not need the right to read.
     pub async fn update(&self) -> Result<(), Failure> {
         let update = doc! { "$set": { "checked": true } };
         let collection = self.collection().await?;

@@ -30,8 +30,7 @@ pub struct Present {
     pub identity: Identity,
     /// The version of leasehold that the candidate runs.
     pub version: Option<String>,
-    /// The health of the candidate's workload; `None` if there is no health check, or if an older
-    /// version does not report its result.
+    /// The workload's health; `None` without a health check, or from an older version.
     pub healthy: Option<bool>,
 }
 

@@ -245,8 +245,7 @@ impl Servers {
         cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
-    /// Waits until the servers refuse what the connection string requires, and returns the reason.
-    /// A retry could not succeed.
+    /// Waits until no retry can succeed, because the servers refuse the connection string.
     pub(super) async fn refused(&self) -> Failure {
         let mut states = self.0.subscribe();
         loop {

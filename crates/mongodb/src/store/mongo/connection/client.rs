@@ -366,8 +366,7 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server if necessary. If the server was refused, a new
-            // client verifies it when a call is retried.
+            // The next call verifies the server. A refused server is verified at the next retry.
             if !is_refused {
                 self.primary_changed();
             }

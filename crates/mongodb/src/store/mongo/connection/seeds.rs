@@ -129,8 +129,7 @@ impl Seeds {
         self.monitored && home.members.contains(address)
     }
 
-    /// Returns the servers in the connection string that belong to other deployments, with their
-    /// descriptions. The driver uses only servers of the set `asked`.
+    /// The driver uses only servers of the set `asked`. Returns addresses and descriptions.
     fn strangers(
         &self,
         home: &DeploymentId,
@@ -214,8 +213,7 @@ impl HelloIdentity {
         }
     }
 
-    /// Compares a server with the deployment of the primary. The driver uses only servers of the
-    /// set `asked`, so other servers are harmless.
+    /// The driver uses only servers of the set `asked`, so other servers are harmless.
     fn relation(&self, home: &DeploymentId, primary: &str, asked: Option<&str>) -> Relation {
         let mine = &self.deployment;
         let is_used = asked.is_none() || mine.set.as_deref() == asked;
@@ -246,8 +244,7 @@ impl HelloIdentity {
 }
 
 impl Deployment {
-    /// Returns the servers that these options name. A new client keeps the earlier replies, because
-    /// a server of a different deployment may answer the new client too late.
+    /// A new client keeps the replies: a server of a different deployment may answer it too late.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));
@@ -267,8 +264,7 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A server that answers after this deadline is compared when it answers. The first call
-            // needs the rest of the timeout.
+            // A later answer is compared when it arrives. The first call needs the remaining time.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let others = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = others

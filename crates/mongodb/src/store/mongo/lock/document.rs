@@ -42,8 +42,7 @@ pub(in super::super) fn with_server_now(mut projection: Document) -> Document {
     projection
 }
 
-/// Returns the end of each holder's minimum hold: by the server's clock if the work has ended,
-/// otherwise by the owner's clock.
+/// By the server's clock if the work has ended, otherwise by the owner's clock.
 pub(in super::super) fn kept_until(document: &Document) -> BTreeMap<Claim, WallMillis> {
     let holders = document.get_array("holders").into_iter().flatten();
     let kept = holders.filter_map(|holder| {
@@ -296,7 +295,6 @@ pub(super) fn has_slots() -> Document {
     doc! { "$gt": ["$slots", 0] }
 }
 
-/// The slots that are not in the list `taken`.
 pub(super) fn free_slots(taken: Bson) -> Document {
     doc! { "$setDifference": [{ "$range": [0, { "$ifNull": ["$slots", 0] }] }, taken] }
 }

@@ -15,7 +15,6 @@ use leasehold_core::lock::{
     Writer,
 };
 
-/// A filter, and the stages of its update.
 pub(super) type Write = (Document, Vec<Document>);
 
 /// Returns the filter and the pipeline of an operation; `None` for a read and a creation.
@@ -160,8 +159,7 @@ fn append(entry: &NewEntry, seen: Token, identity: &Identity, now: DateTime) -> 
     } }
 }
 
-/// The stage that sets the `renewed` fields of an entry. The entry gets a new token if it was
-/// granted without a token, or with a token that its owner cannot use.
+/// The entry gets a new token if it was granted without a token that its owner can use.
 fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     let used = all([
         doc! { "$eq": ["$$entry.granted_revision", "$$entry.revision"] }.into(),

@@ -93,7 +93,6 @@ impl ActionKind {
 /// The outcome of an action. Rejected if the lease changed after the operator saw it.
 pub type Acted = Outcome<()>;
 
-/// Returns the filter and the update of an action; `None` if there is nothing to change.
 pub(super) fn write(
     name: &str,
     seen: &LeaseRecord,
@@ -141,8 +140,7 @@ pub(super) fn write(
             update.insert("$max", doc! { "token": at_least.get() });
         }
         ActionKind::Retire => {
-            // The record contains the current revision. The next write by a candidate changes the
-            // document's revision, which ends the retirement. The token stays in the document.
+            // The next write by a candidate changes the revision, which ends the retirement.
             let revision = uuid(seen.lease.revision.bytes());
             filter.insert("revision", revision.clone());
             filter.insert("request", Bson::Null);

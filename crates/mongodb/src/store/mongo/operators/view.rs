@@ -24,10 +24,8 @@ const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// A holder's lease is read after this time without events, because an open stream may be stale if
-/// its member lags or is isolated.
+/// An open stream may be stale, because its member lags or is isolated from the set.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
-/// Maximum number of leases that one check reads.
 const DOUBTED_MAX: usize = 1_000;
 
 /// An event of a [`LiveView`].
@@ -68,8 +66,7 @@ pub struct LiveView {
     _tasks: JoinSet<()>,
 }
 
-/// The time of MongoDB's last answer to a [`LiveView`], at most 2 s ago in an idle collection.
-/// Clones share the time.
+/// Time of MongoDB's last answer to a [`LiveView`], at most 2 s ago if idle. Shared by clones.
 #[derive(Debug, Clone, Default)]
 pub struct LastAnswer(Arc<AtomicU64>);
 
@@ -315,8 +312,7 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the leases that have no recent renewals in the stream. If a holder has renewed, the
-    /// stream is stale and is reopened.
+    /// Reads the leases without recent events. If a holder has renewed, reopens the stale stream.
     async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let quiet = self.documents.iter_mut().filter(|(_, stored)| {

@@ -1,6 +1,5 @@
-//! Determines when certificates expire. The driver does not expose certificates, so a second
-//! connection fetches each server's chain. Verifying a chain at later dates covers all its
-//! certificates.
+//! Determines when certificates expire. The driver does not expose them, so a second connection
+//! fetches each server's chain. Verifying a chain at later dates covers all its certificates.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,8 +34,7 @@ pub struct Certificates {
 }
 
 impl SeedList {
-    /// Reads the files that the connection string names. Reads outside of the event loop, because a
-    /// disk may hang. Returns `None` without TLS.
+    /// Reads the string's files outside of the event loop. Returns `None` without TLS.
     pub async fn certificates(&self) -> Result<Option<Certificates>, Failure> {
         let Some(options) = self.tls.clone() else {
             return Ok(None);
