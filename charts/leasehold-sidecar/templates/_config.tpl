@@ -88,8 +88,8 @@ variables, and a flag of the chart would silently override the variable.
 {{- end -}}
 
 {{/*
-The configured values, by the full names of the keys, as JSON. A section may contain sections. The database and the collection are always set,
-because flags override environment variables. Variables may come from Secrets and ConfigMaps, which templates cannot read.
+The configured values as a JSON object, with the full names of the keys. A section may contain sections. The database and the collection are
+always set, because flags override environment variables. Variables may come from Secrets and ConfigMaps, which templates cannot read.
 */}}
 {{- define "leasehold.settings" -}}
 {{- $settings := dict -}}

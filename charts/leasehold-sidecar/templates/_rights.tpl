@@ -15,7 +15,7 @@ automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
 
-{{/* The Role and its binding: exactly the verbs that the daemon uses. */}}
+{{/* The Role, with exactly the verbs that the daemon uses, and its binding. */}}
 {{- define "leasehold.rbac" -}}
 {{- if and .Values.leasehold.rbac.create (include "leasehold.labelled" .) -}}
 apiVersion: rbac.authorization.k8s.io/v1

@@ -26,8 +26,8 @@ spec:
 {{- end -}}
 
 {{/*
-The alerts on the series that `match`. Texts show the name `lease`. If `known` is true, the name is known when the rules are rendered; otherwise
-the name is a label of the series. If `scaled` is true, replicas should run, so an alert fires if no replica is scraped.
+The alerts on the series that `match` selects. Texts show the name `lease`. If `known` is true, the name is known when the rules are rendered;
+otherwise the name is a label of the series. If `scaled` is true, replicas should run, so an alert fires if no replica is scraped.
 */}}
 {{- define "leasehold.alerts" -}}
 {{- $rules := .root.Values.leasehold.rules -}}

@@ -1,4 +1,4 @@
-{{/* The pods to which the policies of injection apply. */}}
+{{/* The pods that the injection policies apply to. */}}
 {{- define "app.podsThatStart" -}}
 matchConstraints:
   resourceRules:

@@ -5,8 +5,8 @@ explicit name on purpose. If the name of the first lease is explicit, the names 
 */}}
 
 {{/*
-The leases or the lock with derived names, by lease and collection, as JSON. Each item contains the `value` that would set its name. `from` is
-the first lease, if its name is explicit and this name is derived from it.
+The leases or the lock with derived names, as a JSON object by lease and collection. Each item contains the `value` that would set its name.
+`from` is the first lease, if its name is explicit and this name is derived from it.
 */}}
 {{- define "app.derivedNames" -}}
 {{- $names := dict -}}

@@ -51,7 +51,7 @@ const CONNECTING_AFTER: Duration = Duration::from_secs(1);
 struct RequestArgs {
     name: ResourceName,
     action: OperatorAction,
-    /// True to skip the check of a transfer's candidate.
+    /// If true, the candidate of a transfer is not checked.
     force: bool,
     /// The token that the operator expects; `None` accepts any.
     seen: Option<Token>,
@@ -86,13 +86,13 @@ pub(crate) enum OperatorError {
     #[error("lease {name} does not exist{hint}")]
     Missing {
         name: ResourceName,
-        /// Names a similar lease, or the command that lists the leases.
+        /// Suggests a similar lease, or the command that lists the leases.
         hint: String,
     },
     #[error("no lease or lock is named {name}{hint}")]
     MissingDocument {
         name: ResourceName,
-        /// Names a similar lease or lock, or the commands that list them.
+        /// Suggests a similar lease or lock, or the commands that list them.
         hint: String,
     },
     #[error("{name} is a {kind}, not a {expected}: leasehold describe {name} shows it")]
@@ -265,8 +265,8 @@ impl Session {
         format!("{database}.{collection}{}", set.unwrap_or_default())
     }
 
-    /// Opens a live view, and waits for its first listing. Fails early if MongoDB refuses the login
-    /// or the replica set.
+    /// Opens a live view, and waits for its first listing. Fails immediately if MongoDB refuses the
+    /// login or the replica set.
     async fn follow(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
         tokio::select! {
             followed = self.listed(scope, doing) => followed,

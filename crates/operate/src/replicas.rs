@@ -1,6 +1,6 @@
 //! `leasehold replicas`: asks every replica of a lease over HTTP, and checks that exactly one
-//! leads. MongoDB cannot show this, because replicas with different stores could each lead on their
-//! own store.
+//! leads. MongoDB cannot show this: replicas with different stores could each lead on their own
+//! store.
 
 #[cfg(test)]
 mod tests;
@@ -156,8 +156,7 @@ struct Round {
     problems: Vec<FailedCheck>,
 }
 
-/// Asks the replicas until all checks pass or the time limit is reached, and prints the last
-/// answers.
+/// Asks the replicas until all checks pass or the time limit is reached. Prints the last answers.
 pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
     let round = run_to_end(exit::CANNOT_TELL, last_round(args))?;
     let text = match args.output.json() {
@@ -191,7 +190,7 @@ pub(crate) async fn status_of(address: SocketAddr) -> Result<ReplicaStatus, NoSt
     parsed.ok_or_else(|| foreign(&answer))
 }
 
-/// Describes the program that answered by the first line of its answer.
+/// Quotes the first line of another program's answer.
 fn foreign(answer: &str) -> NoStatus {
     let first = answer.lines().next().unwrap_or_default();
     let shown: String = first.chars().take(SHOWN_MAX).collect();
@@ -406,8 +405,8 @@ impl ReplicaStore {
 }
 
 impl Replica {
-    /// Returns true if this process gave that answer. Different answers with one session mean that
-    /// a running VM was cloned, and two processes share the session.
+    /// Returns true if this process gave that answer. If the answers with one session differ, a
+    /// running VM was cloned, and two processes share the session.
     fn is_of(&self, answer: &Result<ReplicaStatus, NoStatus>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer
@@ -443,7 +442,7 @@ impl Round {
             let count = counted(self.replicas.len());
             text += &format!("ok: {count}, one leader: {}\n", leader.identity);
         }
-        // A server that is not a leasehold daemon could send escape sequences.
+        // Another program could answer with terminal escape sequences.
         text.replace(|c: char| c.is_control() && c != '\n', "?")
     }
 

@@ -103,8 +103,8 @@ fn printed(judgement: &Judgement, json: bool) -> Result<ExitCode, CommandError> 
 /// Reads the file in `directory`, and evaluates it at the current time.
 pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let path = directory.join(JSON_FILE);
-    // The clock is read after the file. Otherwise, if reading is slow, the file could count as
-    // leader after its deadline.
+    // The clock is read after the file. If the clock were read first, a slow read of the file could
+    // let "leader" count after the deadline.
     let text = read(&path);
     let now = clock::boot_now();
     let text = match text {
@@ -148,7 +148,7 @@ fn directory_of(args: &StatusArgs) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Returns the first directory with a status file, in the order in which daemons choose a
+/// Returns the first directory with a status file, in the order that daemons use to choose a
 /// directory.
 fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
     let places = || roots.iter().map(|root| root.join(lease));
@@ -197,7 +197,7 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Returns the error for the case that no daemon runs, with the lease of the last daemon.
+/// Returns the error if no daemon runs. The error names the lease of the last daemon.
 fn all_gone(gone: &[(&PathBuf, Judgement)]) -> CommandError {
     let documents = gone.iter().filter_map(|(_, gone)| gone.document.as_ref());
     let last = documents.max_by(|one, other| one.updated_at.cmp(&other.updated_at));

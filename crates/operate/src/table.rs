@@ -1,4 +1,4 @@
-//! Tables for terminals: aligned columns, with a header.
+//! Renders tables for terminals: aligned columns with a header.
 
 use std::io::{self, IsTerminal, Write};
 

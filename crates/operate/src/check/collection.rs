@@ -19,8 +19,8 @@ use leasehold_mongodb::store::{Failure, StoreKind};
 /// The only optional action.
 const CHANGE_STREAM: &str = "changeStream";
 
-/// Results of the permission checks: for each action, success, or the reason to skip checks that
-/// need it.
+/// Results of the permission checks. An error is the reason to skip the checks that need the
+/// permission.
 struct Tried<'a> {
     installation: &'a Installation,
     primary: Primary<'a>,
@@ -173,8 +173,8 @@ impl Tried<'_> {
         })
     }
 
-    /// Checks that the collection accepts leases, and that no TTL index deletes them. A validator,
-    /// a view or a unique index can prevent leases.
+    /// Checks that the collection accepts leases, and that no TTL index deletes them. A view, a
+    /// validator or a unique index would refuse leases.
     async fn collection(&self) -> Checked {
         let description = self.primary?;
         if description.kind == StoreKind::Standalone || description.product != Product::MongoDb {
@@ -298,7 +298,8 @@ impl Tried<'_> {
         Ok(self.judged(&measured, calls))
     }
 
-    /// Compares latencies with `operation_timeout`. A slower renewal has an unknown outcome.
+    /// Compares latencies with `operation_timeout`, the time after which a renewal's outcome counts
+    /// as unknown.
     fn judged(&self, measured: &Latencies, calls: &str) -> Finding {
         let limit = self.installation.config.lease.timings.operation_timeout();
         let result = match measured.p99 {
@@ -327,8 +328,8 @@ impl Tried<'_> {
     }
 }
 
-/// Warns if the holder's last write is older than its lease duration, according to the wall clocks
-/// of the holder and this machine.
+/// Warns if the holder's last write is older than its lease duration. The age is the difference
+/// between the wall clocks of this machine and the holder, so it is an estimate.
 fn held(
     lease: &ResourceName,
     held: String,

@@ -127,7 +127,7 @@ fn status_directory(directory: &Path) -> Checked {
             "chmod 755 that directory",
         ));
     }
-    // In a pod, the mounts decide which containers can access the directory.
+    // In a pod, access to the directory depends on the containers' mounts.
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     Ok(match exposure(directory) {
         Ok(Some(why)) if !in_pod => Finding::warning(

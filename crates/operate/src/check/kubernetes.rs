@@ -1,4 +1,4 @@
-//! Checks of publishing on the pod: token, rights, policy, latency.
+//! Checks what the daemon needs to publish on its pod: token, permissions, policy, latency.
 
 use std::time::Duration;
 

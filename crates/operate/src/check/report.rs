@@ -1,4 +1,4 @@
-//! The findings of checks, and how they are printed.
+//! Collects and prints the findings of the checks.
 
 use std::time::Duration;
 

@@ -69,7 +69,7 @@ pub(super) async fn checks(
         };
         Check::new("server", finding).of(member)
     }));
-    // These servers belong to another set, or the set lists them under another name.
+    // Servers of another set, and servers that the set lists under a different name.
     let others = states.iter().filter(|(address, state)| {
         matches!(state, ServerState::Elsewhere(_)) && !members.contains(address)
     });

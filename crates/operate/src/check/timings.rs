@@ -1,5 +1,5 @@
-//! Checks that this host's clock and the primary's clock run at one rate, and that a leader
-//! survives a replica set election.
+//! Checks that this host's clock runs at the primary's rate, and that a leader survives a replica
+//! set election.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -74,8 +74,8 @@ fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> F
     .millis("renew_deadline_ms", timings.renew_deadline())
 }
 
-/// Checks the effect of catchUpTimeoutMillis. After a primary freezes, its successor waits until it
-/// has caught up with all members, including the frozen one.
+/// Checks the effect of catchUpTimeoutMillis. After a primary freezes, its successor first tries to
+/// catch up with all members, including the frozen primary.
 fn catch_up(timings: &Timings, settings: &Result<FailoverSettings, String>) -> Checked {
     let settings = settings.as_ref().map_err(Finding::skipped)?;
     let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";

@@ -63,7 +63,7 @@ async fn expired(
 ) -> Result<u8, CommandError> {
     let mut observer = Observer::new(round_trip);
     let mut noted = false;
-    // Entries of the first read that were neither renewed nor removed since, and have not expired.
+    // Entries of the first read that have neither expired nor been renewed or removed since then.
     // Entries whose work has ended are excluded, because their minimum hold may be much longer than
     // a lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
@@ -113,7 +113,7 @@ async fn expired(
                 lock.name
             ));
         }
-        // The loop also reads just before an entry expires, to notice a late renewal.
+        // Reading again just before an entry expires shows a late renewal.
         let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));
         tokio::time::sleep(next.min(INTERVAL)).await;
         found = lock.read().await?.unwrap_or_default();
@@ -197,7 +197,7 @@ fn has_renewed(lock: &LockDocument, seen: &[EntryVersion]) -> bool {
     entries(lock).any(|entry| seen.iter().any(|seen| is_later(entry, seen)))
 }
 
-/// Returns expired holders that are kept by a minimum hold, each with the remaining time.
+/// Returns the expired holders whose minimum hold has not ended, each with the remaining time.
 fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Duration)> {
     let expired = observations.iter().filter_map(|(claim, seen)| {
         let silent = seen.since + seen.lease_duration.duration() <= now;

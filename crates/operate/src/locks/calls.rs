@@ -17,8 +17,8 @@ use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
 pub(super) struct Calls<'a> {
     locks: &'a MongoCollection,
-    /// Maximum time of one attempt: `operation_timeout` once for the server selection, and once for
-    /// the answer.
+    /// Maximum time of one attempt: `operation_timeout` for the server selection, plus
+    /// `operation_timeout` for the answer.
     attempt_max: Duration,
     retry_interval: Duration,
     timeout: Duration,

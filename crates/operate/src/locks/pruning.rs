@@ -132,8 +132,8 @@ async fn one(
     }
 }
 
-/// Returns why a lock is kept. `None` means that it has no waiter, and that the work and the
-/// minimum hold of all holders have ended.
+/// Returns the reason to keep a lock. Returns `None` if the lock has no waiter, and if the work and
+/// the minimum hold of all holders have ended.
 fn occupied(lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {

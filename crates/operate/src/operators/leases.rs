@@ -27,7 +27,7 @@ use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
-/// A list waits at most this time for unresponsive holders, because they rarely recover.
+/// Lists wait at most this time for unresponsive holders, because those rarely recover.
 const SILENT_WATCHED: Duration = Duration::from_secs(4);
 /// Minimum time between frames; keeps frequent changes from flooding the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ const FRAME_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
-    /// Leases, with retired ones if `all` is true.
+    /// Leases; includes retired leases if `all` is true.
     Leases {
         all: bool,
     },
@@ -223,8 +223,8 @@ async fn output_closed() {
 
 fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    // The function is deprecated for types whose descriptor may change, but an `OwnedFd` keeps its
-    // descriptor. The replacement is unsafe, which this crate forbids.
+    // The function is deprecated because the descriptor of some types can change; an `OwnedFd`
+    // never changes it. The replacement function is unsafe, and this crate forbids unsafe code.
     #[allow(deprecated)]
     AsyncFd::with_interest(output, Interest::ERROR)
 }
@@ -361,7 +361,7 @@ fn draw(
     let troubled = rows.iter().filter(needs_attention).count();
     let lines = lines(rows, Some(width), color());
     let (header, lines) = lines.split_at(1);
-    // Title and header are above the table, and the footer is below.
+    // Three rows are reserved for the title, the header and the footer.
     let visible = height.saturating_sub(3).max(1);
     let total = lines.len();
     *first_line = (*first_line).min(total.saturating_sub(visible));

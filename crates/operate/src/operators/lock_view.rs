@@ -31,7 +31,7 @@ pub(super) struct ObservedLock<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HolderState {
-    /// Granted, but not yet confirmed by the owner.
+    /// Granted, but not yet confirmed by the new holder.
     Granted,
     Works(Liveness),
     Kept,
@@ -56,7 +56,8 @@ impl HolderState {
     }
 }
 
-/// Returns the rows of all locks: one for each holder and waiter, or one for a free lock.
+/// Returns the rows of all locks: one row for each holder and waiter, or a single row for a free
+/// lock.
 pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
     let store_now = observed.store_now(now);
     let rows = observed.documents().flat_map(|seen| {

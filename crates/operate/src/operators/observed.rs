@@ -1,5 +1,5 @@
-//! Records the time since each holder last renewed, on this command's own clock, and the evidence
-//! from the dates in the documents.
+//! Tracks the time since each holder last renewed, on this command's own clock, and the dates in
+//! the documents.
 //!
 //! A revision that the command finds at its start may be old. Until the revision changes, the only
 //! evidence is the date of the last write, which is informational, because it comes from the
@@ -82,8 +82,7 @@ impl ObservedDocument {
             })
     }
 
-    /// Returns true if the holder of a lease, or a holder or waiter of a lock, has not renewed for its
-    /// lease duration.
+    /// Returns true if any holder or waiter has not renewed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
         let entries = self.entry_evidence(now).map(|(_, evidence)| evidence);
         let mut all = entries.chain(self.evidence(now));
@@ -136,7 +135,7 @@ impl Observed {
         }
     }
 
-    /// Stores a document. Returns false if it was only renewed since the known version.
+    /// Stores a document. Returns false if the document was only renewed since the known version.
     fn put(
         &mut self,
         entry: CollectionEntry,
@@ -221,8 +220,8 @@ impl Observed {
     }
 }
 
-/// Returns the lease in an event of a single-document view: `None` if the event contains no state,
-/// and `Some(None)` if the lease does not exist.
+/// Returns the lease in an event of a single-document view. Returns `None` if the event contains no
+/// state, and `Some(None)` if the lease does not exist.
 pub(super) fn shown(event: &ViewEvent) -> Option<Option<&LeaseRecord>> {
     match event {
         ViewEvent::Changed { entry, .. } => Some(lease(entry)),

@@ -312,7 +312,7 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
     })
 }
 
-/// Adds the history of a lease and its actions to its JSON.
+/// Adds the former holders and the actions of a lease to the lease's JSON.
 pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {
     let action = |action: &ActionRecord| {
         json!({
@@ -358,7 +358,7 @@ pub(super) fn held_for(ended: &PastHolder) -> String {
 
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
-        // The document contains the reason of the candidate that took over.
+        // For a takeover, the document contains the new holder's reason.
         let reason = ended.reason.as_deref().map(|reason| match reason {
             "took_over" => "expired",
             other => other,

@@ -94,7 +94,7 @@ async fn written_by_another(
     Some(refused)
 }
 
-/// Watches a lease for some time. Returns the refusal if it changes, except by a request.
+/// Watches a lease for some time. Returns the refusal if anything but a request changes the lease.
 pub(super) async fn watched(
     followed: &mut Followed,
     seen: &LeaseRecord,
@@ -136,7 +136,7 @@ fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
     }
 }
 
-/// Returns true if the write was applied, and false if the lease had changed before.
+/// Returns true if the write was applied, and false if the lease had changed before the write.
 pub(super) fn written(
     name: &ResourceName,
     answer: Answer<()>,

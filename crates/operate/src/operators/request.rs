@@ -1,5 +1,5 @@
-//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each writes one request to the
-//! current claim, and waits for its effect.
+//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each command writes one
+//! request to the current claim, and waits for its effect.
 
 mod progress;
 #[cfg(test)]
@@ -178,9 +178,9 @@ impl<'a> PendingRequest<'a> {
         silent.filter(|_| ![Resume, Cancel].contains(&self.args.action.kind))
     }
 
-    /// Prints what happens to a request to an unresponsive holder. Because clocks may be wrong, the
-    /// request is recorded nevertheless: a live holder applies it, and otherwise the next leader
-    /// removes it.
+    /// Warns that the request's holder is unresponsive. The request is recorded nevertheless,
+    /// because clocks may be wrong: a live holder applies it, and otherwise the next leader removes
+    /// it.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
         if let Some((holder, _)) = self.needed(silent) {
             let name = &self.args.name;
@@ -222,8 +222,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Refuses a transfer to an unknown or unhealthy candidate. During its reservation, the lease
-    /// would have no leader.
+    /// Refuses a transfer to an unknown or unhealthy candidate. Otherwise the lease would have no
+    /// leader until the reservation ends.
     async fn no_candidate(&self) -> Result<Option<CommandOutcome>, OperatorError> {
         let to = match &self.args.action.kind {
             ActionKind::Transfer { to, .. } if !self.args.force => to,

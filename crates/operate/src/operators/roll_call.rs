@@ -21,7 +21,7 @@ use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, Present};
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time before the first read of the answers. The time doubles before each further read.
 const READ_AFTER: Duration = Duration::from_millis(50);
-/// Maximum number of leases whose candidates are asked at a time.
+/// Maximum number of concurrent roll calls.
 const CALLS_MAX: usize = 16;
 /// Interval between roll calls of a lease in a live table.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
@@ -93,8 +93,8 @@ pub(super) async fn candidates(
         pause *= 2;
         let entry = session.collection.read(name.as_str()).await;
         let entry = entry.ok().flatten();
-        // Another operator's roll call may have replaced this roll call. The answers to either one
-        // count.
+        // Another operator's roll call may have replaced this roll call. The answers to both roll
+        // calls count.
         let roll_call = entry
             .as_ref()
             .and_then(|entry| lease(entry)?.roll_call.as_ref());
@@ -118,7 +118,7 @@ pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duratio
     }
 }
 
-/// The roll calls of a list: one for each lease without a live holder.
+/// The roll calls for a list of leases: one roll call for each lease without a live holder.
 pub(super) struct RollCalls {
     session: Session,
     called: BTreeMap<String, BootTime>,

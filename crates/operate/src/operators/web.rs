@@ -37,7 +37,7 @@ use leasehold_mongodb::store::mongo::operators::{
 /// Maximum number of browsers. Each browser needs a connection and memory for one event, at most
 /// 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Interval between checks for the reason why the first read has not succeeded.
+/// While the first read has not succeeded, interval between checks for the reason.
 const CHECK: Duration = Duration::from_secs(1);
 /// Maximum time to send the last events before the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Tests of the comparison of replicas.
+//! Tests the comparison of replicas.
 
 use super::*;
 

@@ -47,7 +47,7 @@ pub struct Judgement {
     pub document: Option<StatusDocument>,
     /// Reason why the file's contents are not trusted. The text does not change over time.
     pub why: Option<String>,
-    /// Time for which the reason has applied.
+    /// Time since the reason began to apply.
     pub lasted: Option<Duration>,
 }
 
@@ -73,8 +73,7 @@ impl Judgement {
         self.verdict == FileVerdict::NotLeader && !self.is_fresh()
     }
 
-    /// Returns the reason why the file's contents are not trusted, and the time for which it has
-    /// applied.
+    /// Returns the reason why the file's contents are not trusted, with its duration.
     pub fn explanation(&self) -> Option<String> {
         let why = self.why.as_ref()?;
         Some(match self.lasted {

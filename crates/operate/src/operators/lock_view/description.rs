@@ -1,4 +1,4 @@
-//! The description of one lock as text: its holders, waiters, successes and history.
+//! Describes one lock as text: its holders, waiters, successes and history.
 
 use super::super::render::{held_for, or_dash, place, short, since, table};
 use super::{ObservedLock, style};

@@ -25,8 +25,7 @@ pub(crate) enum Liveness {
     Renews,
     /// No renewal for more than a quarter of the lease duration.
     Late,
-    /// No renewal was observed, and the last write is older than the lease duration according to
-    /// the wall clocks of the holder and this machine.
+    /// No renewal was observed, and the date of the last write is older than the lease duration.
     Silent,
     /// No renewal for the lease duration, so another candidate may take over.
     Expired,
@@ -46,11 +45,11 @@ pub(crate) fn wall() -> WallMillis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) liveness: Liveness,
-    /// Age of the last write in milliseconds, according to the wall clocks of the holder and this
-    /// machine. Negative if the date is in the future; `None` if the document has no date or cannot
-    /// be read.
+    /// Difference between this machine's wall clock and the date of the last write, in
+    /// milliseconds. Negative if the date is in the future; `None` if the document has no date or
+    /// cannot be read.
     pub(crate) last_write_ago: Option<i64>,
-    /// Time until the lease expires for a candidate that began to watch when this command did.
+    /// Time until the lease expires for a candidate that began to watch at this command's start.
     pub(crate) expires_in: Duration,
     pub(crate) silence: Silence,
 }
@@ -112,8 +111,8 @@ impl Silence {
         let blind = self.blind_since.take().map(|since| at.since(since));
         if self.revision != revision {
             *self = Self {
-                // A renewal during an outage may be old, and the holder may have stopped since
-                // then.
+                // A renewal that was written during an outage may be old, and the holder may have
+                // stopped since then.
                 renewal_seen: blind.is_none_or(|blind| blind <= BLIND_TOLERATED),
                 ..Self::new(revision, at)
             };

@@ -29,8 +29,8 @@ impl Liveness {
 }
 
 impl Evidence {
-    /// Returns the age of the last write according to the wall clocks; `None` if the clocks
-    /// contradict this command's observations.
+    /// Returns the age of the last write, estimated from the wall clocks. Returns `None` if the
+    /// clocks contradict this command's observations.
     fn age(&self, now: BootTime) -> Option<Duration> {
         let millis = self.last_write_ago.filter(|ago| *ago > -SKEW_MIN)?;
         let age = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
@@ -73,7 +73,8 @@ impl Evidence {
             _ if self.silence.renewal_seen => {
                 format!("expires for others within {}", short(self.expires_in))
             }
-            // The remaining time is not shown, because it would start again with each new command.
+            // A remaining time would be misleading, because each new command starts to watch from
+            // the beginning.
             _ => {
                 let duration = self.expires_in + self.silence.lasts(now);
                 format!("others take over after watching for {}", short(duration))
@@ -93,7 +94,7 @@ impl Evidence {
         object
     }
 
-    /// Describes a holder that seems to be gone, with the answers of the candidates if known.
+    /// Describes a holder that seems to be gone, and the candidates' answers if known.
     pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
         let state = match self.liveness {
             Liveness::Renews => Liveness::Late.shown(),

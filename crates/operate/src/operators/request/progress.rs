@@ -91,7 +91,7 @@ pub(super) struct Progress {
     sent: BootTime,
     /// The lease before the request.
     before: LeaseRecord,
-    /// Time since the former holder last renewed, or since the request, whichever is shorter.
+    /// Time since the former holder's last renewal or since the request, whichever is shorter.
     silence: Silence,
     renewed_at: WallMillis,
     /// The request's action, until an event contains it. Earlier events are older than the request.
@@ -129,7 +129,7 @@ impl Progress {
         }
     }
 
-    /// Records the state of the lease, `None` if it was deleted. Returns the outcome once it is
+    /// Records a new state of the lease (`None` if it was deleted). Returns the outcome once it is
     /// certain.
     pub(super) fn observe(
         &mut self,
@@ -233,7 +233,7 @@ impl Progress {
         self.before.holder.as_ref().map(|holder| &holder.identity)
     }
 
-    /// Returns true if the former holder leads again after an end that no request caused.
+    /// Returns true if the former holder leads again, and no request ended its former leadership.
     fn acquired_again(&self, lease: &LeaseRecord) -> bool {
         let ended = lease.history.iter().rev();
         let mut ended = ended.filter(|ended| ended.token == self.before.holder_token());
@@ -243,7 +243,7 @@ impl Progress {
             && !["requested", "transferred"].contains(&reason.unwrap_or("requested"))
     }
 
-    /// Returns the actions that were recorded after the request, oldest first.
+    /// Returns the actions recorded after the request, oldest first.
     fn later<'a>(&self, lease: &'a LeaseRecord) -> &'a [ActionRecord] {
         let is_latest = |action: &ActionRecord| action.id.is_some() && action.id == self.latest;
         let after = lease.actions.iter().rposition(is_latest);
@@ -251,8 +251,7 @@ impl Progress {
         lease.actions.get(after..).unwrap_or_default()
     }
 
-    /// Describes how another operator has cancelled or replaced the request, if the lease records
-    /// it.
+    /// If another operator has cancelled or replaced the request, describes how.
     fn overruled(&self, lease: &LeaseRecord) -> Option<String> {
         for action in self.later(lease) {
             let by = action.by.as_deref().unwrap_or("another operator");
@@ -325,7 +324,7 @@ impl Progress {
         Some(Evidence::new(silence, renewed_at, duration, now, wall))
     }
 
-    /// Returns the outcome of a request that has not had its effect yet.
+    /// Returns the outcome of a request that has had no effect yet.
     pub(super) fn under_way(
         &self,
         waited: Duration,

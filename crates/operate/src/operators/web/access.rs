@@ -53,7 +53,8 @@ pub(super) enum Refused {
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
-    /// The mutex is held during a read, so that a hanging file system blocks only one thread.
+    /// The mutex is locked while the file is read, so that a hanging file system blocks only one
+    /// thread.
     newest: Arc<tokio::sync::Mutex<Option<StoredToken>>>,
 }
 
@@ -74,7 +75,7 @@ struct VisitorSession {
 
 impl VisitorAccess {
     /// Reads the token file, if configured. The cookie's name contains the port, because browsers
-    /// share cookies between the ports of a machine.
+    /// share cookies between all ports of a host.
     pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, String> {
         let file = file.map(|path| TokenFile {
             path,

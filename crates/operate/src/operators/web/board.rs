@@ -19,8 +19,8 @@ use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
 use leasehold_status::render::ClockPair;
 
-/// Maximum number of documents in one event, which then has 30 to 200 KB. A large collection takes
-/// several events.
+/// Maximum number of documents in one event. An event of this size has 30 to 200 KB; larger
+/// collections are sent in several events.
 const DOCUMENTS_MAX: usize = 64;
 const RENEWALS_MAX: usize = 1_000;
 /// Maximum number of deletions remembered for browsers that have not received them.
@@ -42,8 +42,8 @@ pub(super) struct Position {
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     observed: Observed,
-    /// The last answered roll call of each lease, kept because the operator's command removes the
-    /// roll call from the document.
+    /// The last answered roll call of each lease. A copy is needed, because the operator's command
+    /// removes the roll call from the document.
     roll_calls: BTreeMap<String, AnsweredRollCall>,
     changes: BTreeMap<String, Change>,
     /// Document names by the number of their last change.
@@ -100,7 +100,7 @@ pub(super) struct Delta {
     pub(super) documents: Vec<Value>,
     pub(super) renewed: Vec<(String, Vec<RenewalAge>)>,
     pub(super) removed: Vec<String>,
-    /// True if the browser must drop its documents, because all documents follow.
+    /// True if the browser must discard its documents, because all documents are sent again.
     pub(super) reset: bool,
     /// The browser's position after this delta.
     #[serde(skip)]
@@ -142,7 +142,7 @@ impl Link {
         }
     }
 
-    /// Returns the time when the shown data was last current.
+    /// Returns the instant at which the shown data was last current.
     pub(super) fn shown_at(&self, now: BootTime) -> BootTime {
         self.stale_since.unwrap_or(now)
     }
@@ -200,8 +200,8 @@ impl Snapshot {
         self.link = Link::of(LinkState::Lost, Some(failure), stale_since);
     }
 
-    /// Returns the state of the connection. Even if no call has failed yet, the connection counts
-    /// as lost once MongoDB has not answered for `within`.
+    /// Returns the state of the connection. The connection counts as lost once MongoDB has not
+    /// answered for `within`, even if no call has failed yet.
     pub(super) fn link_at(
         &self,
         answered: Option<BootTime>,

@@ -90,7 +90,8 @@ async function loadDetails() {
   }
 }
 
-// Shows inside the dialog why data is missing or stale, because the dialog covers the banner.
+// Shows the reason for missing or stale data inside the dialog, because the dialog covers the
+// banner.
 function renderProblem() {
   const found = trouble();
   const why = details.failed || (found ? found[0] : "");
@@ -119,7 +120,7 @@ function renderDetails() {
   fill("history", ended.map((past) => [
     [past.token == null ? "–" : String(past.token), "number"],
     [past.identity || "–"],
-    // This is an upper bound, because the last write of an expired holder is not recorded.
+    // For an expired holder, this is an upper bound, because its last write is not recorded.
     [(isExpired(past) ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
     [dated(past.ended_at, now)],
     [past.reason || "–"],

@@ -1,5 +1,5 @@
-//! Renders documents for browsers: `GET /events` streams all documents as server-sent events, and
-//! another request returns the details of one document.
+//! Renders documents for browsers: all documents as server-sent events (`GET /events`), or the
+//! details of a single document.
 //!
 //! A stream queues nothing. Each event is made from the newest documents when the connection is
 //! writable, so a slow browser skips states.
@@ -36,7 +36,7 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 /// of them.
 const CLAIMS_MAX: usize = 8;
 
-/// A stream of events to one browser. It ends when the visitor's permission ends.
+/// A stream of events to one browser. The stream ends when the visitor's permission ends.
 pub(super) struct Events {
     shared: Arc<Shared>,
     headers: HeaderMap,
@@ -142,12 +142,12 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
     }
 }
 
-/// Age of a holder's last renewal in milliseconds, and true if the renewal was observed. Otherwise,
-/// the date of the holder's last write.
+/// Milliseconds since a holder's last renewal; true if that renewal was observed; otherwise the
+/// date of the holder's last write.
 #[derive(Debug, Serialize)]
 pub(super) struct RenewalAge(u64, bool, Option<String>);
 
-/// Returns the part of [`row`] that a renewal changes: the times since the holders last renewed.
+/// Returns the part of [`row`] that a renewal changes: the age of each holder's last renewal.
 pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge> {
     let renewed = |silence: &Silence, renewed_at: WallMillis| {
         let written = (!silence.renewal_seen).then(|| date(renewed_at));

@@ -51,7 +51,7 @@ impl Guesses {
 
     fn of(&self, peer: IpAddr) -> Arc<Semaphore> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        // A semaphore is dropped once no permit and no waiting visitor uses it.
+        // Drops semaphores that no permit and no waiting visitor uses.
         peers.retain(|_, guesses| Arc::strong_count(guesses) > 1);
         let peer = Some(network(peer));
         let has_own = peers.contains_key(&peer) || peers.len() < PEERS_MAX;
@@ -61,8 +61,8 @@ impl Guesses {
     }
 }
 
-/// Returns the /64 network of an IPv6 peer, because one machine can use all of its addresses.
-/// Returns the address itself for an IPv4 peer.
+/// Returns the /64 network of an IPv6 peer, because one machine can use all addresses of its
+/// network. For an IPv4 peer, returns the address itself.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

@@ -20,15 +20,16 @@ use leasehold_metrics::collection::{
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecord};
 
-/// Maximum number of leases and locks with series; a scrape then has about 0.5 MB.
+/// Maximum number of leases and locks with series. A scrape of this size has about 0.5 MB.
 const NAMES_MAX: usize = 500;
 /// After this time without an answer from MongoDB, documents are not exported. An open change
 /// stream answers every 2 s.
 const BLIND_AFTER: Duration = Duration::from_secs(30);
-/// Scrapes within this time share one text, so that simultaneous scrapes need little memory.
+/// Scrapes within this time share one rendered text, so that simultaneous scrapes need little
+/// memory.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
-/// One of `--metrics-names`: a name in which `*` stands for any characters.
+/// A pattern of `--metrics-names`: a name in which `*` matches any characters.
 #[derive(Debug, Clone)]
 pub(crate) struct NamePattern(String);
 

@@ -17,7 +17,7 @@ const ONLY = {
   waiting: ({ doc }) => doc.queue_total > 0,
 };
 
-const known = new Map(); // Name to { doc, at, text }.
+const known = new Map(); // Maps each name to { doc, at, text }.
 let stale = null; // Names that were not yet received again after a reset.
 let order = []; // Names as shown, and the headings of groups.
 let tops = [0]; // Offset of each row, and of the end, from the first row in pixels.

@@ -45,7 +45,7 @@ fn answer(code: StatusCode, page: &str) -> Answer {
     if let Ok(policy) = HeaderValue::from_str(&policy(&nonce)) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
-    // Without a referrer, a browser would send the form without its origin.
+    // If the policy were no-referrer, browsers would omit the form's origin.
     let referrer = HeaderValue::from_static("same-origin");
     headers.insert(header::REFERRER_POLICY, referrer);
     answer

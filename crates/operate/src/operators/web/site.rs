@@ -31,7 +31,8 @@ use leasehold_http::{
 use leasehold_mongodb::store::mongo::operators::{ActionKind, LastAnswer};
 use leasehold_status::render::ClockPair;
 
-/// Maximum length of a request's body: a name, an identity and a reason, each escaped.
+/// Maximum length of a request's body, which contains a name, an identity and a reason, all
+/// escaped.
 const BODY_BYTES_MAX: usize = 8 * 1024;
 const ACTIONS_MAX: usize = 16;
 const BUSY: &str = "Too many wrong tokens from this address: try again in a few seconds.";
@@ -189,7 +190,7 @@ impl Shared {
         client: &Client,
     ) -> Result<Answer, Refusal> {
         if !request.body().is_end_stream() {
-            // hyper notices a closed connection only after it has read the pending bytes.
+            // hyper detects a closed connection only after reading the pending bytes.
             return refused(StatusCode::PAYLOAD_TOO_LARGE, "/events takes no body");
         }
         let Some(place) = client.streams.admit(client, || ()) else {

@@ -21,7 +21,7 @@ function duration(ms) {
   return two(Math.floor(seconds / 86400), "d", Math.floor(seconds / 3600) % 24, "h");
 }
 
-// The server's wall clock at an instant of this page.
+// The server's wall-clock time at an instant of this page's clock.
 const wall = (now) => Date.now() + clockAhead - (performance.now() - now);
 
 // Time since a date in a document. The date's clock may differ from the server's clock.
@@ -90,7 +90,7 @@ function renewed(entry, at, now) {
   return written + 1000 >= ms ? `~${duration(Math.max(written, ms))} ago` : `> ${duration(ms)}`;
 }
 
-// Applies the renewals in `holders`, which are in the order of the document's holders.
+// Applies `holders`, the renewals in the order of the document's holders.
 function renew(doc, holders) {
   const entries = doc.kind === "lock" ? doc.holders : [doc.holder];
   holders.forEach(([silent_ms, renewal_seen, renewed_at], index) => {
