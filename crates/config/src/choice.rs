@@ -1,5 +1,3 @@
-//! Settings with a fixed set of values.
-
 use serde::de::{Deserialize, Deserializer, Error};
 use signal_hook::consts;
 use tracing::level_filters::LevelFilter;

@@ -1,5 +1,3 @@
-//! Configuration errors, which are reported together.
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +65,6 @@ impl Problem {
         }
     }
 
-    /// Suggests the most similar section.
     pub(super) fn unknown_section(section: &str, origin: &Origin) -> Self {
         let mut known: Vec<_> = KEYS.iter().map(|key| key.section).collect();
         known.dedup();

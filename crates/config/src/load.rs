@@ -1,5 +1,5 @@
-//! The layers: defaults, files, environment and flags. The crate `config` only parses the files. It
-//! cannot merge the layers, because it keeps no origins and stops at the first error.
+//! The layers: defaults, files, environment and flags. The crate `config` only parses the files,
+//! because it keeps no origins and stops at the first error.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -25,8 +25,7 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the connection string that the running daemon started with. A reload opens no
-    /// other pipe, because reading a pipe may block for long.
+    /// Connection string source of the running daemon. Any other pipe is not read, as it may block.
     pub started_with: Option<UriSource>,
 }
 
@@ -46,8 +45,7 @@ impl Sources {
         variables::ignored(&self.environment)
     }
 
-    /// Reads all layers. Errors are kept in the result, so that validation reports all of them
-    /// together.
+    /// Reads all layers. Errors stay in the result until the validation reports all of them.
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded {
             settings: defaults().to_vec(),
@@ -155,8 +153,8 @@ const POD: [(&str, &str); 5] = [
 /// Maximum size of a configuration file, in case the path names a huge file.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of a YAML line. A line "- - - -…" with about ten thousand levels overflows the
-/// parser's stack. With this limit, a file of the maximum size has fewer than 800 levels.
+/// Limits the levels in a line "- - - -…", because the parser recurses. About ten thousand levels
+/// overflow its stack; this limit allows fewer than 800 in a file of the maximum size.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 const MISPLACED_URI: &str = "this looks like a connection string, which belongs in mongodb.uri, or \
@@ -271,8 +269,7 @@ impl Loaded {
         }
     }
 
-    /// Checks and sets a value. An overridden value is checked too, because otherwise a mistake in
-    /// it would surface only when the overriding layer is removed.
+    /// Checks and sets a value, even if a later layer overrides the value, to report all mistakes.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
             // Secrets are often created from a file, with the newline at its end.

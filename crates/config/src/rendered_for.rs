@@ -1,6 +1,5 @@
 //! The namespace and service account that manifests were rendered for. A kustomization can change
-//! the namespace and account of rendered manifests, but not their flags and admission policies.
-//! Pods of several overlays would then share one lease or lock unnoticed.
+//! both, but not the flags and admission policies, so several overlays would share a lease or lock.
 
 use std::fmt;
 
@@ -34,7 +33,6 @@ impl RenderedFor {
 impl TryFrom<String> for RenderedFor {
     type Error = String;
 
-    /// Parses `<namespace>/<account>`.
     fn try_from(text: String) -> Result<Self, String> {
         let legal = |part: &str| {
             let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
@@ -83,8 +81,7 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects a default name with the rendered namespace if this pod runs elsewhere. `kind` is
-    /// "lease" or "lock".
+    /// Rejects a `kind` ("lease" or "lock") named after another namespace than this pod's.
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

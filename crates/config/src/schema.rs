@@ -171,9 +171,8 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Returns the key that the user probably meant: a similar name, or an equal name in another
-/// section. Also recognizes a name without the section's prefix, such as `duration` for
-/// lease.lease_duration.
+/// Returns the key that the user probably meant: a similar name, an equal name in another section,
+/// or a name without its prefix, such as `duration` for lease.lease_duration.
 pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     let in_section = || KEYS.iter().filter(|key| key.section == section);
     let prefixed = format!("{section}_{name}");

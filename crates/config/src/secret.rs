@@ -57,7 +57,6 @@ impl Default for UriSource {
 }
 
 impl UriSource {
-    /// Opens a file or a pipe. A pipe is read immediately.
     pub(super) fn open(path: PathBuf) -> Result<Self, String> {
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
         if is_pipe {
@@ -68,8 +67,7 @@ impl UriSource {
         Ok(Self::File(path))
     }
 
-    /// Returns the current connection string. Reads a file again, because the secret may have been
-    /// rotated.
+    /// Returns the current connection string. Reads a file again, in case the secret was rotated.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Inline(secret) | Self::Pipe(_, secret) => {
@@ -82,9 +80,8 @@ impl UriSource {
     }
 }
 
-/// Returns true if a text could be a connection string, or a part of a connection string with a
-/// password. Callers mask these texts, because users often set connection strings under the wrong
-/// key.
+/// Returns true if a text could be a connection string or contain its password. Callers mask these
+/// texts, because users often set connection strings under the wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
         && text.matches("://").count() == 1
@@ -122,8 +119,7 @@ pub fn shown_path(path: &Path) -> String {
     }
 }
 
-/// Maximum time for a program to write the connection string into a pipe. A program that queries a
-/// vault can take seconds.
+/// Maximum time for a program, such as a vault client, to write a connection string into a pipe.
 const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
 
 fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, String> {

@@ -1,5 +1,4 @@
-//! The configuration by section. Each section of the table of keys is deserialized into the field
-//! with the section's name.
+//! The configuration by section. Each field is deserialized from the section of the same name.
 #![allow(
     missing_docs,
     reason = "a field without a comment is a key, which the table describes"
@@ -38,7 +37,6 @@ pub struct Config {
     pub workload: WorkloadConfig,
     pub hooks: HooksConfig,
     pub log: LogConfig,
-    /// The values of all keys.
     #[serde(skip)]
     pub(super) settings: Vec<Setting>,
 }

@@ -15,7 +15,6 @@ use super::secret::{Secret, UriSource};
 use super::variables::IgnoredVariable;
 use super::{Config, LockConfig, value};
 
-/// Keys of the durations in [`Timings`].
 pub(super) const TIMINGS: [&str; 6] = [
     "lease.lease_duration",
     "lease.renew_deadline",
@@ -26,8 +25,7 @@ pub(super) const TIMINGS: [&str; 6] = [
 ];
 
 /// Keys that have no effect while their feature is off. Flags for these keys are then rejected.
-/// Files and environment variables may still set these keys, because several daemons can share a
-/// file.
+/// Files and variables for them are ignored, because several daemons can share a file.
 struct Dependent {
     keys: &'static [&'static str],
     /// The feature is on if one of these keys has a value other than `off`.
@@ -115,8 +113,8 @@ impl Loaded {
         Ok(config)
     }
 
-    /// Returns the effective values, in the order of the documentation. No key is required, and
-    /// `mongodb.uri_file` is not read.
+    /// Returns the effective values in order. Requires no key, and does not read
+    /// `mongodb.uri_file`.
     pub fn settings(mut self) -> Result<Vec<Setting>, ConfigError> {
         self.relations();
         self.uri_source();
@@ -179,7 +177,6 @@ impl Loaded {
             .expect("every key that is read is in the table: a test loads them all")
     }
 
-    /// Returns the value if it is set and accepted.
     fn text(&self, path: &str) -> Option<&str> {
         let setting = self.setting(path);
         (setting.valid && !setting.value.is_empty()).then_some(setting.value.as_str())
@@ -192,7 +189,6 @@ impl Loaded {
         }
     }
 
-    /// Reports a value that contradicts other values.
     pub(super) fn reject(&mut self, path: &str, expected: &str) {
         let Setting {
             key, value, origin, ..

@@ -102,9 +102,9 @@ fn is_service_link(rest: &str) -> bool {
         || name.ends_with("_PORT") && !name.contains("__")
 }
 
-/// Returns the section and the key that a variable names; `None` if it is not configuration.
-/// Section and key are separated by two underscores, because Kubernetes injects variables with
-/// single underscores, such as `LEASEHOLD_HTTP_PORT` for a Service called leasehold-http.
+/// Returns the section and the key of a variable. They are separated by two underscores, because
+/// Kubernetes injects variables with one, such as `LEASEHOLD_HTTP_PORT` for a Service
+/// leasehold-http.
 pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix(PREFIX)?.split_once("__")?;

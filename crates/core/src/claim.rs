@@ -1,5 +1,5 @@
 //! Code that leases and locks share: turns, calls, sent writes, reads, and the detection of
-//! rollbacks. This code depends neither on a document's fields nor on a protocol's rules.
+//! rollbacks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -219,7 +219,6 @@ pub(crate) struct ReadInFlight<C> {
     pub(crate) call: CallId,
     /// True for a linearizable read.
     pub(crate) confirm: bool,
-    /// Known token of the document when the read was sent.
     pub(crate) token_known: Option<Token>,
     pub(crate) note: C,
 }
@@ -271,7 +270,6 @@ pub(crate) struct Rollback {
 }
 
 impl Watermarks {
-    /// Continues from the values that an earlier process recorded.
     pub(crate) fn new(remembered: Token, lease_longest: Duration) -> Self {
         Self {
             document_token: (remembered > Token::ZERO).then_some(remembered),

@@ -79,8 +79,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state after an order for this authority. `graceful` is the stop for a requested
-    /// end.
+    /// Returns the state after an order. `graceful` is the stop for a requested end.
     #[must_use]
     pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
         match kind {
@@ -243,7 +242,6 @@ pub struct DeadlinePolicy {
     /// Instant at which descendants must end after CMD's first process exited by itself.
     left_behind_at: Option<BootTime>,
     signalled: bool,
-    /// True if the stop signal went to CMD alone.
     descendants_unsignalled: bool,
     killed: bool,
     action: Option<Action>,

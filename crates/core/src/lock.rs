@@ -1,4 +1,4 @@
-//! Locks without IO: exclusive, shared and N-slot locks with a fair queue. Each lock is one
+//! Locks without IO: exclusive, shared and N-slot locks with a fair queue. One lock is one
 //! document. `docs/locks.md` explains the protocol.
 
 #![warn(clippy::wildcard_enum_match_arm)]

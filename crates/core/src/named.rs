@@ -1,5 +1,3 @@
-//! Closed lists of values with fixed names.
-
 /// Defines an enum. Each value has a name for documents, files, logs and metrics.
 macro_rules! named {
     (

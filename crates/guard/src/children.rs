@@ -1,7 +1,6 @@
 //! Lists the direct children of this process without allocating, because memory may be exhausted. A
-//! subreaper adopts the children of a killed process, so killing proceeds in rounds. The id of a
-//! direct child is not reused until this process reaps the child, so no unrelated process is
-//! signalled.
+//! subreaper adopts the children of a killed process, so killing proceeds in rounds. A child's id
+//! is not reused until this process reaps the child, so no unrelated process is signalled.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -22,8 +21,7 @@ const BUFFER: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Children {
-    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise, all of /proc is
-    /// searched.
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN); else all of /proc is searched.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
     text: [u8; BUFFER],

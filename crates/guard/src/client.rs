@@ -15,9 +15,9 @@
 //! - Guard and daemon both killed: the kernel ends CMD's leader, but its descendants survive.
 //!
 //! Processes in a frozen cgroup or in uninterruptible sleep survive in all these cases. A command
-//! also survives if it changed its user or gained privileges (setuid, setpriv), and thereby lost its
+//! also survives if it changed its user or gained privileges (setuid, setpriv) and thus lost its
 //! parent-death signal. If a command may survive, the next daemon on the status directory waits for
-//! the expiry of the lease; the fencing token protects against candidates elsewhere. A command with
+//! the lease to expire; the fencing token protects against candidates elsewhere. A command with
 //! more privileges than the daemon cannot be signalled.
 
 use std::io;
@@ -75,7 +75,6 @@ pub(super) struct GuardClient {
     unsent: bool,
     closed: bool,
     kill_since: Option<BootTime>,
-    /// The newest report.
     report: GuardReport,
     guard_killed: bool,
     /// True after this process stopped its own process group, until CMD is resumed.
@@ -296,8 +295,7 @@ impl GuardClient {
             return;
         }
         match Signal::from_named_raw(signal) {
-            // Another thread may receive the signal, so this thread may run on for a moment.
-            // SIGCONT resumes CMD.
+            // Another thread may receive the signal, so this thread may run on briefly.
             Some(signal) if !terminal.is_ours() => {
                 let _ = kill_current_process_group(signal);
                 self.stopping = true;

@@ -223,9 +223,8 @@ impl Guard {
 
     fn attend(mut self) -> io::Result<()> {
         loop {
-            // The time is read before the orders. In the reverse order, after a freeze between the
-            // two reads, the guard would judge an old order by the later time although a newer
-            // order is unread.
+            // The time is read before the orders. Otherwise a guard that was frozen in between
+            // would judge an old order by the later time, although a newer order is unread.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
             self.receive_from_shim();
@@ -420,8 +419,7 @@ impl Guard {
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
-        // If the socket is full, the report is sent later. `receive_orders` notices that the daemon
-        // is gone.
+        // A full socket is retried later. `receive_orders` notices that the daemon is gone.
         if let Ok(true) = post(self.daemon.as_fd(), &self.report) {
             self.reported = Some(self.report);
         }

@@ -316,8 +316,7 @@ impl StandbyGuard {
             .collect();
         let (orders, newest) = watch::channel(ToGuard::new(terms));
         let (publish, progress) = watch::channel(CommandProgress::Starting);
-        // All steps that can fail precede the message to the guard, because CMD runs after the
-        // message.
+        // Everything that can fail precedes the message that lets CMD run.
         let command = self.command.clone();
         let mut guard = self.guard();
         let mut client = GuardClient::new(self, newest.clone(), publish.clone())?;
@@ -406,8 +405,7 @@ impl GuardedCommand {
         self.update(DesiredState::killed);
     }
 
-    /// Relays a signal to CMD's first process, and SIGCONT to all processes. Replaces an unread
-    /// signal.
+    /// Relays a signal to CMD's first process, SIGCONT to all. Replaces an unread signal.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;

@@ -1,5 +1,4 @@
-//! Reaps orphans: the descendants of a CMD whose guard was killed, and all orphans if the daemon is
-//! process 1.
+//! Reaps orphans: descendants of a CMD without its guard, and all orphans of a daemon as process 1.
 
 use std::convert::Infallible;
 use std::io;
@@ -86,9 +85,9 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every adopted child, except children that a [`super::GuardedCommand`] owns. An
-/// adopted child differs by its process group or session: CMD cannot enter this process group or,
-/// without a terminal, this session. The program's own children are in both.
+/// Calls `visit` for every adopted child that no [`super::GuardedCommand`] owns. CMD cannot enter
+/// the program's process group or, without a terminal, its session; the program's children are in
+/// both.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -1,6 +1,6 @@
-//! Checks in /proc whether a process of a command may still run after its daemon and its guard were
-//! killed. The answer is also yes if /proc does not show every process, or if the recorded ids
-//! belong to another PID or time namespace.
+//! Checks in /proc whether a process of a command may still run after its daemon and guard were
+//! killed. Yes if /proc does not show all processes, or if the ids are of another PID or time
+//! namespace.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -140,8 +140,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads the fields of a process, if it exists. Fails if the process may exist but is not
-    /// readable.
+    /// Reads the fields of a process, if it exists. Fails if it may exist but is unreadable.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => Self::parse(&text)
@@ -182,8 +181,7 @@ impl Stat {
 const ENVIRONMENT_USUAL: usize = 64 * 1024;
 /// A process with a larger environment counts as possibly marked.
 const ENVIRONMENT_MAX: usize = 16 * 1024 * 1024;
-/// Maximum number of reads of an environment that is empty during an exec. An exec takes less than
-/// 1 ms.
+/// Maximum number of reads of an environment during an exec, which takes less than 1 ms.
 const READS_MAX: usize = 100;
 const PF_KTHREAD: u64 = 0x0020_0000;
 

@@ -1,6 +1,5 @@
 //! The terminal of the daemon. CMD has its own process group, so keys and input reach CMD only in
-//! the foreground. As in a shell, CMD gets the foreground of the daemon. The daemon takes the
-//! foreground back when CMD is gone.
+//! the foreground. As in a shell, CMD gets the daemon's foreground until CMD is gone.
 
 use std::io::IsTerminal;
 
@@ -41,8 +40,7 @@ impl Terminal {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// Takes the foreground back from CMD's group, which is gone. Does nothing if another live
-    /// group has it.
+    /// Takes the foreground back from CMD's group, which is gone, unless a live group has it.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

@@ -82,11 +82,9 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The peer closed before it read all records of this side. The peer's records are still
-            // readable.
+            // The peer closed with unread records. Its own records are still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // The end of file, or another error. A peer that sends an overlong or undecodable
-            // record counts as gone.
+            // The end of file, an error, or a peer whose record is overlong or undecodable.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }

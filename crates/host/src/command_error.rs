@@ -76,8 +76,7 @@ impl fmt::Display for CommandError {
         let problem = self.problem();
         f.write_str(&problem)?;
         match &self.remedy {
-            // On the last line of a multi-line cause, the remedy would seem to belong to that line
-            // only.
+            // On the last line of a long cause, the remedy would seem part of that line.
             Some(remedy) if problem.contains('\n') => write!(f, "\n  to fix: {remedy}"),
             Some(remedy) => write!(f, "; to fix: {remedy}"),
             None => Ok(()),

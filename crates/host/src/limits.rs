@@ -7,8 +7,7 @@ use crate::{CommandError, exit};
 /// Minimum limit of open files. A daemon of a replica set with three members needs about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Rejects a low limit of open files, because otherwise a later step would fail with a misleading
-/// error.
+/// Rejects a low limit of open files, before a later step fails with a misleading error.
 pub fn check() -> Result<(), CommandError> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < OPEN_FILES_MIN => Err(CommandError::new(

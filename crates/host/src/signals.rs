@@ -50,7 +50,7 @@ pub enum Signal {
     Report,
 }
 
-/// A signal that ends a process by default, such as TERM, INT, QUIT, HUP, PWR or a real-time signal.
+/// A signal that ends a process by default, such as TERM, INT, HUP, PWR or a real-time signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(i32);
 
@@ -195,9 +195,8 @@ pub type Signals = SignalStream<Signal>;
 /// Signals that stop a one-shot command, including SIGHUP after the terminal has hung up.
 pub type Stops = SignalStream<StopSignal>;
 
-/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH and URG;
-/// without a terminal, also TTIN, TTOU and CONT. A terminal stops and continues the whole job
-/// itself.
+/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH, URG; without
+/// a terminal, which stops and continues the whole job itself, also TTIN, TTOU and CONT.
 pub type Relays = SignalStream<i32>;
 
 /// Changes of the terminal's size.

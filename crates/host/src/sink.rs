@@ -24,8 +24,8 @@ pub struct Sink {
 }
 
 enum Method {
-    /// A pipe or a terminal, opened a second time. O_NONBLOCK on the inherited open file description
-    /// would affect the other processes that share the description.
+    /// A pipe or a terminal, opened a second time. O_NONBLOCK on the inherited open file
+    /// description would affect the other processes that share the description.
     Reopened(OwnedFd),
     /// A socket, such as journald's, on which each call can be made non-blocking.
     Socket,
@@ -59,8 +59,7 @@ impl Sink {
         Self { inherited, method }
     }
 
-    /// Writes from the front of `rest` until `rest` is empty. Fails with `AGAIN` if there is no
-    /// room.
+    /// Writes from the front of `rest` until `rest` is empty. Fails with `AGAIN` without room.
     pub fn write(&self, rest: &mut &[u8]) -> rustix::io::Result<()> {
         while !rest.is_empty() {
             // `stty tostop` stops a background job that writes to its terminal.

@@ -122,7 +122,6 @@ pub struct SupervisedCommand {
     exited: bool,
     stopped_at: Option<BootTime>,
     killed_at: Option<BootTime>,
-    /// True if the command was killed while the authority lasted.
     killed: bool,
     stuck: bool,
     lingers: bool,
@@ -288,11 +287,9 @@ impl SupervisedCommand {
                 CommandProgress::Gone(ended) => {
                     let now = clock::boot_now();
                     let lingered = std::mem::take(&mut self.lingers);
-                    // If this process was frozen past the deadline, it has not noticed the loss
-                    // yet.
+                    // After a freeze past the deadline, the loss may still be unnoticed.
                     self.cut_off |= lingered && self.is_expired(now);
-                    // A newer report may have replaced the guard's previous report before it was
-                    // read.
+                    // A newer report may have replaced the previous one before it was read.
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }

@@ -1,5 +1,5 @@
-//! Health checks of the workload. The election is notified of changes, and leaves the lease to other
-//! candidates while the workload is unhealthy.
+//! Health checks of the workload. The election is notified of changes, and leaves the lease to
+//! other candidates while the workload is unhealthy.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

@@ -42,9 +42,8 @@ impl Hook {
         }
     }
 
-    /// Starts the hook. Returns `None` if no hook is configured or the start fails; a failure is
-    /// logged. The hook's guard shares the claim's lock, so that the next daemon waits for the
-    /// hook.
+    /// Starts the hook; `None` if none is configured, or after a failure, which is logged. The
+    /// hook's guard shares the claim's lock, so that the next daemon waits for the hook.
     pub(super) async fn start(
         &mut self,
         options: &SupervisorOptions,

@@ -1,5 +1,4 @@
-//! Commands that get the lease in their environment: the workload, its hooks and the health
-//! command.
+//! Commands with the lease in their environment: the workload, its hooks and the health command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,5 +1,3 @@
-//! Options of a candidate.
-
 use std::time::Duration;
 
 use super::{BootTime, Claim, Identity, Session, Timings, Token, Tunables};
@@ -18,8 +16,7 @@ pub struct Candidate {
     pub token_remembered: Token,
     /// The longest lease duration that the status directory recorded with that token, if any.
     pub lease_longest_remembered: Option<Duration>,
-    /// True if the candidate supervises its workload with
-    /// [`Effect::Workload`](super::Effect::Workload).
+    /// True if the workload is supervised with [`Effect::Workload`](super::Effect::Workload).
     pub supervises: bool,
     /// The claim of the status directory's previous process, if that process has provably exited.
     pub predecessor_claim: Option<Claim>,

@@ -1,5 +1,4 @@
-//! Claims of this process that may be stored without leading: pending acquisitions and ended
-//! claims.
+//! Claims of this process that may be stored but do not lead: pending acquisitions, ended claims.
 
 use std::cmp::Ordering;
 
@@ -14,10 +13,8 @@ pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
-    /// Claim of the status directory's previous process, which has provably exited.
     pub(super) predecessor: Option<Claim>,
-    /// Acquisitions of unknown outcome. The candidate adopts or releases an acquisition that was
-    /// stored.
+    /// Acquisitions of unknown outcome. If stored, they are adopted or released.
     pub(super) pending: Vec<Attempt>,
     pub(super) ended: Vec<EndedClaim>,
 }
@@ -125,8 +122,8 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims, because their revisions are gone. If a restored document contains a
-    /// dropped claim, this process treats the claim as another candidate's.
+    /// Drops all claims, because their revisions are gone. A restored claim counts as a foreign
+    /// claim.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
@@ -188,9 +185,9 @@ impl Attempt {
         }
     }
 
-    /// Records that a document contradicts this acquisition: the token of another claim is equal or
-    /// higher, or another claim is newer than the replaced state. An event may combine the token of
-    /// one document with the holder of another document, so only a reply proves the contradiction.
+    /// Records that a document contradicts this acquisition: another claim has an equal or higher
+    /// token, or is newer than the replaced state. An event proves nothing, because it may combine
+    /// two documents.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         // If the revision has not changed, an operator may have raised the token.
         if self.holds(lease) || lease.revision == self.replaces.0 {

@@ -36,8 +36,7 @@ use supervise::WorkloadState;
 pub(super) use write::Acquired;
 use write::WriteInFlight;
 
-/// A candidate's knowledge of the store, and its workload. Only the files below `contend/` access
-/// its fields.
+/// A candidate's knowledge of the store, and its workload. Private to the files below `contend/`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
     me: Participant,
@@ -115,7 +114,6 @@ impl Contender {
         self.record.refresh(&self.view)
     }
 
-    /// Returns the role of a candidate without a claim.
     pub(super) fn role(&self, before: Role, now: BootTime) -> Role {
         let stopped = self.shutdown.requested && before == Role::Stopping;
         if self.checking.is_some() || stopped {
@@ -135,8 +133,8 @@ impl Contender {
         self.write.is_some() || self.checking.is_some()
     }
 
-    /// Records the token and the lease duration in a reply or event, even a late one. Marks the
-    /// acquisitions that the document contradicts.
+    /// Records a document's token and lease duration, and marks the acquisitions that it
+    /// contradicts.
     fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         for attempt in &mut self.claims.pending {

@@ -1,5 +1,3 @@
-//! The effects of an election.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -90,8 +88,8 @@ pub enum Operation {
         /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Acquire the free lease. Matches only the revision `expected`, a token lower than the new one,
-    /// and a lease that has no holder and is not paused.
+    /// Acquire the free lease. Matches only the revision `expected`, a token lower than the new
+    /// one, and a lease that has no holder and is not paused.
     Acquire(Acquisition),
     /// Take over from `holder`. Matches only the revision `expected`, a token lower than the new
     /// one, the claim `holder`, and a lease that is not paused.
@@ -112,8 +110,7 @@ pub enum Operation {
         /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease. The filter equals the filter of a renewal, so that a claim renewed by a
-    /// forked VM is not released.
+    /// Free the lease. The filter is a renewal's, to spare a claim that a forked VM has renewed.
     Release {
         /// The ended claim.
         claim: Claim,
@@ -135,8 +132,7 @@ pub enum Operation {
         session: Session,
         /// Priority of this candidate.
         priority: u32,
-        /// The standby that this registration replaces; `None` requires that no standby is
-        /// registered.
+        /// The standby to replace; `None` requires that no standby is registered.
         replaces: Option<Session>,
     },
     /// Withdraw the registration of this session as the standby. Changes nothing else.

@@ -1,5 +1,3 @@
-//! The inputs of an election.
-
 use super::{CallId, Lease, Timings, Token};
 use std::time::Duration;
 
@@ -20,7 +18,7 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader then renews at once, even while a renewal is
+    /// The driver discovered a new primary. A leader renews at once, even if a renewal is
     /// unanswered.
     PrimaryChanged,
     /// The status files' answer to [`Effect::Demote`](super::Effect::Demote).
@@ -55,8 +53,8 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload; healthy by default. A candidate with an unhealthy workload neither
-    /// leads nor contends.
+    /// Health of the workload; healthy by default. An unhealthy one bars the candidate from
+    /// leading.
     Health {
         /// False if another replica should lead.
         healthy: bool,
@@ -102,8 +100,7 @@ pub enum Watch {
     Opened,
     /// As `Opened`, but each change may be reported seconds late (sharded clusters).
     LateStreamOpened,
-    /// The cursor of the hints is open. Hints report all changes except renewals. A read must
-    /// follow.
+    /// The cursor of the hints is open. Renewals cause no hints. A read must follow.
     HintsOpened,
     /// The stream or cursor answered without events. The answer shows that the store is reachable.
     Alive,

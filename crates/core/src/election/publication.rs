@@ -1,5 +1,3 @@
-//! The published status of a candidate, and the record in the status directory.
-
 use std::time::Duration;
 
 use super::view::LeaseView;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum wait for the files and the pod's label. A terminating pod may have only 1.5 s for this
-/// wait and the release.
+/// Maximum wait for the files and the label. A terminating pod may have only 1.5 s to release.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,8 +66,7 @@ impl Stopping {
         }
         self.files = Files::Stuck;
         if shown {
-            // From now on, readers of the files can notice the step-down, even though the answer is
-            // late.
+            // From now on, readers of the files can notice the step-down, even if late.
             self.files = Files::Demoted;
             self.drained_at = self.drained_at.max(now + self.delay);
         }

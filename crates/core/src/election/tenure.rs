@@ -61,7 +61,6 @@ impl Tenure {
         self.renewed_at + self.timings.lease_duration()
     }
 
-    /// Returns the revisions of this claim that may be stored.
     pub(super) fn chain(&self) -> Vec<Revision> {
         let sent = self.renewals.revisions();
         std::iter::once(self.acknowledged).chain(sent).collect()

@@ -64,7 +64,6 @@ impl LeaseView {
         }
     }
 
-    /// Returns the rollback that this document proves, if any.
     pub(super) fn rollback(&self, found: &Found) -> Option<Rollback> {
         match found {
             Found::Lease(lease) => self.marks.rollback(Some(lease.token)),
@@ -93,9 +92,8 @@ impl LeaseView {
         }
     }
 
-    /// Stores the document; returns true if its revision differs. `seen` is kept if revision, claim
-    /// and token are unchanged. A revision alone may repeat on a forked VM or in an edited
-    /// document.
+    /// Stores the document; returns true if its revision differs. `seen` is kept if claim and token
+    /// match too, because a revision may repeat on a forked VM or in an edited document.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
         match &found {

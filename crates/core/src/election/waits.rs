@@ -20,8 +20,7 @@ pub(super) struct Waits {
     /// End of the quarantine after a rollback of the store.
     pub(super) quarantine: Option<BootTime>,
     deadline_loss: Option<BootTime>,
-    /// Maximum random delay before an acquisition, so that candidates that wake together spread
-    /// out.
+    /// Maximum random delay before an acquisition, to spread candidates that wake together.
     pub(super) jitter_max: Duration,
     /// Earliest instant to acquire a free lease, chosen at random when the revision was first seen.
     pub(super) acquire_not_before: BootTime,
@@ -32,8 +31,7 @@ struct Cooldown {
     until: BootTime,
     /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// Session of this process. A claim that this process ended is not a successor, even if seen
-    /// late.
+    /// Session of this process, whose ended claims do not count as successors, even if seen late.
     session: Session,
 }
 

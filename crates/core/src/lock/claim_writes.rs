@@ -4,20 +4,17 @@ use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions in the filter. Without answers, it is reached after eight minutes at
-/// the defaults. If a forgotten revision is stored, the contender may lose its position, but never
-/// has a second entry.
+/// Maximum number of revisions in the filter: eight minutes without answers, at the defaults. With
+/// a forgotten revision, the contender may lose its position, but never gets a second entry.
 const MINE_MAX: usize = 128;
-/// Number of oldest revisions that are never dropped, because a store that recovers applies the
-/// first pending join.
+/// Number of oldest revisions to keep, because a recovered store applies the first pending join.
 const OLDEST_KEPT: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls sent before the claim was first seen. Only later calls can prove the claim
-    /// gone.
+    /// Number of calls before the claim was first seen. Only later calls can prove it gone.
     present: Option<u64>,
     /// True if a revision was forgotten that may be stored.
     pub(super) forgotten: bool,
@@ -110,8 +107,7 @@ impl ClaimWrites {
         }
     }
 
-    /// Marks a write as possibly applied. Earlier joins are kept, because a late join can restore
-    /// an entry.
+    /// Marks a write as possibly applied. Keeps earlier joins, which may restore an entry late.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
     }

@@ -1,7 +1,6 @@
-//! A grant is a write of another contender that lets this contender hold the lock. The grant names
-//! the entry's revision. Provisional authority starts when this contender sent that revision, and
-//! lasts for a share of the renew deadline. Other contenders wait for the same share of the lease
-//! duration.
+//! A grant is another contender's write that lets a contender hold the lock. It names the entry's
+//! revision. Provisional authority starts when the owner sent that revision, and lasts for a share
+//! of the renew deadline. Others wait for that share of the lease duration.
 
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use crate::election::{BootTime, Revision, Timings, Token};
 /// eviction of an unconfirmed entry. An equal divisor preserves the bound on clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of the confirmation. Shorter work needs no confirmation, because its release follows the
-/// grant.
+/// Delay of the confirmation. Shorter work needs none, because its release follows the grant.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// Minimum time to confirm a grant. Even a loaded store answers a write in this time.

@@ -1,5 +1,3 @@
-//! Options and inputs of a contender.
-
 use std::time::Duration;
 
 use super::{
@@ -103,8 +101,7 @@ pub struct Options {
     pub watch_first: bool,
     /// Highest token of this lock that earlier contenders have seen.
     pub token_remembered: Token,
-    /// Observations of earlier contenders since the boot, so that expired entries are evicted
-    /// sooner.
+    /// Observations of earlier contenders in this boot, to evict expired entries sooner.
     pub observations: Observations,
 }
 

@@ -60,8 +60,7 @@ impl Observations {
         self.0.iter().map(|(claim, seen)| (*claim, seen))
     }
 
-    /// Adds observations that other contenders have saved since this contender started with
-    /// `before`.
+    /// Adds observations that others have saved since this contender started with `before`.
     #[must_use]
     pub fn merged(&self, before: &Self, saved: &Self) -> Self {
         let mut merged = self.0.clone();
@@ -102,8 +101,7 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The earlier bound applies, because the new bound depends on the store's
-                    // clock.
+                    // The new bound depends on the store's clock, so the earlier one applies.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -177,7 +175,6 @@ impl Observation {
         }
     }
 
-    /// Returns true if `known` has this revision, token and state.
     fn continues(&self, known: &Self) -> bool {
         known.revision == self.revision && known.token == self.token && known.state == self.state
     }

@@ -1,5 +1,3 @@
-//! Operations on a lock's document, and their outcomes.
-
 use std::time::Duration;
 
 use super::{EntryMode, FoundLock, Grant, WorkKey};
@@ -87,8 +85,7 @@ pub enum LockOperation {
         /// Highest token seen while this claim did not hold the lock. An unconfirmed grant with a
         /// token that is not higher gets another token.
         seen: Token,
-        /// Minimum hold, or the rest of the minimum hold; `None` leaves the entry's value
-        /// unchanged.
+        /// Minimum hold, or its rest; `None` leaves the entry's value unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
         min_hold: Option<Duration>,
     },
@@ -120,8 +117,7 @@ pub enum LockOperation {
         slots: u32,
     },
     /// Remove every entry that still matches, and grant free room to waiters. Without `entries`,
-    /// the write only grants: to the sender if it waits, or to any waiter if the sender has no
-    /// entry.
+    /// the write only grants: to a waiting sender, or to any waiter if the sender has no entry.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,

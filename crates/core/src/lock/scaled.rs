@@ -1,5 +1,3 @@
-//! Durations of a lock with a chosen lease duration.
-
 use std::time::Duration;
 
 use crate::election::{INTERVAL_MIN, TimingError, TimingSettings, Timings};
@@ -10,8 +8,7 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // The timing rule has a constant half second, so both durations are shortened to make room for
-    // it.
+    // The timing rule has a constant half second, so both durations are shortened.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let shortened = proportion(deadline, room, both);
@@ -39,7 +36,6 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     })
 }
 
-/// Returns `duration × to / of`.
 fn proportion(duration: Duration, to: Duration, of: Duration) -> Duration {
     if of.is_zero() {
         return duration;

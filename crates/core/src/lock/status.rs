@@ -17,8 +17,7 @@ named! {
     pub enum Loss {
         /// No renewal was acknowledged in time.
         Deadline = "deadline",
-        /// The document no longer has the entry as a holder, usually because it was evicted or
-        /// broken.
+        /// The entry is no longer a holder, usually because it was evicted or broken.
         Rejected = "rejected",
         /// The document lost acknowledged writes.
         StoreRolledBack = "store_went_back",
@@ -31,9 +30,8 @@ named! {
 pub enum End {
     /// The lock was held and released.
     Released,
-    /// The lock was held, but its release was not confirmed: no answer came before the entry
-    /// expired, or an earlier release of unknown outcome may have been applied. The success may be
-    /// lost.
+    /// The lock was held, but no reply confirmed its release before the entry expired, or an
+    /// earlier release may have been applied. The success may be lost.
     Unconfirmed,
     /// The lock was held and lost.
     Lost(Loss),
@@ -188,8 +186,7 @@ pub enum LockEffect {
     Exit(End),
 }
 
-/// An event to report to operators. Exhaustive, because a host must decide how to report each
-/// event.
+/// An event to report to operators. Exhaustive, because a host must decide how to report each one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockNotice {

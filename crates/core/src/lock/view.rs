@@ -68,8 +68,7 @@ impl LockView {
         self.marks.document_token.unwrap_or_default()
     }
 
-    /// Returns true if no other claim can have had the token, so that a grant with this token is
-    /// valid.
+    /// Returns true if no other claim can have had the token, so that its grant is valid.
     pub(super) fn is_unused(&self, token: Token) -> bool {
         token > self.token_floor
     }
@@ -115,8 +114,7 @@ impl LockView {
         })
     }
 
-    /// Returns the number of other holders, the number of waiters ahead, and the first entries of
-    /// both.
+    /// Returns the number of other holders, the number of waiters ahead, and the first of both.
     pub(super) fn ahead(&self, claim: Claim) -> (usize, usize, Vec<Ahead>) {
         let Some(lock) = &self.lock else {
             return (0, 0, Vec::new());

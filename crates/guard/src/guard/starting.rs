@@ -74,9 +74,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts CMD as gone if the killed shim has not executed it, even if the shim is still blocked
-    /// by a disk. A process with a pending SIGKILL runs no further instruction, and an exec would
-    /// have closed the socket.
+    /// Counts CMD as gone if the killed shim has not executed it, even if a disk still blocks the
+    /// shim. With SIGKILL pending, no instruction runs, and an exec would have closed the socket.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;

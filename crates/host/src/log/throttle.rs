@@ -73,8 +73,7 @@ impl ErrorThrottle {
         let kind = (kind, code);
         let since = *self.since.get_or_insert_with(|| {
             self.failures = 0;
-            // The interval is reset only after a quiet time, so that recurring short errors are
-            // not all logged.
+            // Reset only after a quiet time, so that not all recurring short errors are logged.
             if now >= self.due_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();

@@ -1,5 +1,3 @@
-//! The start and the end of a leadership.
-
 use super::prefer::Preference;
 use super::standby::head_start_of_standby;
 use super::{Acquired, Contender};
@@ -42,8 +40,7 @@ impl Contender {
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
-            // The other claim may lead. If the claim was shown by an event, no read can disprove
-            // it.
+            // The other claim may lead. No read can disprove an event that showed it.
             let until = turn.now + self.view.marks.lease_longest;
             self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);
@@ -116,8 +113,8 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // Sends a release, in case the store recovers before the lease expires, but not before
-            // the workload has had time to notice the loss (I6).
+            // Frees the lease if the store recovers early, after the workload has had time to
+            // notice the loss (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
@@ -141,8 +138,7 @@ impl Contender {
             }
             // No release, because it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
-                // A process on a cloned directory may lead with the claim, so the record no longer
-                // proves an exit.
+                // On a cloned directory, another process may lead with the claim.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);

@@ -1,6 +1,5 @@
-//! Handover to a standby with a higher priority. A registered standby may have exited, so the
-//! leader first withdraws the registration, and then waits for a preferred standby to register
-//! again.
+//! Handover to a standby with a higher priority. The standby may have exited, so the leader first
+//! withdraws the registration and waits for a preferred standby to register again.
 
 use std::time::Duration;
 
@@ -13,9 +12,8 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time that the leader waits for a new registration: two polls and two random delays,
-/// because a follower of lower priority may register first, and two renewals, whose replies show
-/// the registration.
+/// Minimum time to register again: two polls, two random delays (a follower of lower priority may
+/// register first), and two renewals, whose replies show the registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

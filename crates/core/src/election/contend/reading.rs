@@ -12,8 +12,8 @@ pub(crate) struct LeaseReads {
     pub(super) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
-    /// End of the time in which the store counts as reachable; `None` before its first answer. A reload
-    /// does not shorten this time, because the stream still reports at the previous pace.
+    /// End of the store's reachability, unless it answers again; `None` before its first answer. A
+    /// reload does not shorten this time, because the stream still reports at the previous pace.
     pub(crate) answers_until: Option<BootTime>,
 }
 
@@ -47,8 +47,7 @@ impl Following {
 pub(super) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
-    /// True if an event was applied after the read was sent. The reply may then be older than the
-    /// event.
+    /// True if an event was applied after the read was sent, so that the reply may be older.
     overtaken: bool,
 }
 
@@ -88,8 +87,7 @@ impl LeaseReads {
         self.schedule.read_at(at);
     }
 
-    /// Requires a read before the next write. A read in flight does not count, because it may have
-    /// been sent too early.
+    /// Requires a new read before the next write; a read in flight may have been sent too early.
     pub(super) fn fall_behind(&mut self, now: BootTime) {
         self.schedule.in_flight = None;
         self.read_before_write(now);
@@ -112,15 +110,13 @@ impl LeaseReads {
         }
     }
 
-    /// Reopens the stream if it did not report a change that the read shows. A late stream stays
-    /// open.
+    /// Reopens a stream that missed a change shown by the read, unless the stream is late.
     fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.note.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
-            // Ignores the standby, which the view may only assume, and the renewals that hints
-            // omit.
+            // Ignores an assumed standby, and the renewals that hints omit.
             (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
@@ -156,7 +152,6 @@ impl LeaseReads {
 }
 
 impl Contender {
-    /// Records that the store answered.
     pub(super) fn contact(&mut self, now: BootTime) {
         self.reads.answers_until = Some(now + self.me.timings().lease_duration());
     }

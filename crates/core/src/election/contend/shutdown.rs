@@ -6,9 +6,8 @@ use super::Contender;
 use crate::claim::{Turn, earliest};
 use crate::election::{BootTime, Notice, Stopping};
 
-/// Maximum wait at a shutdown with `workload.ends_first`. It is not zero, because a kubelet may
-/// restart only the sidecar. The label's change, this wait and the release together take less than
-/// two seconds.
+/// Maximum wait at a shutdown with `workload.ends_first`. Not zero, because a kubelet may restart
+/// only the sidecar. This wait, the label's change and the release take less than two seconds.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -58,8 +57,7 @@ impl Contender {
         if !busy {
             self.keep_looking(turn);
         }
-        // A claim is released only after its workload is gone (I6), but a stuck workload may never
-        // end.
+        // A claim is released after its workload's end (I6), but a stuck workload may never end.
         let stuck = self.workload.is_stuck();
         if self.workload.runs() && !stuck {
             return self.wait(None, turn);
@@ -100,7 +98,6 @@ impl Contender {
         LastStep::Exit
     }
 
-    /// Returns the time that a workload has to notice the end of leadership.
     pub(crate) fn drain_time(&self) -> Duration {
         let tunables = &self.me.tunables;
         match self.shutdown.requested && tunables.workload_ends_first {

@@ -30,8 +30,7 @@ pub(super) struct Registration {
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
-    /// Random delay after a head start or a reservation, so that followers do not race if the
-    /// standby has exited.
+    /// Random delay after a head start or reservation, against a race if the standby has exited.
     jitter: Duration,
 }
 
@@ -50,7 +49,7 @@ impl Registration {
         }
     }
 
-    /// Forgets the vacancy that this candidate filled. A registration in flight can no longer match.
+    /// Forgets the vacancy that this candidate filled. An open registration can no longer match.
     pub(super) fn begin_to_lead(&mut self) {
         (self.vacancy, self.call) = (None, None);
     }
@@ -64,8 +63,7 @@ impl Registration {
 
 impl Contender {
     /// Returns how long this candidate waits for the standby after the holder expired. If the
-    /// standby has exited, candidates of higher priority go first, so a lower priority means a
-    /// longer wait.
+    /// standby has exited, candidates of higher priority go first.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.me.session;
         match lease.standby.as_ref().filter(other) {
@@ -101,8 +99,8 @@ impl Contender {
         (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
     }
 
-    /// Registers this candidate if it can be the standby. Withdraws the registration if this
-    /// candidate cannot lead. Returns when to call this function again.
+    /// Registers this candidate, or withdraws the registration if the candidate cannot lead.
+    /// Returns when to call this function again.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;

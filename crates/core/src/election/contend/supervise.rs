@@ -105,8 +105,7 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns until when an exiting process delays its release; never later than the claim's
-    /// expiry.
+    /// Returns until when an exiting process delays its release; at most until the claim's expiry.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }
@@ -138,8 +137,7 @@ impl Contender {
         }
     }
 
-    /// Begins this candidate's back-off after its workload exited on its own. Returns false if no
-    /// workload runs under this token.
+    /// Begins the back-off after the workload's own exit; false if none runs under this token.
     pub(crate) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
         let (timings, workload) = (self.me.timings(), &mut self.workload);
         let running = workload.running.filter(|running| running.token == token);

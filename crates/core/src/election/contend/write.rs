@@ -1,5 +1,3 @@
-//! The writes of a candidate that does not lead, and their replies.
-
 use super::decide::Predecessor;
 use super::{AfterWrite, Contender};
 use crate::claim::{Rollback, Turn};
@@ -106,9 +104,8 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // Records the claim before the write, for the next process on this directory. The token is
-        // recorded only after a reply has shown it, because otherwise the next process might
-        // mistake a store that never had the token for a rolled-back store.
+        // Records the claim, for the next process on this directory, before the write. The token is
+        // recorded once seen, because otherwise a store that never had it would seem rolled back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -222,8 +219,7 @@ impl Contender {
                 },
                 Outcome::Applied(Found::Lease(lease)),
             ) if attempt.holds(&lease) => {
-                // Authority starts when the renewal was sent, because the acquisition was not
-                // acknowledged.
+                // Authority starts at this renewal, because the acquisition is unacknowledged.
                 attempt.chain.push(revision);
                 let acquired = Acquired {
                     attempt,

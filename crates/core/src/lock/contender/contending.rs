@@ -23,8 +23,7 @@ pub(super) enum Consequence {
     Absent(Proof),
     /// The claim waits or was granted.
     Placed(CallId, WaitingPlace, Option<Grant>),
-    /// An acknowledged write acquired the lock. If the reply is `news`, expired entries are
-    /// evicted.
+    /// An acknowledged write acquired the lock. If its reply is `news`, evict expired entries.
     Acquired {
         holding: Holding,
         news: bool,
@@ -32,8 +31,7 @@ pub(super) enum Consequence {
     PlaceLost,
     /// Another process renews the entry.
     Duplicated,
-    /// The document lost acknowledged writes. Contains its current token; `None` if the document is
-    /// gone.
+    /// The document lost acknowledged writes. Contains its token; `None` if the document is gone.
     RolledBack(Option<Token>),
     Finished(End),
     #[cfg(proof)]
@@ -152,8 +150,7 @@ pub(super) fn write_reply(
         LockOutcome::Failed => retry_later(state, exchange, turn),
         LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
-            // A read precedes the next join, so that few joins stay unresolved if the store is
-            // unresponsive.
+            // A read precedes the next join, to limit the unresolved joins in a failing store.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
@@ -221,8 +218,7 @@ fn written(
                 return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
-                // Confirmed without a slot, because the document was edited or an older version
-                // granted the lock.
+                // Confirmed without a slot, after an edit or a grant by an older version.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);

@@ -140,8 +140,7 @@ impl Exchange {
         self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
     }
 
-    /// Returns the rest of the minimum hold; `None` before the acquisition or without a minimum
-    /// hold.
+    /// Returns the rest of the minimum hold, if any; `None` before the acquisition.
     pub(super) fn min_hold_left(&self, now: BootTime) -> Option<Duration> {
         self.keeps_until.map(|until| until.since(now))
     }
@@ -212,8 +211,7 @@ impl Exchange {
     }
 
     /// Evicts expired entries as a holder, because with frequent acquisitions no waiter waits long
-    /// enough. Called only after a reply, so that the first of many holders evicts the entries
-    /// alone.
+    /// enough. Called after a reply, so that only the first of many holders evicts.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);

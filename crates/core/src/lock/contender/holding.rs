@@ -1,6 +1,5 @@
-//! Holding the lock. Only an acknowledged write extends authority, counted from just before the
-//! write was sent (I2). Before the first such write, a grant gives provisional authority (see
-//! `grant.rs`).
+//! Holding the lock. Only an acknowledged write extends authority, counted from before the write
+//! was sent (I2). Until the first one, a grant gives provisional authority (see `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
@@ -110,8 +109,7 @@ impl Holding {
         };
     }
 
-    /// Handles the reply to a write, even a late one. Returns the loss that the reply proves, if
-    /// any.
+    /// Handles the reply to a write, even a late one. Returns the loss, if the reply proves one.
     pub(super) fn reply(
         &mut self,
         write: &SentWrite,

@@ -1,5 +1,4 @@
-//! Joining the queue. The contender repeats the join, with new revisions, until a reply shows the
-//! claim in the document.
+//! Joining: the contender repeats the join, with new revisions, until a reply shows the claim.
 
 use super::Exchange;
 use super::reads::Proof;
@@ -92,8 +91,7 @@ impl Joining {
         }
     }
 
-    /// Handles a reply that does not show the claim. Returns the final result if joining is
-    /// impossible.
+    /// Handles a reply without the claim. Returns the final result if joining is impossible.
     pub(super) fn absent(
         &mut self,
         proof: Proof,

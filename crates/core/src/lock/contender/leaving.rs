@@ -1,6 +1,6 @@
-//! Leaving the queue or releasing the lock. The claim is never renewed again. The contender repeats
-//! the leave until its outcome is known. During a minimum hold, the entry is only marked, and other
-//! contenders remove it later.
+//! Leaving the queue or releasing the lock. The claim is never renewed again. The leave is repeated
+//! until its outcome is known. A minimum hold only marks the entry; other contenders remove it
+//! later.
 
 use std::time::Duration;
 
@@ -12,8 +12,7 @@ use crate::lock::{End, FoundLock, LockOutcome, LockTurn, Loss};
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Leaving {
     end: End,
-    /// Number of calls sent before the first leave. Replies to these calls prove nothing about the
-    /// entry.
+    /// Number of calls before the first leave. Their replies prove nothing about the entry.
     after: u64,
     awaited: Option<CallId>,
     /// True if an earlier leave may have been applied.

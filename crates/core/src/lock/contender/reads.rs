@@ -1,6 +1,6 @@
 //! Reads of the document, and the change stream of the claim. A deposed primary still answers
-//! majority reads. If a reply shows an older document, or shows that the entry is gone or was
-//! changed by another process, a write or a linearizable read must confirm the reply.
+//! majority reads, so a write or a linearizable read must confirm older documents and changed
+//! entries.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
@@ -122,8 +122,7 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records whether the reply to `call` showed a grant. The reply covers all events before the
-    /// call.
+    /// Records whether the reply to `call`, which covers all earlier events, showed a grant.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

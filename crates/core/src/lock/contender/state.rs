@@ -1,5 +1,3 @@
-//! The states of a contender.
-
 use super::{Exchange, Holding, Joining, Leaving, Waiting};
 use crate::lock::{End, Loss, Standing};
 
