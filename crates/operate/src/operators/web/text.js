@@ -27,7 +27,7 @@ const wall = (now) => Date.now() + clockAhead - (performance.now() - now);
 // Time since a date in a document. The date's clock may differ from the server's clock.
 const since = (date, now) => (date ? Math.max(0, wall(now) - Date.parse(date)) : NaN);
 
-// Time for which a holder has held: until now, or until its last renewal if it is gone.
+// Duration of a hold so far: until now, or until the last renewal if the holder is gone.
 function heldFor(entry, at, now) {
   const held = since(entry.since, now);
   if (!isGone(holderState(entry, at, now))) return held;
