@@ -19,8 +19,8 @@ use serde::Serialize;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Minimum interval between events that only extend authority or report a MongoDB error.
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
-/// Reconnect interval of browsers in milliseconds. After its stream broke, a browser must learn of
-/// a step-down within the default `lease.handoff_delay`.
+/// Reconnect interval of browsers in milliseconds. It is shorter than the default
+/// `lease.handoff_delay`, so that a browser whose stream broke still learns of a step-down in time.
 const RETRY_MS: u32 = 1000;
 
 /// Data of an event: the fields of `status.json` and the time of writing.

@@ -17,7 +17,7 @@ const EXAMPLES_MAX: usize = 2;
 /// Indentation of the line that explains an example.
 const EXPLAINED: usize = 6;
 
-/// The subcommands by audience. Other subcommands belong to [`SETUP`].
+/// The subcommands, grouped by audience. Other subcommands belong to [`SETUP`].
 const GROUPS: [(&str, &[&str]); 2] = [
     ("Workloads and jobs", &["run", "lock", "status"]),
     (

@@ -7,7 +7,7 @@
 {{- include "leasehold.imageName" (dict "root" . "image" $image "tag" $image.tag "key" "workload.image") -}}
 {{- end -}}
 
-{{/* For objects that select the workload's pods. Without pods, the object would silently select nothing. */}}
+{{/* Refuses an object that selects the workload's pods if there are none, because the object would silently select nothing. */}}
 {{- define "app.needsDeployment" -}}
 {{- if not .root.Values.deployment.enabled -}}
 {{- fail (printf "leasehold: %s needs deployment.enabled: it is about the pods of the workload" .value) -}}

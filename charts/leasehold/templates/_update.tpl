@@ -6,12 +6,12 @@ read a record of the release, except in helm template. The record contains only 
 changed the record.
 */}}
 
-{{/* The lease or lock, in words. */}}
+{{/* Describes the lease or lock for messages. */}}
 {{- define "app.contendsFor" -}}
 {{- printf "the %s %s in %s" (ternary "lock" "lease" (include "app.locks" . | eq "true")) (include "leasehold.lease" .) (include "leasehold.collection" .) -}}
 {{- end -}}
 
-{{/* The leases of `extraLeases`, in words, by key, as JSON. */}}
+{{/* Describes the leases of `extraLeases` for messages, as a JSON object by key. */}}
 {{- define "app.contendsAlsoFor" -}}
 {{- $all := dict -}}
 {{- range $name, $_ := .Values.leasehold.extraLeases -}}

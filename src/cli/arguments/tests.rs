@@ -13,7 +13,7 @@ fn the_commands_pass_claps_own_checks() {
 #[test]
 fn short_flags_set_the_keys() {
     let Ok(Invocation::Run(run)) = parsed(&["run", "--lease", "orders", "--identity=me"]) else {
-        panic!("it is a legal command line");
+        panic!("a valid command line");
     };
     let flags = run.configuration.sources.flags.iter();
     let flags: Vec<_> = flags
@@ -31,7 +31,7 @@ fn short_flags_set_the_keys() {
 #[test]
 fn a_command_is_everything_after_two_dashes() {
     let Ok(Invocation::Run(run)) = parsed(&["run", "--", "sleep", "--config"]) else {
-        panic!("it is a legal command line");
+        panic!("a valid command line");
     };
     assert_eq!(run.command, ["sleep", "--config"]);
     assert!(run.configuration.sources.files.is_empty());

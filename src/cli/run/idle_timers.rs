@@ -164,7 +164,10 @@ mod tests {
         idle_timers.follows(false);
         assert!(!idle_timers.is_at(settled()));
         idle_timers.follows(true);
-        assert!(!idle_timers.is_at(boot_now()), "it has failed a moment ago");
+        assert!(
+            !idle_timers.is_at(boot_now()),
+            "immediately after a failure"
+        );
         assert!(idle_timers.is_at(settled()));
     }
 
@@ -185,7 +188,7 @@ mod tests {
             coarse: AtomicBool::new(false),
         };
         slack.waits();
-        assert_eq!(now(), slack.usual, "not at rest");
+        assert_eq!(now(), slack.usual, "not idle");
         slack.woke();
         slack.idle_timers.allow();
         slack.idle_timers.settled_at.store(0, Ordering::Relaxed);

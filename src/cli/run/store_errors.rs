@@ -172,7 +172,7 @@ mod tests {
         errors.answered(&unanswered("renew"), at(10));
         assert_eq!(since(), Some(at(7)), "when the call was sent");
         errors.answered(&unanswered("read"), at(25));
-        assert_eq!(since(), Some(at(7)), "and not when the lease was lost");
+        assert_eq!(since(), Some(at(7)), "not when the lease was lost");
         errors.answered(&answered("read", None), at(30));
         errors.answered(&unanswered("read"), at(40));
         assert_eq!(since(), Some(at(37)), "another outage");
@@ -232,7 +232,7 @@ mod tests {
         assert!(shown.borrow().is_none(), "the server is reachable");
         errors.answered(&unanswered, at(5));
         errors.answered(&read, at(6));
-        assert!(shown.borrow().is_some(), "and does not write");
+        assert!(shown.borrow().is_some(), "but refuses writes");
         // Another candidate leads, so this candidate makes no more attempts.
         errors.answered(&read, at(30));
         assert!(shown.borrow().is_none());

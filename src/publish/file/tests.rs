@@ -325,7 +325,7 @@ fn one_outdated_file_is_removed_too() {
     obstruct(path, ENV_FILE);
     place.lead(3);
     assert!(!place.flush());
-    assert!(read(path).leader, "the first of the two could be written");
+    assert!(read(path).leader, "the first file could be written");
 
     obstruct(path, JSON_FILE);
     place.status.send_replace(follower());

@@ -93,7 +93,7 @@ mod tests {
         let permits = u32::try_from(GUESSES_MAX).expect("a small number");
         let taken = guesses.of(peer).try_acquire_many_owned(permits);
         assert!(!is_free(guesses, peer));
-        taken.expect("all are free")
+        taken.expect("all permits are free")
     }
 
     fn is_free(guesses: &Guesses, peer: IpAddr) -> bool {
@@ -106,7 +106,7 @@ mod tests {
         let begun = boot_now();
         for _ in 0..GUESSES_MAX {
             let wrong = guesses.check(peer(1), || false).now_or_never();
-            assert_eq!(wrong, None, "answered at once");
+            assert_eq!(wrong, None, "answered immediately");
         }
         // The next token waits for a permit instead of being refused.
         assert_eq!(guesses.check(peer(1), || true).await, Ok(()));

@@ -69,7 +69,7 @@ fn a_large_list_comes_in_pieces() {
     assert_eq!(
         sizes(&board),
         [64, 64, 22],
-        "although deletions are forgotten"
+        "even after deletions were forgotten"
     );
 }
 
