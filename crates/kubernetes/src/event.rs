@@ -1,7 +1,7 @@
 use leasehold_clock::duration::short;
 use leasehold_core::election::{Notice, Reason, ResourceName, Role, Transition};
 
-/// The only reason whose Event is repeated while the condition lasts.
+/// Only the Event with this reason is repeated while its condition lasts.
 const RENEWAL_FAILING: &str = "RenewalFailing";
 
 #[derive(Debug, Clone, PartialEq, Eq)]

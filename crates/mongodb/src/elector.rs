@@ -65,7 +65,7 @@ impl ElectorOptions {
     }
 }
 
-/// A candidate before its start. Its channels can be handed out before it contends.
+/// A candidate before its start. The channels can be handed out before the candidate contends.
 #[derive(Debug)]
 #[must_use = "it contends once it is started"]
 pub struct ElectorBuilder {

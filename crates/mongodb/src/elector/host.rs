@@ -39,7 +39,7 @@ pub trait Surfaces: Send + 'static {
     fn store_event(&mut self, _: &StoreEvent) {}
 }
 
-/// Ignores all events. For programs that only query the [`Elector`].
+/// Ignores all events. For programs that only query the [`Elector`](super::Elector).
 impl Surfaces for () {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();

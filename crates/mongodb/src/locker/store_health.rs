@@ -13,7 +13,8 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. Kept after a successful read: a server may refuse only writes.
+    /// The failing writes. A successful read does not clear this field, because a server may refuse
+    /// only writes.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.

@@ -169,7 +169,8 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the token of the holder's claim. Operators can raise the document's token above it.
+    /// Returns the token of the holder's claim. Operators can raise the document's token above the
+    /// claim's token.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
