@@ -61,7 +61,7 @@ struct Shown {
     at: BootTime,
 }
 
-/// Opens a stream. `last_id` is the last event that the client received from an earlier stream.
+/// `last_id` is the last event that the client received from an earlier stream.
 pub(super) fn events(state: AdminState, place: StreamPlace, last_id: Option<EventId>) -> EventBody {
     event_body(StatusEvents {
         state,

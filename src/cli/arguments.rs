@@ -40,8 +40,8 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     let matches = fitting.try_get_matches_from(arguments);
     let mut matches = matches.map_err(|error| explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
-        // The usual cause is an empty variable in a script. Without this check, leasehold would run
-        // no command.
+        // The usual cause is an empty variable in a script. Without this check, leasehold would
+        // start without a command.
         return Err(command().error(
             ErrorKind::MissingRequiredArgument,
             "a command is expected after --",

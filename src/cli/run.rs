@@ -259,7 +259,6 @@ fn log_sources(config: &Config, sources: &Sources) {
 }
 
 impl Daemon {
-    /// Handles events until the candidate has ended.
     async fn attend(
         mut self,
         serving: impl Future<Output = io::Result<Infallible>>,

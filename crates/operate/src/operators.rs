@@ -239,7 +239,6 @@ async fn execute(session: &Session, command: OperatorCommand) -> Result<Exit, Co
     request::run(session, request).await
 }
 
-/// The collection that a command uses, and its common options.
 #[derive(Clone)]
 struct Session {
     collection: MongoCollection,
@@ -297,7 +296,6 @@ impl Session {
         Err(OperatorError::Store { doing, failure })
     }
 
-    /// Asks the candidates of a lease to report, until the answers are `complete`.
     async fn candidates(
         &self,
         name: &ResourceName,

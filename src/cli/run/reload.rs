@@ -23,7 +23,6 @@ pub(super) struct Reloader {
     pub(super) ready_when: watch::Sender<ReadyWhen>,
     pub(super) uri: watch::Sender<UriSource>,
     pub(super) reading: Option<JoinHandle<Reloaded>>,
-    /// True if the configuration must be read once more.
     pub(super) again: bool,
 }
 

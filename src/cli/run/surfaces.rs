@@ -130,7 +130,6 @@ pub(super) struct StatusFollower {
     files: Arc<StatusFileHandle>,
     highest_leader_token: Token,
     last: Option<Status>,
-    /// True if the log goes to a terminal as text.
     at_terminal: bool,
 }
 

@@ -48,7 +48,6 @@ pub(super) struct Workload {
     exits: mpsc::Receiver<CommandExit>,
 }
 
-/// Counts the events of the command, and forwards its exit codes.
 struct ExitForwarder {
     metrics: Metrics,
     exits: mpsc::Sender<CommandExit>,
@@ -77,7 +76,6 @@ pub(super) struct CommandExit {
 }
 
 impl CommandExit {
-    /// Returns how the daemon exits after the command's exit.
     pub(super) fn exit(&self) -> signals::Exit {
         let signal = self.code.checked_sub(exit::SIGNALLED).map(i32::from);
         let signal = signal.filter(|_| self.interrupted);

@@ -26,7 +26,6 @@ impl ErrorLog {
         }
     }
 
-    /// Counts and logs a failed write.
     pub(super) fn failed(&mut self, path: &Path, error: &io::Error, metrics: &Metrics) {
         metrics.publish_failed(Surface::File);
         if let Some((failing_for, failures)) = self.throttle.failed("", None, boot_now()) {

@@ -120,7 +120,6 @@ async fn expired(
     }
 }
 
-/// Removes all holders after the operator has confirmed it.
 async fn forced(
     lock: &LockCalls<'_>,
     found: &LockDocument,

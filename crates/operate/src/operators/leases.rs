@@ -114,7 +114,6 @@ pub(super) async fn run(
     Ok(exit::DONE.into())
 }
 
-/// Returns the list as text or JSON. Prints a note about omitted documents.
 fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls) -> String {
     let ((_, noun, _), now) = (listing.parts(), clock::boot_now());
     if observed.documents().count() == LISTED_MAX {

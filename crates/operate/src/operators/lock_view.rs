@@ -255,7 +255,6 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns true if the work and the minimum hold of all holders have ended.
     fn is_free(&self) -> bool {
         let states = self.holders().iter();
         let mut states = states.map(|(entry, evidence)| self.state(entry, evidence.as_ref()));

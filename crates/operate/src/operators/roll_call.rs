@@ -110,7 +110,6 @@ pub(super) async fn candidates(
     Ok(present)
 }
 
-/// Returns the answers of a lease's candidates, or why they were not asked.
 pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duration) -> Roll {
     match candidates(session, name, within, |_| false).await {
         Ok(present) => Roll::Answered(present),

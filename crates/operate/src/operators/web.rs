@@ -39,7 +39,6 @@ use leasehold_mongodb::store::mongo::operators::{
 pub(super) const STREAMS_MAX: usize = 64;
 /// While the first read has not succeeded, interval between checks for the reason.
 const CHECK: Duration = Duration::from_secs(1);
-/// Maximum time to send the last events before the exit.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {

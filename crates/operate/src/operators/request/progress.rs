@@ -243,7 +243,6 @@ impl Progress {
             && !["requested", "transferred"].contains(&reason.unwrap_or("requested"))
     }
 
-    /// Returns the actions recorded after the request, oldest first.
     fn later<'a>(&self, lease: &'a LeaseRecord) -> &'a [ActionRecord] {
         let is_latest = |action: &ActionRecord| action.id.is_some() && action.id == self.latest;
         let after = lease.actions.iter().rposition(is_latest);

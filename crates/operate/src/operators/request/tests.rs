@@ -44,7 +44,6 @@ fn free(changes: Document) -> Document {
     free
 }
 
-/// Returns a request as stored in the document.
 fn requested(kind: &str, to: Option<&str>, token: i64) -> Document {
     let mut request = doc! { "kind": kind, "token": token, "by": "ops" };
     request.extend(to.map(|to| doc! { "to": to }).unwrap_or_default());

@@ -175,7 +175,7 @@ impl Snapshot {
         }
     }
 
-    /// Records the answers to a roll call. Returns true if there are new answers.
+    /// Returns true if there are new answers to a roll call.
     fn answered(&mut self, name: &str, now: BootTime) -> bool {
         let Some(lease) = self.observed.get(name).and_then(|seen| lease(&seen.entry)) else {
             self.roll_calls.remove(name);

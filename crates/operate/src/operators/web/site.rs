@@ -84,7 +84,6 @@ pub(super) struct Actions {
 struct ActionRequest {
     name: String,
     action: String,
-    /// The token shown to the visitor.
     token: i64,
     to: Option<String>,
     reason: Option<String>,
