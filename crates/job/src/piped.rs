@@ -124,7 +124,6 @@ impl Work<'_> {
         }
     }
 
-    /// Reports at a terminal how long the lock stays held without a renewal.
     fn report_health(&self, locker: &Locker, failing: bool) {
         let left = locker.authority().map(|authority| authority.valid_until);
         let left = left.map(|until| shown(until.since(clock::boot_now())));

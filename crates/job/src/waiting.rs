@@ -38,7 +38,6 @@ const HOLDERS_NAMED_MAX: usize = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct WaitLimits {
-    /// Limit of the wait for other holders; `None` if unlimited.
     pub(super) wait: Option<Duration>,
     pub(super) timings: Timings,
 }

@@ -56,7 +56,6 @@ impl Labels {
         Ok((labels, receiver))
     }
 
-    /// Runs until the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut write: Option<Answer> = None;
         // False once the candidate has ended, even if its label still needs a write.

@@ -166,7 +166,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// Checks in the background that an admission policy restricts this pod's token. Logs failures.
+    /// Checks in the background that an admission policy restricts this pod's token. Logs an error
+    /// if not.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

@@ -103,7 +103,6 @@ struct KnownEvents {
 struct KnownEvent {
     occurrences: Occurrences,
     since: BootTime,
-    /// True until the Event or its count is reported.
     waits: bool,
     tried: BootTime,
 }

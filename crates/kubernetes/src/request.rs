@@ -15,7 +15,6 @@ const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Query option for a dry run, which the server evaluates without storing anything.
 const DRY_RUN: &str = "&dryRun=All";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";

@@ -81,7 +81,6 @@ impl StaleLabels {
         })
     }
 
-    /// Runs until the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut candidate_runs = true;
         loop {

@@ -35,7 +35,6 @@ pub(crate) trait Machine: Send + 'static {
     /// Input after every handle to the state machine was dropped.
     const ABANDONED: Self::Input;
 
-    /// Returns the id of the store call that an effect requests, if any.
     fn call(effect: &Self::Effect) -> Option<CallId>;
     fn reply(call: CallId, outcome: Outcome<Self::Found>) -> Self::Input;
     fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
@@ -90,7 +89,6 @@ pub(crate) use state_machine;
 /// Performs the IO of a state machine.
 pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
-    /// The content of a change stream event.
     type Hint: Send + 'static;
     /// The content of the last effect.
     type End: Send;
@@ -122,7 +120,6 @@ pub(crate) trait Host: Send + 'static {
 pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
 pub(crate) type CallsInFlight<H> = InFlight<<<H as Host>::Machine as Machine>::Found>;
 
-/// A state machine and its channels, before the loop starts.
 #[derive(Debug)]
 pub(crate) struct EventLoop<M: Machine, W> {
     machine: M,
@@ -244,7 +241,6 @@ pub(crate) struct LoopHandle<M: Machine, R> {
     pub(crate) inputs: mpsc::Sender<M::Input>,
     /// `None` after the loop has ended.
     pub(crate) task: Option<JoinHandle<io::Result<R>>>,
-    /// The result, if the loop ended without a fault.
     result: Option<R>,
 }
 

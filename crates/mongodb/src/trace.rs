@@ -129,7 +129,6 @@ impl MachineTrace {
         });
     }
 
-    /// Writes that a store call is about to be passed to the driver.
     pub(crate) fn sent(&mut self, call: CallId) {
         self.event(|| {
             let at = leasehold_clock::boot_now();

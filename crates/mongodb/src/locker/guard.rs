@@ -57,7 +57,6 @@ use leasehold_core::lock::{
 pub struct Lock {
     options: LockerOptions,
     client: LockClient,
-    /// The highest token and the observations from earlier contenders.
     cache: Arc<Mutex<(Token, Observations)>>,
     /// Counts the running contenders: each owns a receiver.
     contenders: watch::Sender<()>,
@@ -65,7 +64,6 @@ pub struct Lock {
 
 struct SaveObservations {
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// The observations that the contender started with.
     before: Observations,
     _running: watch::Receiver<()>,
 }

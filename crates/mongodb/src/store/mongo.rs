@@ -195,7 +195,6 @@ impl LeaseInner {
         }
     }
 
-    /// Records a roll call, which [`Self::answer_roll_calls`] answers.
     fn called(&self, call: Option<RollCallId>) {
         if call.is_some() {
             publish(&self.roll_call, call);

@@ -28,7 +28,6 @@ pub(super) fn top(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }
 
-/// Sets the value at a path, or removes it.
 fn change(document: &mut Document, path: &str, value: Option<&Bson>) -> bool {
     let (parent, field) = match path.rsplit_once('.') {
         None => (document, path),

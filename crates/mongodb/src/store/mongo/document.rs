@@ -240,7 +240,6 @@ pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     }
 }
 
-/// Returns the filter and the update of an operation; `None` for a read and a creation.
 pub(super) fn write(
     name: &str,
     operation: &Operation,

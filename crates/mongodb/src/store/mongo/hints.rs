@@ -42,7 +42,6 @@ const INVALID_OPTIONS: i32 = 72;
 pub(super) struct Hints {
     pub(super) mode: WatchMode,
     state: Mutex<HintsState>,
-    /// A permit for each hint in flight.
     leaving: Arc<Semaphore>,
 }
 
@@ -55,11 +54,8 @@ struct HintsState {
     usable: bool,
     /// True if the candidate follows a cursor instead of a change stream.
     following: bool,
-    /// True if the last known holder leaves no hints.
     holder_leaves_none: bool,
-    /// Earliest time of the next attempt after a refusal.
     refused_until: BootTime,
-    /// This candidate's renewal interval.
     interval: Option<Duration>,
     /// True if the candidate's claim declares the interval.
     declared: bool,

@@ -40,7 +40,8 @@ struct LockInner {
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
-    /// The newest joined claim, and the operation time of its join. Its change stream starts then.
+    /// The newest joined claim, and the operation time of its join. The claim's change stream
+    /// starts at that time.
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set once a product other than MongoDB was reported.
     reported: OnceLock<()>,

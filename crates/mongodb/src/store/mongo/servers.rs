@@ -44,7 +44,6 @@ pub(super) enum AuthMethod {
     Nobody,
     Password {
         user: String,
-        /// The database in which the server looks up the user.
         source: String,
     },
     Certificate,

@@ -244,7 +244,7 @@ impl HelloIdentity {
 }
 
 impl Deployment {
-    /// A new client keeps the replies: a server of a different deployment may answer it too late.
+    /// A new client keeps the replies: a server of a different deployment may reply too late.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));

@@ -116,7 +116,6 @@ fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     owners.map_or_else(|_| Vec::new(), |owners| owners.iter().map(owner).collect())
 }
 
-/// Returns the former number of slots if the newest join changed the number.
 pub(super) fn slots_before(document: &Document) -> Option<u32> {
     number(document, "slots_before")
 }

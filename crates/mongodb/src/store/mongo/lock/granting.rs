@@ -34,7 +34,7 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
     let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
     let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
-    // Uses the server's clock, like the end in the history: operators see the difference of both.
+    // Uses the server's clock, like the end in the history, because operators subtract both times.
     // Until the grant, `acquired_at` is the time of the join.
     let granted = doc! {
         "token": token.clone(), "granted_revision": "$$entry.revision", "acquired_at": "$$NOW",

@@ -17,7 +17,6 @@ use leasehold_core::lock::{
 
 pub(super) type Write = (Document, Vec<Document>);
 
-/// Returns the filter and the pipeline of an operation; `None` for a read and a creation.
 pub(super) fn write(
     name: &str,
     operation: &LockOperation,
