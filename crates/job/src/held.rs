@@ -225,7 +225,7 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // The command finished its work before the loss, unless the loss killed its descendants.
+        // A command that ended before the loss is done, unless the loss killed its descendants.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }

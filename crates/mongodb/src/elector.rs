@@ -34,10 +34,10 @@ pub struct ElectorOptions {
     pub handoff_delay: Duration,
     /// True if the workload ends before [`Elector::stop`], which then waits at most one second.
     pub workload_ends_first: bool,
-    /// Priority of the candidate. The candidate with the highest priority becomes the standby.
+    /// Priority of the candidate. Candidates with a higher priority are preferred as the standby.
     pub priority: u32,
-    /// Minimum time of leadership before a handoff to a standby of higher priority. With `None`,
-    /// the leader ignores priorities.
+    /// Minimum time of leadership before a handoff to a standby of higher priority. `None` disables
+    /// this handoff.
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,
