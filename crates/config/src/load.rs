@@ -25,7 +25,7 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Connection string source of the running daemon. Any other pipe is not read, as it may block.
+    /// Source of the daemon's connection string. A reload opens no other pipe, which might block.
     pub started_with: Option<UriSource>,
 }
 
@@ -269,7 +269,7 @@ impl Loaded {
         }
     }
 
-    /// Checks and sets a value, even if a later layer overrides the value, to report all mistakes.
+    /// Checks and sets a value. Reports mistakes even in values that a later layer overrides.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
             // Secrets are often created from a file, with the newline at its end.

@@ -81,7 +81,7 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects a `kind` ("lease" or "lock") named after another namespace than this pod's.
+    /// Rejects the default name of a `kind` ("lease" or "lock") if it is another namespace's.
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

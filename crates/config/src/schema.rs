@@ -156,7 +156,7 @@ pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
     nearest(&unknown.to_lowercase().replace('-', "_"), known)
 }
 
-/// Returns the most similar name, if one differs little enough to be a misspelling.
+/// Returns the most similar name, if `unknown` is probably a misspelling of it.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Limits the comparison, whose time is quadratic.
     const LENGTH_MAX: usize = 64;

@@ -25,7 +25,7 @@ pub(super) const TIMINGS: [&str; 6] = [
 ];
 
 /// Keys that have no effect while their feature is off. Flags for these keys are then rejected.
-/// Files and variables for them are ignored, because several daemons can share a file.
+/// Files and variables may still set them, because several daemons can share a file.
 struct Dependent {
     keys: &'static [&'static str],
     /// The feature is on if one of these keys has a value other than `off`.

@@ -58,7 +58,7 @@ impl<E> Outbox<E> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome<F = Found> {
-    /// Acknowledged by a majority. Contains the document as the call left or read it.
+    /// Acknowledged by a majority. Contains the document that the call wrote or read.
     Applied(F),
     /// The filter did not match; for a create, the document already exists.
     Rejected,
@@ -238,7 +238,7 @@ impl<C> ReadSchedule<C> {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Sends a read by calling `send` with true for a linearizable read.
+    /// Calls `send`, which sends the read; its argument is true for a linearizable read.
     pub(crate) fn send(&mut self, marks: &Watermarks, note: C, send: impl FnOnce(bool) -> CallId) {
         let confirm = self.suspicious;
         self.in_flight = Some(ReadInFlight {

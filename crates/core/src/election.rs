@@ -45,8 +45,8 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// After each [`handle`](Self::handle), carry out all effects of [`next_effect`](Self::next_effect)
 /// in order, and publish [`status`](Self::status). Pass [`Input::Tick`] at
-/// [`next_wakeup`](Self::next_wakeup). A time earlier than the previous one is replaced by the
-/// previous one.
+/// [`next_wakeup`](Self::next_wakeup). If a time is earlier than the previous one, the previous one
+/// applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
@@ -75,7 +75,8 @@ impl Election {
 
     /// Processes one input at `now`, and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may come after a later reading.
+        // A caller may read the clock, wait for a mutex, and enter after a caller with a later
+        // time.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {
@@ -212,7 +213,7 @@ impl Election {
         }
     }
 
-    /// Gives up the lease for a cooldown, because the workload does not keep running here.
+    /// Gives up the lease for a cooldown, because the workload ended on its own here.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.state.leading().is_some() && self.contender.workload_ended(token, turn.now) {
             self.stop(Reason::WorkloadExit, None, turn);

@@ -47,7 +47,7 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
 /// Maximum delay of the guard's report that it killed CMD at the deadline. After this delay, the
-/// client kills both. It has 500 ms, from the last deadline to `lease_duration`.
+/// client kills both. The client has 500 ms for this, from the last deadline to `lease_duration`.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children, whose ends the kernel does not report.

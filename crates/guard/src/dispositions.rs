@@ -22,8 +22,8 @@ pub fn read_without_stopping() {
     let _ = SigSet::from(Signal::SIGTTIN).thread_block();
 }
 
-/// Returns the signals that end a process by default, except faults and signals of terminals and
-/// users (INT, QUIT, HUP, TERM, USR1, USR2).
+/// Returns the signals that end a process by default, except faults and the signals that terminals
+/// and users send (INT, QUIT, HUP, TERM, USR1, USR2).
 pub fn ending() -> impl Iterator<Item = i32> {
     let named = [
         SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGXCPU, SIGPWR, SIGSTKFLT,

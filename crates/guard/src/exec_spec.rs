@@ -1,5 +1,6 @@
 //! The command line of CMD, and its additional environment variables. They travel in a memfd,
-//! because their size has no limit, after the acquisition, because they contain the token.
+//! because their size has no limit. They are sent after the acquisition, because they contain the
+//! token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -6,8 +6,8 @@
 //! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The guard
 //!    executes the command only after this, and only before the deadline.
 //! 3. [`SupervisedCommand::extend`] moves the deadline after each acknowledged renewal, but never
-//! after [`SupervisedCommand::lose`]. The guard sends SIGKILL at the end of the deadline or the
-//! grace.
+//!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL when the deadline or the grace
+//!    period ends.
 //! 4. The caller releases the authority only after [`CommandEvent::Gone`].
 
 use std::ffi::OsString;

@@ -110,7 +110,7 @@ pub enum Operation {
         /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease. The filter is a renewal's, to spare a claim that a forked VM has renewed.
+    /// Free the lease. Filters like a renewal, to spare a claim that a forked VM has renewed.
     Release {
         /// The ended claim.
         claim: Claim,

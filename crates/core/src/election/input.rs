@@ -25,7 +25,7 @@ pub enum Input {
     Demoted {
         /// True if all files say "not leader"; false if a file could not be changed.
         shown: bool,
-        /// True if [`Input::LabelDemoted`] follows; the release waits for it for a limited time.
+        /// True if [`Input::LabelDemoted`] follows. The release waits for it, up to a time limit.
         #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },
@@ -48,13 +48,13 @@ pub enum Input {
         token: Token,
     },
     /// The killed workload was not confirmed gone in time, so the lease must expire.
-    /// [`Input::WorkloadGone`] follows if the confirmation comes after all.
+    /// [`Input::WorkloadGone`] follows if the end is confirmed later.
     WorkloadStuck {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload; healthy by default. An unhealthy one bars the candidate from
-    /// leading.
+    /// Health of the workload; healthy by default. If unhealthy, the candidate neither leads nor
+    /// contends.
     Health {
         /// False if another replica should lead.
         healthy: bool,

@@ -135,7 +135,7 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored. `None` removes the record, which then proves no exit.
+    /// Records a claim that may be stored. The record proves an exit later; `None` removes it.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {

@@ -66,7 +66,7 @@ impl Stopping {
         }
         self.files = Files::Stuck;
         if shown {
-            // From now on, readers of the files can notice the step-down, even if late.
+            // From now on, readers of the files can notice the step-down.
             self.files = Files::Demoted;
             self.drained_at = self.drained_at.max(now + self.delay);
         }

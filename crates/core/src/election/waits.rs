@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{BootTime, Lease, Session, Token};
 use crate::claim::Turn;
 
-/// Maximum random delay of the losers after the first lost race, and the limit of its growth.
+/// Maximum random delay after the first lost race. Each further loss raises it, up to `SPREAD_MAX`.
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 

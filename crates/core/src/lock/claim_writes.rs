@@ -4,8 +4,9 @@ use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions in the filter: eight minutes without answers, at the defaults. With
-/// a forgotten revision, the contender may lose its position, but never gets a second entry.
+/// Maximum number of revisions in the filter. At the defaults, they cover eight minutes without
+/// answers. With a forgotten revision, the contender may lose its position, but never gets a second
+/// entry.
 const MINE_MAX: usize = 128;
 /// Number of oldest revisions to keep, because a recovered store applies the first pending join.
 const OLDEST_KEPT: usize = 8;
@@ -79,7 +80,7 @@ impl ClaimWrites {
         self.present.get_or_insert(calls);
     }
 
-    /// Returns true if `call` proves the claim absent when its reply does not show the claim.
+    /// Returns true if a reply to `call` without the claim proves that the claim is absent.
     pub(super) fn proves_absent(&self, call: CallId) -> bool {
         self.present.is_some_and(|calls| call.0 > calls)
     }

@@ -34,8 +34,8 @@ use waiting::{Waiting, WaitingPlace, renewal_after};
 /// After each [`handle`](Self::handle), carry out all effects of
 /// [`next_effect`](Self::next_effect), and publish [`status`](Self::status). Pass
 /// [`LockInput::Tick`] at [`next_wakeup`](Self::next_wakeup). Check
-/// [`authority_at`](Self::authority_at) before each external effect of the work. A time earlier
-/// than the previous one is replaced by the previous one.
+/// [`authority_at`](Self::authority_at) before each external effect of the work. If a time is
+/// earlier than the previous one, the previous one applies.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,
@@ -71,7 +71,8 @@ impl LockContender {
 
     /// Applies one input at `now`, and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller that reads the clock and then waits for a mutex may come after a later reading.
+        // A caller may read the clock, wait for a mutex, and enter after a caller with a later
+        // time.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -129,7 +130,7 @@ impl LockContender {
         self.exchange.view.marks.token_highest
     }
 
-    /// Returns the observations of other entries, for the next contender since this boot.
+    /// Returns the observations of other entries, for the next contender in this boot.
     pub fn observations(&self) -> &Observations {
         &self.exchange.view.observations
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
-/// Divisor of the renew deadline, for provisional authority, and of the lease duration, for the
-/// eviction of an unconfirmed entry. An equal divisor preserves the bound on clock rates (I1).
+/// Divisor of the renew deadline and of the lease duration. One share bounds provisional authority,
+/// the other the wait for an unconfirmed entry. One divisor keeps the bound on clock rates (I1).
 pub(super) const GRANT_SHARE: u32 = 8;
 
 /// Delay of the confirmation. Shorter work needs none, because its release follows the grant.

@@ -140,7 +140,7 @@ pub enum LockInput {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,
     /// The outcome of a call. After a timeout, the outcome is [`LockOutcome::Unknown`]. The true
-    /// outcome may follow later with an equal id, at most once.
+    /// outcome may follow later with the same id, at most once.
     Reply {
         /// The answered call.
         call: CallId,

@@ -78,7 +78,7 @@ impl Observations {
     }
 
     /// Records the document of a reply, except the entry `mine`. Returns each new entry that
-    /// declares an invalid lease duration, as its owner and the milliseconds.
+    /// declares an invalid lease duration, as its owner and its milliseconds.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -230,7 +230,7 @@ impl Observer {
         self.observations.next_expiry(self.patience)
     }
 
-    /// Returns an eviction of all entries that have expired unchanged by `now`, if any.
+    /// Returns an eviction of all entries that have expired by `now`, if any.
     pub fn break_expired(&self, now: BootTime) -> Option<LockOperation> {
         let expired = self.observations.expired(self.patience, now);
         (!expired.is_empty()).then(|| LockOperation::Evict {

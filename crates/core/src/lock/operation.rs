@@ -82,8 +82,8 @@ pub enum LockOperation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Highest token seen while this claim did not hold the lock. An unconfirmed grant with a
-        /// token that is not higher gets another token.
+        /// Highest token seen while this claim did not hold the lock. An unconfirmed grant whose
+        /// token is not higher gets a new token.
         seen: Token,
         /// Minimum hold, or its rest; `None` leaves the entry's value unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]

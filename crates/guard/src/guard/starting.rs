@@ -75,7 +75,8 @@ impl Guard {
     }
 
     /// Counts CMD as gone if the killed shim has not executed it, even if a disk still blocks the
-    /// shim. With SIGKILL pending, no instruction runs, and an exec would have closed the socket.
+    /// shim. A process with a pending SIGKILL runs no instruction, and an exec would have closed
+    /// the socket.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;

@@ -105,7 +105,7 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // A revision that this process never sent is a forked VM's; the claim must expire.
+        // If this process never sent the revision, a forked VM did. The claim must expire.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {

@@ -31,7 +31,7 @@ struct LastRenewal {
     stored: (BootTime, BootTime),
     /// Instant at which the last read that showed this revision was sent.
     unchanged: BootTime,
-    /// Number of consecutive renewals that the first read of their window already showed.
+    /// Number of consecutive renewals that were stored before the first read of their window.
     early: u32,
 }
 

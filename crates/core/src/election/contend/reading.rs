@@ -12,8 +12,8 @@ pub(crate) struct LeaseReads {
     pub(super) schedule: ReadSchedule<StreamCheck>,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
-    /// End of the store's reachability, unless it answers again; `None` before its first answer. A
-    /// reload does not shorten this time, because the stream still reports at the previous pace.
+    /// Instant at which the store counts as unreachable; `None` before its first answer. A reload
+    /// does not shorten this time, because the stream still reports at the previous pace.
     pub(crate) answers_until: Option<BootTime>,
 }
 
@@ -93,7 +93,7 @@ impl LeaseReads {
         self.read_before_write(now);
     }
 
-    /// Drops a due read, because another reply will show its result.
+    /// Drops a due read that another reply makes unnecessary.
     pub(super) fn drop_due(&mut self, now: BootTime) {
         self.schedule.due = self.schedule.due.filter(|due| *due > now);
     }

@@ -30,7 +30,7 @@ pub(super) struct Registration {
     /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
-    /// Random delay after a head start or reservation, against a race if the standby has exited.
+    /// Random delay after a head start or reservation. Avoids a race if the standby has exited.
     jitter: Duration,
 }
 

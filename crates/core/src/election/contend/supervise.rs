@@ -65,8 +65,8 @@ impl WorkloadState {
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    /// Stops the workload immediately. An unsupervised workload gets `delay` to notice the loss, or
-    /// during a step-down the rest of the delay that has already begun.
+    /// Stops the workload immediately. An unsupervised workload gets `delay` to notice the loss.
+    /// During a step-down, it gets the rest of the delay that has already begun.
     pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
@@ -105,7 +105,7 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns until when an exiting process delays its release; at most until the claim's expiry.
+    /// Returns how long an exiting process delays its release: at most until the claim's expiry.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }
@@ -137,7 +137,7 @@ impl Contender {
         }
     }
 
-    /// Begins the back-off after the workload's own exit; false if none runs under this token.
+    /// Begins the back-off after the workload ended on its own. False if none has this token.
     pub(crate) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
         let (timings, workload) = (self.me.timings(), &mut self.workload);
         let running = workload.running.filter(|running| running.token == token);

@@ -104,8 +104,9 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // Records the claim, for the next process on this directory, before the write. The token is
-        // recorded once seen, because otherwise a store that never had it would seem rolled back.
+        // Before the write, records the claim for the next process on this directory. The token is
+        // recorded only once seen. Otherwise, a store that never had the token would seem rolled
+        // back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {

@@ -1,8 +1,8 @@
 //! The rules of [`Timings::new`] in exact arithmetic.
 //!
 //! `tests/proofs/timings.py` proves with z3 that these rules imply I1 and I5. This module checks
-//! that the code accepts durations if and only if the rules hold. A changed rule must be changed in
-//! all three places.
+//! that the code accepts durations if and only if the rules hold. A change to a rule must be made
+//! in all three places.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

@@ -19,7 +19,7 @@ pub(super) enum Consequence {
     #[default]
     Unchanged,
     NoDocument,
-    /// The document lacks the claim, as in all replies so far.
+    /// Neither this reply nor an earlier reply showed the claim.
     Absent(Proof),
     /// The claim waits or was granted.
     Placed(CallId, WaitingPlace, Option<Grant>),
