@@ -155,7 +155,6 @@ impl From<ConfigError> for CommandError {
     }
 }
 
-/// Masks the name of a key or section if it looks like a secret.
 fn named(name: &str) -> String {
     match looks_secret(name) {
         true => MASK.to_owned(),

@@ -89,7 +89,6 @@ impl fmt::Debug for Sources {
 pub struct Setting {
     /// The key.
     pub key: &'static Key,
-    /// The value; empty if not set.
     pub(super) value: String,
     /// Origin of the value.
     pub origin: Origin,
@@ -140,8 +139,8 @@ pub struct Loaded {
     pub(super) layer: usize,
 }
 
-/// Keys, each with the variable that Kubernetes manifests conventionally set from the downward API.
-/// The variable applies only if no layer sets the key.
+/// Keys, each with the variable that Kubernetes manifests usually set. Applies if no layer sets the
+/// key.
 const POD: [(&str, &str); 5] = [
     ("identity.name", "POD_NAME"),
     ("kubernetes.pod_name", "POD_NAME"),

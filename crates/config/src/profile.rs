@@ -23,7 +23,6 @@ impl Loaded {
 }
 
 impl Profile {
-    /// Returns this profile's durations, in the order of [`TIMINGS`].
     const fn durations(self) -> [&'static str; 6] {
         match self {
             Self::Steady => ["24s", "18s", "3s", "1s", "3s", "3s"],

@@ -17,7 +17,6 @@ pub struct RenderedFor {
 }
 
 impl RenderedFor {
-    /// Returns true if the namespace or the account is known and differs.
     fn differs(&self, namespace: Option<&str>, account: Option<&str>) -> bool {
         namespace.is_some_and(|namespace| namespace != self.namespace)
             || account.is_some_and(|account| account != self.account)

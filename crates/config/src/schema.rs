@@ -199,8 +199,7 @@ const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
-/// Builds the table. Each key has its kind, its effect of a reload, and its line for `--help`.
-/// `lock:` is followed by a different line for commands other than `run`, or by `none`.
+/// Builds the table. `lock:` precedes the help for commands other than `run`, or `none`.
 macro_rules! keys {
     (@lock $help:literal) => { Some($help) };
     (@lock $help:literal none) => { None };

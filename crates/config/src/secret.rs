@@ -89,8 +89,7 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Returns true for a connection string. Keys other than `mongodb.uri` reject connection strings,
-/// because their values may be published with the status or the lease.
+/// Returns true for a connection string. Keys that may be published reject connection strings.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")
@@ -143,8 +142,7 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, Stri
     Ok(Secret::new(uri))
 }
 
-/// Returns why a file cannot be read, and the remedy. `creation` is appended to "create it";
-/// `setting` is the setting that names the file.
+/// Returns why a file cannot be read, and the remedy. `creation` is appended to "create it".
 pub(super) fn unreadable(error: &io::Error, creation: &str, setting: &str) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {

@@ -1,5 +1,3 @@
-//! Checks required keys and the relations between values, and deserializes the settings.
-
 use std::cmp::Ordering;
 use std::time::Duration;
 
@@ -31,7 +29,6 @@ struct Dependent {
     /// The feature is on if one of these keys has a value other than `off`.
     needs: &'static [&'static str],
     off: &'static str,
-    /// The feature and the remedy, in the words of the error.
     what: &'static str,
 }
 
@@ -197,7 +194,6 @@ impl Loaded {
         self.problems.push(problem);
     }
 
-    /// Reports a missing value, unless an unreadable file may contain it.
     fn missing(&mut self, key: &str, remedy: &str) {
         if self.problems.iter().any(|problem| problem.hides_keys) {
             return;
@@ -240,8 +236,8 @@ impl Loaded {
         }
     }
 
-    /// Resolves two mutually exclusive keys: the later layer takes precedence. If one layer sets
-    /// both keys, reports the conflict and returns false.
+    /// Resolves two exclusive keys in favor of the later layer. Returns false if one layer sets
+    /// both.
     fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {

@@ -171,7 +171,6 @@ fn collection(text: &str) -> Result<(), String> {
     )
 }
 
-/// Returns the text of a parsed value. The error describes the accepted values.
 pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String> {
     match (key, kind) {
         (ValueType::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),

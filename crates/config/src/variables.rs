@@ -1,5 +1,3 @@
-//! Environment variables of the configuration, and variables that were probably meant to configure.
-
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
@@ -50,8 +48,7 @@ impl fmt::Display for IgnoredVariable {
     }
 }
 
-/// Returns the variables that look like configuration but have no effect. These variables contain
-/// two underscores, name a key without its section, or resemble the variable of a key.
+/// Returns variables without effect that contain `__`, or resemble a key or a key's variable.
 pub(super) fn ignored(environment: &[(OsString, OsString)]) -> Vec<IgnoredVariable> {
     let names = environment.iter().filter_map(|(name, _)| name.to_str());
     names.filter_map(ignored_variable).collect()
@@ -91,8 +88,8 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
     })
 }
 
-/// Returns true for the variables that Kubernetes injects for each port of a Service whose name
-/// begins with `leasehold`, such as `LEASEHOLD_SERVICE_HOST` and `LEASEHOLD_HTTP_PORT_9402_TCP`.
+/// Returns true for the variables that Kubernetes injects for a Service whose name begins with
+/// `leasehold`, such as `LEASEHOLD_SERVICE_HOST`.
 fn is_service_link(rest: &str) -> bool {
     let name = format!("_{rest}");
     let numbered = |(_, port): (&str, &str)| port.starts_with(|c: char| c.is_ascii_digit());

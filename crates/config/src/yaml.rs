@@ -13,7 +13,6 @@ const DEPTH_MAX: usize = 40;
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
     let mut nodes = 0;
-    // Kind and first line of each unfinished list or table.
     let mut open = Vec::new();
     loop {
         let (event, mark) = parser.next_token().map_err(|error| {

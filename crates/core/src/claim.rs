@@ -33,7 +33,6 @@ impl<E> Outbox<E> {
         CallId(self.calls + 1)
     }
 
-    /// Requests a store call. `effect` builds the call's effect from its id.
     pub(crate) fn call(&mut self, effect: impl FnOnce(CallId) -> E) -> CallId {
         let id = self.next_call();
         self.calls = id.0;
@@ -86,13 +85,11 @@ impl<E> Turn<'_, E> {
         self.scaled(duration, JITTER_PERCENT * 10)
     }
 
-    /// Returns a random duration between zero and `most`, both included.
     pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
         let nanos = most.as_nanos() + 1;
         Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
     }
 
-    /// Returns 80 % of `duration` plus a random part of `duration`, at most `spread` per mille.
     fn scaled(&mut self, duration: Duration, spread: u32) -> Duration {
         let drawn = self.random.bits() % (u128::from(spread) + 1);
         let per_mille = 1000 - JITTER_PERCENT * 10 + u32::try_from(drawn).unwrap_or(0);
@@ -192,7 +189,6 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
         }
     }
 
-    /// Removes a write that was provably never applied.
     pub(crate) fn remove(&mut self, call: CallId) {
         self.0.retain(|write| write.call != call);
     }
@@ -217,7 +213,6 @@ pub(crate) struct ReadSchedule<C> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ReadInFlight<C> {
     pub(crate) call: CallId,
-    /// True for a linearizable read.
     pub(crate) confirm: bool,
     pub(crate) token_known: Option<Token>,
     pub(crate) note: C,
@@ -233,7 +228,6 @@ impl<C> ReadSchedule<C> {
         self.in_flight.is_some() || self.due.is_some()
     }
 
-    /// Schedules a read at `at`, unless an earlier one is scheduled.
     pub(crate) fn read_at(&mut self, at: BootTime) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -265,7 +259,6 @@ pub(crate) struct Watermarks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rollback {
     pub(crate) seen: Token,
-    /// `None` if the document is missing.
     pub(crate) found: Option<Token>,
 }
 
@@ -278,8 +271,7 @@ impl Watermarks {
         }
     }
 
-    /// Records that a document with this token existed. Late and untrusted replies count too,
-    /// because a document that existed and is missing later was deleted.
+    /// Records that this document existed. Even untrusted replies count, to detect a deletion.
     pub(crate) fn note_document(&mut self, token: Token) {
         self.note_used(token);
         self.document_token = self.document_token.max(Some(token));

@@ -53,8 +53,7 @@ pub struct Election {
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // When the model compares states, it ignores a counter that directly precedes an instant. The
-    // order of these two fields therefore matters.
+    // When the model compares states, it ignores a counter that directly precedes an instant.
     outbox: Outbox<Effect>,
     now: BootTime,
 }
@@ -75,8 +74,7 @@ impl Election {
 
     /// Processes one input at `now`, and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller may read the clock, wait for a mutex, and enter after a caller with a later
-        // time.
+        // A caller may read the clock, wait for a mutex, and enter after a later reading.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {

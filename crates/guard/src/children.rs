@@ -40,7 +40,6 @@ impl Children {
         }
     }
 
-    /// Fails if /proc is not mounted.
     pub(super) fn each(&mut self, mut visit: impl FnMut(Pid)) -> Result<(), Errno> {
         if self.listed {
             self.each_listed(&mut visit)

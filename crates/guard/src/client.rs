@@ -46,15 +46,13 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Maximum delay of the guard's report that it killed CMD at the deadline. After this delay, the
-/// client kills both. The client has 500 ms for this, from the last deadline to `lease_duration`.
+/// Delay after the deadline before the client kills guard and CMD; 500 ms would be too late.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children, whose ends the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// Maximum time for a stop signal to take effect on this process. If the process still runs
-/// afterwards, the signal had no effect, as on process 1 or an orphaned process group.
+/// If this process still runs after this time, its stop signal had no effect, as on process 1.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
@@ -63,8 +61,7 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// Used to record the end of CMD if the guard cannot. Kept until the guard has exited, so that
-    /// no other guard gets the place earlier.
+    /// Records the end of CMD if the guard cannot, and keeps its place until the guard has exited.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
@@ -90,8 +87,7 @@ impl GuardClient {
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
         let ended = pidfd_open(prepared.guard.pid(), PidfdFlags::NONBLOCK)?;
-        // `AsyncFd::new` is deprecated, because a value may change its descriptor. An `OwnedFd`
-        // never does, and the replacement is unsafe, which this crate forbids.
+        // Deprecated, but an `OwnedFd` never changes its descriptor. The replacement is unsafe.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let listen = |_| SignalPipe::listen(SIGCONT);
@@ -304,8 +300,7 @@ impl GuardClient {
         }
     }
 
-    /// Resumes a stopped CMD: in the foreground if this process has it, otherwise in the
-    /// background, unless CMD stopped to access the terminal.
+    /// Resumes CMD. In the background, CMD stays stopped if it stopped to access the terminal.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader)) = (&self.terminal, &self.leader) else {

@@ -148,7 +148,6 @@ struct GroupLeader {
 }
 
 impl Guard {
-    /// Returns `None` if the daemon closes the socket before it sends the start message.
     fn begin(observe: Observe<'_>) -> io::Result<Option<Self>> {
         let parent = getppid();
         let outlived = Arc::new(AtomicBool::new(false));
@@ -177,8 +176,8 @@ impl Guard {
         let mut children = Children::new();
         // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
-        // Locks the used pages in memory, because CMD must end even when a disk hangs. If the limit
-        // (`ulimit -l`) forbids this, the guard works only while its pages are not evicted.
+        // Locks the used pages in memory, because CMD must end even when a disk hangs. The limit
+        // (`ulimit -l`) may forbid this.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
@@ -326,8 +325,7 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Records that CMD and its descendants are gone, and releases the claim lock. The daemon has
-    /// already been notified, because a disk may hang.
+    /// Called after the daemon was notified, because the disk may hang.
     fn record_end(&mut self) {
         if let Some(claim) = self.claim.take() {
             // If this fails, the next daemon searches for the process and does not find it.

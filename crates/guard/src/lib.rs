@@ -79,8 +79,7 @@ pub use progress::{CommandEnd, CommandProgress, Termination};
 
 /// This path names this program even after the program's file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
-/// The first argument that turns this binary into a guard or a shim. Only leasehold passes it, so
-/// `--help` does not list it.
+/// First argument of a guard or a shim. Only leasehold passes it, so `--help` does not list it.
 const GUARD: &str = "__guard";
 const SHIM: &str = "__shim";
 
@@ -214,8 +213,7 @@ impl Command {
             guard.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         }
         if on_terminal {
-            // The process group is set before the guard's first instruction. Without a terminal,
-            // the guard creates a session, which the leader of a process group cannot do.
+            // Without a terminal, the guard creates a session instead, which a group leader could not.
             guard.process_group(0);
         }
         let guard = Pid::from_child(&guard.spawn()?);
@@ -236,8 +234,7 @@ pub fn without_ours(process: &mut Process) {
     }
 }
 
-/// Returns true for configuration, which may hold a credential (I12), and for variables of the
-/// service manager, because a command could send notifications in the daemon's name.
+/// Returns true for configuration (I12), and for the service manager's notification variables.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let configuration = name

@@ -63,7 +63,6 @@ pub(super) fn exit_code(errno: i32) -> u8 {
     }
 }
 
-/// Returns an error number that is never 0.
 pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
 }
@@ -84,7 +83,6 @@ pub(super) fn run() -> ExitCode {
     ExitCode::from(end.exit_code().unwrap_or(NOT_EXECUTABLE))
 }
 
-/// Why a shim did not become CMD; `None` if its guard is gone.
 struct NotBecome(Option<CommandEnd>);
 
 impl<E: Into<io::Error>> From<E> for NotBecome {
@@ -109,8 +107,8 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
         ([Some(stdin), Some(file), None], None) => (stdin, file, None),
         _ => return Err(Errno::PROTO.into()),
     };
-    // A process that finds the claim lock free while CMD runs must find CMD in the claim file. The
-    // exec closes this handle on the lock; the guard keeps its own handle.
+    // If the claim lock is free while CMD runs, the claim file must name CMD. The exec closes this
+    // handle; the guard keeps its own.
     if let Some(claim) = &claim {
         let record = Child::Running(ProcessId::of(number(getpid())));
         let unrecorded = |error| CommandEnd::NotSpawned(errno(&error));

@@ -27,7 +27,6 @@ impl SignalPipe {
 
     /// Waits until the signal has arrived at least once since the last call. Cancel safe.
     pub(super) async fn arrived(&mut self) -> io::Result<()> {
-        // The signal handler writes one byte per signal.
         self.reader.read(&mut [0; 256]).await.map(drop)
     }
 }

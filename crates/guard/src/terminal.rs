@@ -24,7 +24,6 @@ impl Terminal {
         self.foreground().map(number) == Some(own_group())
     }
 
-    /// Returns `None` if the foreground process group is outside of this PID namespace.
     pub(super) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.0).ok()
     }

@@ -55,7 +55,6 @@ pub(super) fn rehearse<R: Serialize + DeserializeOwned>(record: &R) {
     let _ = std::hint::black_box(decoded);
 }
 
-/// Returns `false` if the socket has no room now.
 pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Result<bool> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     match send(socket, encode(record, &mut [0; LENGTH_MAX])?, flags) {
@@ -69,7 +68,6 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Serialize) -> io::Resul
 pub(super) enum Received<R> {
     Record(R),
     Nothing,
-    /// The other end is closed, and all its records have been read.
     Closed,
 }
 
@@ -109,7 +107,6 @@ pub(super) fn post_with(
 
 pub(super) type With<R> = (R, [Option<OwnedFd>; DESCRIPTORS_MAX]);
 
-/// Returns `None` if the other end is closed.
 pub(super) fn wait_with<R: DeserializeOwned>(
     socket: BorrowedFd<'_>,
 ) -> io::Result<Option<With<R>>> {
@@ -143,7 +140,6 @@ pub(super) fn wait_with<R: DeserializeOwned>(
     Ok(Some((record, descriptors)))
 }
 
-/// The desired state of CMD and the signals to relay. The daemon sends it after each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToGuard {
     pub(super) desired: DesiredState,
@@ -169,8 +165,7 @@ pub(super) struct GuardBegin {
     pub(super) on_terminal: bool,
 }
 
-/// The second record to a guard, sent after the acquisition. Carries the exec spec and, optionally,
-/// the claim lock and a descriptor to keep open.
+/// The record that starts CMD, with the exec spec and, optionally, claim lock and descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {
     pub(super) policy: PolicyOptions,
@@ -198,11 +193,9 @@ pub(super) enum CommandStage {
     Gone,
 }
 
-/// The progress of CMD. The guard sends this record after each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct GuardReport {
     pub(super) stage: CommandStage,
-    /// Process id of CMD's first process; 0 before that process was created.
     pub(super) leader: i32,
     pub(super) end: CommandEnd,
     pub(super) by_us: bool,

@@ -59,8 +59,8 @@ pub fn start(level: LevelFilter, json: bool) -> LogHandle {
         layer.event_format(format).boxed()
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
-    // Records of the crate `log` are not collected, because they contain paths of the build. This
-    // call fails only if a program that embeds leasehold has already set a subscriber.
+    // Records of the crate `log` contain paths of the build, so they are not collected. This call
+    // fails only if an embedding program has set a subscriber.
     let _ = set_global_default(subscriber);
     LogHandle {
         level: level_handle,

@@ -23,8 +23,7 @@ pub struct Health {
     check: HealthCheck,
     config: HealthConfig,
     program: Program,
-    /// The current durations. If the URL of a stopped workload refuses connections, the next check
-    /// follows after a lease duration.
+    /// A stopped workload whose URL refuses connections is checked again after a lease duration.
     timings: watch::Receiver<Timings>,
     /// Token of the running command, if any. The outer `None` means an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,
@@ -49,7 +48,6 @@ struct HealthState {
 }
 
 impl HealthState {
-    /// Returns true if the state changed.
     fn record(&mut self, outcome: &ProbeOutcome, now: BootTime) -> bool {
         let before = self.healthy;
         match outcome {

@@ -38,8 +38,7 @@ use leasehold_host::cause::not_executable;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
-/// Pause between a run and the start of the next guard. Meanwhile, the daemon releases the lease or
-/// exits.
+/// Pause before the next guard starts. Meanwhile, the daemon releases the lease or exits.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum time that a start waits for the last record of the previous guard. Its disk may hang.
@@ -182,8 +181,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Runs the workload of one claim until it is gone. Returns true if the on_step_down hook
-    /// confirmed that an external workload has stopped.
+    /// Returns true if the on_step_down hook confirmed that an external workload has stopped.
     async fn serve(&mut self, token: Token) -> bool {
         let lead = self.start_lead(token).await;
         match self.command.take() {
@@ -371,7 +369,6 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 }
 
-/// Returns `None` if there is a newer claim.
 fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<DesiredState> {
     let newest = newest.filter(|(of, _)| *of == token);
     newest.map(|(_, desired)| desired)

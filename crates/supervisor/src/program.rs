@@ -95,8 +95,7 @@ impl LeftoverProcess {
         self.0.is_some()
     }
 
-    /// Waits for a command that its guard kills within `limit`. If the command survives SIGKILL,
-    /// the command is kept, so that no other command is started.
+    /// Keeps a command that survives SIGKILL, so that no other command is started.
     pub(super) async fn outlast(
         &mut self,
         mut started: GuardedCommand,

@@ -1,5 +1,3 @@
-//! Claims of this process that may be stored but do not lead: pending acquisitions, ended claims.
-
 use std::cmp::Ordering;
 
 use super::{
@@ -26,7 +24,6 @@ pub(super) struct Attempt {
     /// Every revision of this claim that may be stored.
     pub(super) chain: Vec<Revision>,
     pub(super) token: Token,
-    /// Revision and token of the document that this acquisition replaces.
     pub(super) replaces: (Revision, Token),
     pub(super) sent: BootTime,
     pub(super) timings: Timings,
@@ -76,7 +73,6 @@ impl OpenClaims {
         self.ended.iter().find(|e| e.claim == claim)
     }
 
-    /// Returns this process's claim in `lease`, if any, so that a shutdown can release the claim.
     pub(super) fn stored_in(&self, lease: &Lease, identity: &Identity) -> Option<EndedClaim> {
         let holder = lease.holder.as_ref()?;
         let pending = || {

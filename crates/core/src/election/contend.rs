@@ -133,8 +133,7 @@ impl Contender {
         self.write.is_some() || self.checking.is_some()
     }
 
-    /// Records a document's token and lease duration, and marks the acquisitions that it
-    /// contradicts.
+    /// Records a document's token and duration, and marks the acquisitions that it contradicts.
     fn shown(&mut self, lease: &Lease, is_reply: bool) {
         self.view.note_seen(lease);
         for attempt in &mut self.claims.pending {
@@ -154,7 +153,6 @@ impl Contender {
         }
     }
 
-    /// Applies the content of a reply or of a trusted event to the view.
     fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         if let Found::Lease(lease) = &found {
             if self.claims.forget_superseded(lease, self.record.claim) {
@@ -185,8 +183,7 @@ impl Contender {
         self.checking = None;
     }
 
-    /// Applies a read, which ends the check of a rejected claim. Returns true if another process,
-    /// such as a forked VM, renews this process's claim.
+    /// Applies a read. Returns true if another process, such as a forked VM, renews this claim.
     pub(super) fn observe_read(&mut self, found: Found, turn: &mut Turn<'_>) -> bool {
         let checking = self.checking.take();
         let duplicate = checking.is_some_and(|claim| claim.is_renewed_by_another(&found));
@@ -209,7 +206,6 @@ impl Contender {
         (!waits).then(|| self.decision(turn.now))
     }
 
-    /// Carries out the next decision; returns the next wakeup.
     pub(super) fn proceed(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         let mut wait = None;
         match self.decide(turn) {
@@ -234,7 +230,6 @@ impl Contender {
         earliest([wait, self.next_read()])
     }
 
-    /// Cancels the acquisitions that may still succeed, and begins the cooldown of a step-down.
     pub(super) fn cancel_acquisitions(&mut self, now: BootTime) {
         let pending = !self.claims.pending.is_empty();
         for attempt in &mut self.claims.pending {
@@ -246,7 +241,6 @@ impl Contender {
         }
     }
 
-    /// Starts a cooldown of one lease duration, which ends early when another claim leads.
     fn cool_down(&mut self, token: Token, now: BootTime) {
         let until = now + self.me.timings().lease_duration();
         self.waits.cool_down(until, token, self.me.session);

@@ -47,7 +47,6 @@ impl Publication {
         notice
     }
 
-    /// Derives the status; returns the change of role, if any.
     pub(super) fn refresh(
         &mut self,
         contender: &Contender,

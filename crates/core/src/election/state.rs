@@ -71,7 +71,6 @@ impl CandidateState {
         }
     }
 
-    /// Takes the current claim, if any, and contends from now on.
     pub(super) fn lose(&mut self) -> Option<LostClaim> {
         match std::mem::replace(self, Self::Contending) {
             Self::Leading(tenure) => Some(LostClaim::Leading(tenure)),

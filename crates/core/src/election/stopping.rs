@@ -56,7 +56,6 @@ impl Stopping {
         }
     }
 
-    /// Handles the answer of the status files. If `label_pending`, the label answers later.
     pub(super) fn demoted(&mut self, shown: bool, label_pending: bool, now: BootTime) {
         if let Files::Asked { until } = self.files {
             self.label_until = label_pending.then_some(until);
@@ -92,7 +91,6 @@ impl Stopping {
         })
     }
 
-    /// Returns when the release is due, or when to check again.
     pub(super) fn release_due(&mut self, shutting_down: bool, now: BootTime) -> BootTime {
         if planted!(ReleaseBeforeFiles) {
             self.files = Files::Demoted;
@@ -112,7 +110,6 @@ impl Stopping {
         at
     }
 
-    /// Returns when the workload will have noticed, if leadership ends now.
     pub(super) fn noticed_at(&self, now: BootTime) -> BootTime {
         let readable_until = now.max(self.published_until);
         match self.files {

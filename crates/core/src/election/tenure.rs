@@ -20,14 +20,12 @@ pub(super) struct Tenure {
     /// Instant at which the last acknowledged renewal, or the acquisition, was sent (I2).
     pub(super) renewed_at: BootTime,
     acknowledged: Revision,
-    /// Unresolved renewals that were sent after the acknowledged write, oldest first.
     renewals: SentWrites<(), RENEWALS_MAX, 0>,
     renewal_due: BootTime,
     urgent: bool,
 }
 
 pub(super) enum RenewalReply {
-    /// Authority is extended. The reply contained this document.
     Extended(Lease),
     Rejected,
     Nothing,
@@ -51,7 +49,6 @@ impl Tenure {
         })
     }
 
-    /// Returns the end of authority (I2).
     pub(super) fn valid_until(&self) -> BootTime {
         self.renewed_at + self.timings.renew_deadline()
     }
@@ -84,7 +81,6 @@ impl Tenure {
         self.urgent = true;
     }
 
-    /// Returns the instant of the next renewal; `None` while an answer is pending.
     pub(super) fn next_renewal(&self) -> Option<BootTime> {
         let in_flight = self.renewals.in_flight();
         if self.urgent && in_flight < IN_FLIGHT_MAX {
@@ -130,8 +126,8 @@ impl Tenure {
                 }
                 return RenewalReply::Extended(lease);
             }
-            // The renewal matched, but the document is now foreign and must not be changed again. A
-            // read would not prove this, because it may have been sent before this claim led.
+            // The document is now foreign. A read would not prove this, because it may predate the
+            // claim.
             Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
             Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
             // A later renewal may have been applied first, so the later outcome decides.

@@ -1,5 +1,3 @@
-//! Instants of CLOCK_BOOTTIME. Decisions use no other clock. The caller reads the clock.
-
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;

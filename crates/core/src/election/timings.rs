@@ -1,5 +1,3 @@
-//! The durations of an election, and the relations that make them safe.
-
 use std::fmt;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The document as a candidate last saw it, and when its revision first appeared.
-
 use super::{BootTime, Candidate, Found, Lease, Notice, Revision, Session, Standby, Token};
 use crate::claim::{Rollback, Watermarks};
 
@@ -27,14 +25,12 @@ impl LeaseView {
         self.document.as_ref().and_then(Found::lease)
     }
 
-    /// Returns the token for an acquisition of `lease`; `None` if the token is at its maximum.
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
         let highest = lease.token.max(self.marks.token_highest);
         planted!(HighestTokenForgotten, lease.token, highest).next()
     }
 
-    /// Returns true if an event of a late stream may show more than the last read did. Renewals do
-    /// not count, because the candidate reads them when they are due.
+    /// Returns true if an event of a late stream may show more than the last read, except renewals.
     pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
         self.lease().is_none_or(|known| {
             let changed = lease.claim() != known.claim() || lease.paused != known.paused;
@@ -72,7 +68,6 @@ impl LeaseView {
         }
     }
 
-    /// Returns the notice of a foreign document or an invalid duration if it was not seen before.
     pub(super) fn strange(&self, found: &Found) -> Option<Notice> {
         match found {
             Found::Lease(lease) => {

@@ -14,10 +14,8 @@ const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Waits {
-    /// True if the workload is unhealthy. The candidate then does not contend.
     pub(super) unhealthy: bool,
     cooldown: Option<Cooldown>,
-    /// End of the quarantine after a rollback of the store.
     pub(super) quarantine: Option<BootTime>,
     deadline_loss: Option<BootTime>,
     /// Maximum random delay before an acquisition, to spread candidates that wake together.
@@ -67,7 +65,6 @@ impl Waits {
         self.quarantine = self.quarantine.filter(|until| *until > now);
     }
 
-    /// Ends the cooldown if another process has acquired the lease since the cooldown began.
     pub(super) fn observe(&mut self, lease: &Lease) {
         self.cooldown = self.cooldown.filter(|cooldown| {
             let holder = lease.holder.as_ref();
@@ -93,7 +90,6 @@ impl Waits {
         self.quarantine = None;
     }
 
-    /// Records a loss at a deadline. Returns true for the second loss within the window.
     pub(super) fn lost_by_deadline(&mut self, now: BootTime) -> bool {
         let before = self.deadline_loss.replace(now);
         before.is_some_and(|at| now.since(at) < LOSSES_WINDOW)

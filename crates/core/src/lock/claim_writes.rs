@@ -1,5 +1,3 @@
-//! One claim on a lock, and every write that carried a revision of the claim.
-
 use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
@@ -47,7 +45,6 @@ impl ClaimWrites {
         self.sent.revisions().collect()
     }
 
-    /// Returns the time when the write with `revision` was sent; `None` if it is no longer known.
     pub(super) fn sent_at(&self, revision: Revision) -> Option<BootTime> {
         let carried = |write: &&SentWrite| write.revision == revision;
         let mut sent = self.sent.iter();
@@ -55,7 +52,6 @@ impl ClaimWrites {
         write.map(|write| write.sent)
     }
 
-    /// Returns true if an entry of this claim may be in the document, now or later.
     pub(super) fn may_be_stored(&self) -> bool {
         let mut joins = self.joins();
         let open = joins.any(|state| state != WriteState::Rejected);
@@ -75,7 +71,6 @@ impl ClaimWrites {
         self.present.is_some()
     }
 
-    /// Records that a reply showed the claim in the document, after `calls` calls had been sent.
     pub(super) fn seen_present(&mut self, calls: u64) {
         self.present.get_or_insert(calls);
     }

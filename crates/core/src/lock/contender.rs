@@ -1,5 +1,3 @@
-//! Transitions between the states of a contender. Each state decides which calls are due.
-
 #[cfg(proof)]
 #[path = "../../../proof/src/model/lock/compared.rs"]
 mod compared;
@@ -40,7 +38,6 @@ use waiting::{Waiting, WaitingPlace, renewal_after};
 pub struct LockContender {
     state: State,
     exchange: Exchange,
-    /// Start of contention and of the reported waiting time.
     began: BootTime,
     since: BootTime,
     now: BootTime,
@@ -71,8 +68,7 @@ impl LockContender {
 
     /// Applies one input at `now`, and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller may read the clock, wait for a mutex, and enter after a caller with a later
-        // time.
+        // A caller may read the clock, wait for a mutex, and enter after a later reading.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -366,7 +362,6 @@ impl LockContender {
         }
     }
 
-    /// Starts holding with provisional authority if the grant permits it.
     fn hold_by(&mut self, grant: Grant, turn: &mut LockTurn<'_>) -> bool {
         if !self.state.contends() {
             return false;

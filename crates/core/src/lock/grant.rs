@@ -47,14 +47,12 @@ impl Entry {
     }
 }
 
-/// Returns when provisional authority ends if the granted revision was sent at `sent`.
 pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     let (lease, deadline) = (timings.lease_duration(), timings.renew_deadline());
     sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
-/// Returns the minimum time that must be left to confirm a grant. With less time, the work starts
-/// only after the confirmation, because losing a lock costs more than a round trip.
+/// Returns the minimum time to confirm a grant. With less, the work waits for the confirmation.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

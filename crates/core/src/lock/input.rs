@@ -111,22 +111,19 @@ impl Options {
         self.mode.slots() == 0 || slot.is_some()
     }
 
-    /// Returns true if the work may begin before the grant is confirmed. A grant declares no
-    /// minimum hold, and its event does not show the successes for `once_per`.
+    /// Returns true if a grant suffices to begin the work: no minimum hold, and no `once_per`.
     pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
         let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
         shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)
     }
 
-    /// Returns the age of the last success if the work must not be repeated yet.
     pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
         let once_per = self.once_per.as_ref()?;
         let mut successes = lock.successes.iter();
         let success = successes.find(|success| success.key == once_per.key)?;
         let known = lock.store_now != WallMillis::default();
         let ago = lock.store_now.0.saturating_sub(success.at.0);
-        // The store's clock may have been set back since the success. A success in the future
-        // counts only within one period.
+        // If the store's clock was set back, a success in the future counts for one period only.
         let recent = Duration::from_millis(ago.unsigned_abs()) < once_per.period;
         let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
         (known && recent).then_some(ago)

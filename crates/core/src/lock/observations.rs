@@ -77,8 +77,8 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records the document of a reply, except the entry `mine`. Returns each new entry that
-    /// declares an invalid lease duration, as its owner and its milliseconds.
+    /// Records a document, except the entry `mine`. Returns new invalid durations with their
+    /// owners.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -133,7 +133,6 @@ impl Observations {
 /// Additional time that an observer grants before it considers an entry expired.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Time that a grantee has to confirm.
     pub(super) claim_time: Duration,
     /// Additional delay, so that observers do not all evict simultaneously.
     pub(super) stagger: Duration,
@@ -155,8 +154,7 @@ impl Observation {
         }
     }
 
-    /// Merges another contender's observation since the boot. If both observed one version of the
-    /// entry, the earlier start applies; otherwise, the later observation applies.
+    /// Keeps the earlier start if both observed one version; otherwise, the later version.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {

@@ -1,5 +1,3 @@
-//! Outputs of a contender: its status, with a deadline, and its effects.
-
 use std::time::Duration;
 
 use super::document::EntryMode;

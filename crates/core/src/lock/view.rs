@@ -96,7 +96,6 @@ impl LockView {
         call.0 > self.call
     }
 
-    /// Resets the view after a rollback; returns the previous token and the time to wait.
     pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
         let seen = self.token();
         self.marks.document_token = found;
@@ -114,7 +113,6 @@ impl LockView {
         })
     }
 
-    /// Returns the number of other holders, the number of waiters ahead, and the first of both.
     pub(super) fn ahead(&self, claim: Claim) -> (usize, usize, Vec<Ahead>) {
         let Some(lock) = &self.lock else {
             return (0, 0, Vec::new());

@@ -92,8 +92,7 @@ impl Guard {
         }
     }
 
-    /// Waits until an abandoned shim has exited. A late write of the shim would replace the record
-    /// of the next guard, which gets the place when this guard exits.
+    /// An abandoned shim's late write would replace the record of the next guard at this place.
     pub(super) fn await_shim(&self) {
         if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));

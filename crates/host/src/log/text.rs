@@ -12,7 +12,6 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::duration::shown;
 use leasehold_clock as clock;
 
-/// The text format. Colors are up to the writer.
 pub(super) struct TextFormat {
     /// True on a terminal. The lines then contain the time of day (UTC) without the date.
     pub(super) terminal: bool,
@@ -75,7 +74,6 @@ const YELLOW: u8 = 33;
 #[derive(Default)]
 struct Parts {
     message: String,
-    /// The field `why`, which is appended to the message.
     why: String,
     fields: Vec<(String, String)>,
 }

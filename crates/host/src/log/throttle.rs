@@ -23,7 +23,6 @@ pub struct ErrorThrottle {
     since: Option<BootTime>,
     failures: u64,
     logged: bool,
-    /// Instant of the next line about a known kind.
     due_at: BootTime,
     interval: Duration,
     /// Failures already logged, by kind and server code. A new kind is logged immediately.

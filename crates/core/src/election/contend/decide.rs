@@ -167,7 +167,6 @@ impl Contender {
         Decision::Acquire(lease.clone(), Some(entry(Reason::TookOver)), from)
     }
 
-    /// Releases this process's own claim once the workload has had time to notice (I6).
     fn release_of(&self, ended: EndedClaim, now: BootTime) -> Decision {
         let from = self.release_from();
         if from <= now {
@@ -181,8 +180,7 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns when a claim may be released without the workload's confirmation. After a rollback,
-    /// another candidate may still lead, and others would acquire a released lease at once.
+    /// Returns when to release without confirmation. After a rollback, another candidate may lead.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()

@@ -78,8 +78,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the instant of the next read; `None` if no holder was seen. If the renewal is
-    /// overdue, the next read follows the last one within `retry`.
+    /// Returns when to read next: within `retry` if the renewal is overdue; `None` without a
+    /// holder.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);
@@ -89,7 +89,6 @@ impl RenewalPhase {
             return Some(from + from.since(end).clamp(narrow, retry.max(narrow)));
         }
         let due = from + (end.since(begin) / SECTIONS).max(narrow);
-        // A window's last read is at its end.
         Some(if due + narrow / 2 >= end { end } else { due })
     }
 }
@@ -101,7 +100,6 @@ pub(super) fn renewal_interval(lease: Option<&Lease>, own: &Timings) -> Duration
 }
 
 impl LastRenewal {
-    /// Returns the window in which the next renewal is expected to be stored.
     fn window(&self, interval: Duration) -> (BootTime, BootTime) {
         let (after, by) = self.stored;
         let doublings = self.early.saturating_sub(EARLY_MAX).min(DOUBLINGS_MAX);

@@ -31,12 +31,15 @@ pub(super) struct Preference {
 enum Step {
     #[default]
     Idle,
-    /// The withdrawal of the registration was sent.
     Asking(CallId),
     /// The registration was withdrawn at `from`; the leader decides at `until`.
-    Asked { from: BootTime, until: BootTime },
-    /// No preferred standby registered again, so the leader waits for another interval.
-    Waiting { until: BootTime },
+    Asked {
+        from: BootTime,
+        until: BootTime,
+    },
+    Waiting {
+        until: BootTime,
+    },
 }
 
 pub(crate) enum GiveWay {
@@ -93,7 +96,6 @@ impl Contender {
         GiveWay::Wait(None)
     }
 
-    /// Handles the reply to the withdrawal; returns false for any other reply.
     pub(crate) fn preference_reply(
         &mut self,
         call: CallId,

@@ -10,7 +10,6 @@ use crate::election::{BootTime, CallId, Effect, Found, Lease, Operation, Outcome
 pub(crate) struct LeaseReads {
     following: Following,
     pub(super) schedule: ReadSchedule<StreamCheck>,
-    /// Instant at which a reply last showed the document.
     looked_at: BootTime,
     /// Instant at which the store counts as unreachable; `None` before its first answer. A reload
     /// does not shorten this time, because the stream still reports at the previous pace.
@@ -19,7 +18,6 @@ pub(crate) struct LeaseReads {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Following {
-    /// The candidate polls.
     Nothing,
     /// A change stream, which reports every change of the document.
     Stream,
@@ -51,7 +49,6 @@ pub(super) struct StreamCheck {
     overtaken: bool,
 }
 
-/// A trusted reply to a read.
 pub(crate) struct ReadDocument {
     pub(crate) found: Found,
     pub(crate) rollback: Option<Rollback>,
@@ -81,7 +78,6 @@ impl LeaseReads {
         matches!(self.following, Following::LateStream(_))
     }
 
-    /// Schedules a read at `at`, which must precede the next write.
     pub(super) fn read_before_write(&mut self, at: BootTime) {
         self.schedule.behind = true;
         self.schedule.read_at(at);
@@ -139,7 +135,6 @@ impl LeaseReads {
         self.schedule.read_at(now);
     }
 
-    /// Replaces an open stream or cursor, which can no longer be trusted.
     pub(super) fn reopen(&mut self) -> Option<Effect> {
         let open = std::mem::replace(&mut self.following, Following::Nothing).is_open();
         open.then_some(Effect::ReopenStream)
@@ -210,8 +205,7 @@ impl Contender {
         None
     }
 
-    /// Returns the instant of the next read if the source does not report renewals: right after the
-    /// next expected renewal, or one interval after the last read.
+    /// Returns when to read if no renewals are reported: after the next expected renewal, if any.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;
@@ -223,8 +217,7 @@ impl Contender {
         Some(expected.unwrap_or(self.reads.looked_at + interval))
     }
 
-    /// Schedules a poll if there is no change stream or the view is behind, even during a cooldown,
-    /// so that the status shows the successor.
+    /// Polls if there is no stream, even during a cooldown, so that the status shows the successor.
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
@@ -236,7 +229,6 @@ impl Contender {
         }
     }
 
-    /// Handles the reply to the read in flight; returns the document if it is trusted.
     pub(crate) fn read_reply(
         &mut self,
         outcome: Outcome,
@@ -305,7 +297,6 @@ impl Contender {
         }
     }
 
-    /// Handles a change event while this candidate does not lead.
     pub(crate) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         self.shown(&lease, false);
         let older = self.view.is_older_than(&lease);
@@ -336,7 +327,6 @@ impl Contender {
         }
     }
 
-    /// Extends the workload's deadline after an acknowledged renewal, whose reply shows `lease`.
     pub(crate) fn renewed(&mut self, tenure: &Tenure, lease: &Lease, turn: &mut Turn<'_>) {
         turn.effects.extend(self.workload.extend(tenure));
         let found = Found::Lease(lease.clone());
@@ -348,7 +338,6 @@ impl Contender {
         }
     }
 
-    /// Handles an event of the change stream or of hints; returns the event's document, if any.
     pub(crate) fn watch(&mut self, watch: Watch, leads: bool, now: BootTime) -> Option<Lease> {
         let reads = &mut self.reads;
         match watch {

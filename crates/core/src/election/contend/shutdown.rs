@@ -17,7 +17,6 @@ pub(crate) struct Shutdown {
     by: Option<BootTime>,
     /// True if a status file still names a future deadline, so that the lease must expire.
     keep: bool,
-    /// True if a claim may be stored after the exit.
     pub(crate) left_to_expire: bool,
 }
 
@@ -27,7 +26,6 @@ pub(crate) enum LastStep {
 }
 
 impl Contender {
-    /// Begins the shutdown; returns false if it was requested before.
     pub(crate) fn shut_down(&mut self, now: BootTime) -> bool {
         let first = !std::mem::replace(&mut self.shutdown.requested, true);
         if first {
@@ -37,8 +35,7 @@ impl Contender {
         first
     }
 
-    /// Ends the claim of a finished step-down and sends its release, unless the process exits while
-    /// a stuck status file still names the deadline.
+    /// Ends the claim after a step-down. Sends the release unless a stuck file names the deadline.
     pub(crate) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
         let stuck = stopped.shown_until() > turn.now;
         let ended = self.end_stopped(stopped, None, turn.now);
@@ -49,7 +46,6 @@ impl Contender {
         }
     }
 
-    /// Releases the stored claims, for at most one operation timeout, and then exits.
     pub(crate) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
         let now = turn.now;
         let busy = self.is_busy();

@@ -17,12 +17,10 @@ use crate::election::{
 /// Maximum random delay of a registration, in units of [`SPREAD_MAX`]: 2 s.
 const DELAY_MAX: u32 = 50;
 
-/// Maximum time that an exiting process waits for the reply to its withdrawal.
 const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Registration {
-    /// False if this candidate never registers.
     wanted: bool,
     /// The vacancy to fill, and the instant to register. After a rejection, the instant is `None`
     /// until the view shows a different standby or holder.
@@ -89,7 +87,6 @@ impl Contender {
         let lease = self.view.lease()?;
         let holder = lease.claim()?;
         let replaces = match &lease.standby {
-            // A candidate does not replace a standby of equal priority.
             Some(standby) if standby.priority < self.me.priority => Some(standby.session),
             Some(_) => return None,
             None => None,
@@ -99,8 +96,7 @@ impl Contender {
         (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
     }
 
-    /// Registers this candidate, or withdraws the registration if the candidate cannot lead.
-    /// Returns when to call this function again.
+    /// Registers this candidate, or withdraws if it cannot lead. Returns when to call again.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;
@@ -143,7 +139,6 @@ impl Contender {
         withdraws
     }
 
-    /// Withdraws the registration before an exit. Returns the latest instant to wait for the reply.
     pub(super) fn withdraw_before_exit(
         &mut self,
         by: BootTime,
@@ -162,7 +157,6 @@ impl Contender {
         Some(until)
     }
 
-    /// Handles the reply to the last registration or withdrawal; returns false for any other reply.
     pub(crate) fn registration_reply(&mut self, call: CallId, outcome: &Outcome) -> bool {
         let registration = &mut self.registration;
         let Some((_, vacancy)) = registration.call.take_if(|(id, _)| *id == call) else {

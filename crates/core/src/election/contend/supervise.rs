@@ -22,7 +22,6 @@ pub(crate) struct WorkloadState {
 struct Running {
     token: Token,
     since: BootTime,
-    /// True if the workload was killed and its end could not be confirmed in time.
     stuck: bool,
 }
 
@@ -34,7 +33,6 @@ impl WorkloadState {
         }
     }
 
-    /// Returns true if a workload may still be running, under any claim.
     pub(crate) fn runs(&self) -> bool {
         self.running.is_some()
     }
@@ -121,7 +119,6 @@ impl WorkloadState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DrainAfterLoss {
     token: Token,
-    /// End of the time that the workload has to notice.
     pub(super) until: BootTime,
     /// Deadline in a stuck status file, before which this process must not lead (I1).
     pub(super) shown_until: BootTime,
@@ -156,7 +153,6 @@ impl Contender {
         true
     }
 
-    /// Handles a workload that survived SIGKILL. Returns false if the workload was already stuck.
     pub(crate) fn workload_stuck(&mut self, token: Token) -> bool {
         let running = self.workload.running.as_mut();
         let running = running.filter(|running| running.token == token && !running.stuck);

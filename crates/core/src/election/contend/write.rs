@@ -19,7 +19,6 @@ pub(super) enum WriteInFlight {
         attempt: Attempt,
         from: Predecessor,
     },
-    /// Renewing an acquisition whose outcome was unknown.
     Adopting {
         attempt: Attempt,
         call: CallId,
@@ -50,7 +49,6 @@ impl WriteInFlight {
         }
     }
 
-    /// Records that a reply or event, trusted or not, showed this document.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         match self {
             Self::Creating {
@@ -65,7 +63,6 @@ impl WriteInFlight {
         }
     }
 
-    /// Marks an acquisition as cancelled; returns false for any other write.
     pub(super) fn cancel(&mut self) -> bool {
         let (Self::Acquiring { attempt, .. } | Self::Adopting { attempt, .. }) = self else {
             return false;
@@ -104,9 +101,8 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // Before the write, records the claim for the next process on this directory. The token is
-        // recorded only once seen. Otherwise, a store that never had the token would seem rolled
-        // back.
+        // The next process on this directory must know the claim. It must not know an unseen token,
+        // because a store that never had this token would seem rolled back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -161,7 +157,6 @@ impl Contender {
         self.write = Some(WriteInFlight::Releasing { call, claim });
     }
 
-    /// Handles the reply to the write in flight, or a late reply to an earlier call.
     pub(crate) fn write_reply(
         &mut self,
         call: CallId,
@@ -178,7 +173,6 @@ impl Contender {
                 self.observe(found, turn);
                 return begun;
             }
-            // A document exists although none was read.
             (WriteInFlight::Creating { .. }, Outcome::Rejected) => {
                 self.view.marks.note_existence();
                 self.reads.fall_behind(turn.now);
@@ -197,7 +191,6 @@ impl Contender {
             }
             (WriteInFlight::Acquiring { from, .. }, Outcome::Rejected) => {
                 match from {
-                    // Another candidate was faster to acquire the free lease.
                     Predecessor::Nobody => self.waits.race_lost(),
                     // The stream did not report a renewal or another candidate's acquisition.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
@@ -265,8 +258,7 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. The holder of another document that was seen during the insert
-    /// may still lead, even with an equal token.
+    /// Handles a created document. The holder of a document seen during the insert may still lead.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
@@ -290,8 +282,7 @@ impl Contender {
             }
             // An old read shows a foreign document. A new read should precede the next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
-            // After a rollback to the view's document, the newer claim in this reply may still
-            // lead, and only a read shows the rollback.
+            // After a rollback, the newer claim may still lead, and only a read shows the rollback.
             Outcome::Applied(Found::Lease(lease))
                 if (self.view.lease()).is_some_and(|known| lease.token > known.token) =>
             {

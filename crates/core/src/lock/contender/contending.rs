@@ -1,5 +1,3 @@
-//! Replies to a contender without authority, and their consequences for its claim.
-
 #[cfg(proof)]
 #[path = "../../../../proof/src/planted/lock/contending.rs"]
 mod planted;
@@ -21,7 +19,6 @@ pub(super) enum Consequence {
     NoDocument,
     /// Neither this reply nor an earlier reply showed the claim.
     Absent(Proof),
-    /// The claim waits or was granted.
     Placed(CallId, WaitingPlace, Option<Grant>),
     /// An acknowledged write acquired the lock. If its reply is `news`, evict expired entries.
     Acquired {
@@ -29,7 +26,6 @@ pub(super) enum Consequence {
         news: bool,
     },
     PlaceLost,
-    /// Another process renews the entry.
     Duplicated,
     /// The document lost acknowledged writes. Contains its token; `None` if the document is gone.
     RolledBack(Option<Token>),
@@ -72,7 +68,6 @@ pub(super) fn read_reply(
     }
 }
 
-/// Handles the reply to a read that was replaced by a later read.
 pub(super) fn late_read(
     exchange: &mut Exchange,
     call: CallId,
@@ -90,7 +85,6 @@ pub(super) fn late_read(
     Consequence::Unchanged
 }
 
-/// Handles the reply to an eviction by a contender without an entry in the document.
 pub(super) fn eviction_reply(
     exchange: &mut Exchange,
     call: CallId,

@@ -33,7 +33,6 @@ pub(super) struct Exchange {
     /// End of the minimum hold; `None` before the acquisition, and without a minimum hold.
     pub(super) keeps_until: Option<BootTime>,
     pub(super) succeeded: bool,
-    /// Earliest instant of the next write of a contender without authority.
     pub(super) retry_at: BootTime,
 }
 
@@ -74,7 +73,6 @@ impl Exchange {
         self.stream.close(turn.effects);
     }
 
-    /// Returns true if a contender without authority must wait for a reply before its next write.
     pub(super) fn is_busy(&self) -> bool {
         self.writes.sent.in_flight() > 0 || self.is_evicting() || self.reads.behind
     }
@@ -140,7 +138,6 @@ impl Exchange {
         self.keeps_until = (min_hold != MinHold::NONE).then(|| now + min_hold.get());
     }
 
-    /// Returns the rest of the minimum hold, if any; `None` before the acquisition.
     pub(super) fn min_hold_left(&self, now: BootTime) -> Option<Duration> {
         self.keeps_until.map(|until| until.since(now))
     }
@@ -210,8 +207,7 @@ impl Exchange {
         None
     }
 
-    /// Evicts expired entries as a holder, because with frequent acquisitions no waiter waits long
-    /// enough. Called after a reply, so that only the first of many holders evicts.
+    /// Lets a holder evict, because with frequent acquisitions no waiter waits long enough.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);
@@ -322,7 +318,6 @@ struct Evictions {
 #[derive(Debug, Clone, Hash)]
 struct Eviction {
     call: CallId,
-    /// The entries to evict, as observed when the eviction was sent.
     entries: Vec<(Claim, Observation)>,
 }
 

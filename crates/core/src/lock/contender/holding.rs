@@ -13,7 +13,6 @@ use crate::lock::{FoundLock, LockDocument, LockOutcome, LockTurn, Loss};
 pub(super) struct Holding {
     pub(super) authority: Authority,
     pub(super) slot: Option<u32>,
-    /// True until an acknowledged write confirms the grant.
     pub(super) provisional: bool,
     /// The newest acknowledged write. Earlier writes no longer extend authority.
     newest: CallId,
@@ -44,7 +43,6 @@ impl Holding {
         }
     }
 
-    /// Holds provisionally with this grant, if enough time is left to confirm it.
     pub(super) fn granted(
         grant: Grant,
         exchange: &mut Exchange,
@@ -109,7 +107,6 @@ impl Holding {
         };
     }
 
-    /// Handles the reply to a write, even a late one. Returns the loss, if the reply proves one.
     pub(super) fn reply(
         &mut self,
         write: &SentWrite,

@@ -14,7 +14,6 @@ pub(super) struct Joining {
     next: Next,
     at: BootTime,
     pub(super) creating: Option<CallId>,
-    /// Latest instant to wait for the change stream before joining.
     pub(super) stream_awaited: Option<BootTime>,
     pub(super) refused: u32,
     full_reported: bool,
@@ -91,7 +90,6 @@ impl Joining {
         }
     }
 
-    /// Handles a reply without the claim. Returns the final result if joining is impossible.
     pub(super) fn absent(
         &mut self,
         proof: Proof,

@@ -39,7 +39,6 @@ impl Leaving {
         }
     }
 
-    /// Sends a leave if due. Returns the next wakeup, or the final result if no leave is needed.
     pub(super) fn advance(
         &mut self,
         exchange: &mut Exchange,
@@ -71,7 +70,6 @@ impl Leaving {
         self.due = now;
     }
 
-    /// Handles the reply to a leave. Returns the final result, or repeats the leave at `retry`.
     pub(super) fn reply(
         &mut self,
         call: CallId,

@@ -13,7 +13,6 @@ pub(super) type LockReads = ReadSchedule<()>;
 pub(super) enum Proof {
     /// A majority read, which may return an older document than the known one.
     Plain,
-    /// A linearizable read or an acknowledged write.
     Newest,
 }
 

@@ -1,5 +1,3 @@
-//! Waiting in the queue: renewing the entry, and confirming a grant.
-
 use std::time::Duration;
 
 use super::Exchange;
@@ -63,7 +61,6 @@ impl Waiting {
         self.lacks_slot |= lacks_slot && self.granted;
     }
 
-    /// Confirms a grant at once, even while another write is unanswered.
     pub(super) fn hurry(&mut self, exchange: &Exchange) {
         self.hurry = self.is_granted(exchange);
     }
@@ -118,7 +115,6 @@ impl Waiting {
         exchange.renew(declares.then_some(min_hold.get()), turn);
     }
 
-    /// Schedules the next read after the reply to `call` showed the entry.
     pub(super) fn shown_by(&self, call: CallId, exchange: &mut Exchange, turn: &mut LockTurn<'_>) {
         exchange.stream.shown(call, self.granted);
         if exchange.stream.may_postdate(call) {
@@ -146,7 +142,6 @@ impl Waiting {
     }
 }
 
-/// Returns when to renew after a write that is sent now.
 pub(super) fn renewal_after(exchange: &Exchange, turn: &mut LockTurn<'_>) -> BootTime {
     turn.now + turn.shortened(exchange.options.timings.lease_duration() / 3)
 }
