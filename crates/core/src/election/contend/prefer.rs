@@ -37,6 +37,7 @@ enum Step {
         from: BootTime,
         until: BootTime,
     },
+    /// No preferred standby registered again, so the leader waits for another interval.
     Waiting {
         until: BootTime,
     },
