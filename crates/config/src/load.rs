@@ -139,8 +139,7 @@ pub struct Loaded {
     pub(super) layer: usize,
 }
 
-/// Keys, each with the variable that Kubernetes manifests usually set. Applies if no layer sets the
-/// key.
+/// Keys, each with the variable that Kubernetes manifests usually set; used if no layer sets it.
 const POD: [(&str, &str); 5] = [
     ("identity.name", "POD_NAME"),
     ("kubernetes.pod_name", "POD_NAME"),

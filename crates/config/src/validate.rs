@@ -110,8 +110,7 @@ impl Loaded {
         Ok(config)
     }
 
-    /// Returns the effective values in order. Requires no key, and does not read
-    /// `mongodb.uri_file`.
+    /// Returns the effective values in order. Requires no key, and reads no `mongodb.uri_file`.
     pub fn settings(mut self) -> Result<Vec<Setting>, ConfigError> {
         self.relations();
         self.uri_source();
@@ -236,8 +235,7 @@ impl Loaded {
         }
     }
 
-    /// Resolves two exclusive keys in favor of the later layer. Returns false if one layer sets
-    /// both.
+    /// Resolves two exclusive keys: the later layer wins. Returns false if one layer sets both.
     fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {

@@ -88,8 +88,7 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
     })
 }
 
-/// Returns true for the variables that Kubernetes injects for a Service whose name begins with
-/// `leasehold`, such as `LEASEHOLD_SERVICE_HOST`.
+/// Returns true for Kubernetes' variables of Services, such as `LEASEHOLD_SERVICE_HOST`.
 fn is_service_link(rest: &str) -> bool {
     let name = format!("_{rest}");
     let numbered = |(_, port): (&str, &str)| port.starts_with(|c: char| c.is_ascii_digit());

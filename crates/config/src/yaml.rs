@@ -8,8 +8,7 @@ const NODES_MAX: usize = 2000;
 /// Maximum nesting, because the loader is recursive.
 const DEPTH_MAX: usize = 40;
 
-/// Rejects invalid YAML, aliases, and too many or too deeply nested values. An error of the parser
-/// contains at most one character of the file.
+/// Rejects invalid YAML, aliases, and too many or too deeply nested values.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
     let mut nodes = 0;

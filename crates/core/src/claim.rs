@@ -1,5 +1,4 @@
-//! Code that leases and locks share: turns, calls, sent writes, reads, and the detection of
-//! rollbacks.
+//! Code that leases and locks share: turns, calls, sent writes, reads, and detection of rollbacks.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -342,8 +342,7 @@ impl GuardClient {
         }
     }
 
-    /// Kills the processes that the guard left, round by round. Reaps the leader last, so that the
-    /// id of its process group is not reused too early.
+    /// Kills the remaining processes in rounds. Reaps the leader last, to keep its id reserved.
     async fn end_what_is_left(&mut self) -> (CommandEnd, bool) {
         let mut end = self.report.end;
         let by_us = self.report.by_us || end == CommandEnd::Unknown;

@@ -176,8 +176,7 @@ impl Guard {
         let mut children = Children::new();
         // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
-        // Locks the used pages in memory, because CMD must end even when a disk hangs. The limit
-        // (`ulimit -l`) may forbid this.
+        // Locks the used pages in memory if `ulimit -l` permits, in case a disk hangs.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {

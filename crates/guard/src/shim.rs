@@ -67,8 +67,7 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
 }
 
-/// Becomes the received command. On failure, reports the reason to the guard, whose socket is this
-/// process's standard input.
+/// Becomes the received command, or reports why not. Standard input is the guard's socket.
 pub(super) fn run() -> ExitCode {
     // This copy has close-on-exec set, so that the exec closes the socket and the guard notices.
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
@@ -107,8 +106,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
         ([Some(stdin), Some(file), None], None) => (stdin, file, None),
         _ => return Err(Errno::PROTO.into()),
     };
-    // If the claim lock is free while CMD runs, the claim file must name CMD. The exec closes this
-    // handle; the guard keeps its own.
+    // If the claim lock is free while CMD runs, the claim file must name CMD.
     if let Some(claim) = &claim {
         let record = Child::Running(ProcessId::of(number(getpid())));
         let unrecorded = |error| CommandEnd::NotSpawned(errno(&error));

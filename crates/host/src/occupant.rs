@@ -38,8 +38,8 @@ pub fn named(occupants: &[Occupant]) -> String {
 
 const NAMED_MAX: usize = 3;
 
-/// Returns the other processes that have this file open; empty if none are visible. A process whose
-/// descriptors this user may not read, such as a daemon, is found only by a lock on the file.
+/// Returns the other visible processes that have this file open. If this user may not read a
+/// process's descriptors (a daemon hides its own), only a lock on the file reveals the process.
 pub fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();

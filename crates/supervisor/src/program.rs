@@ -47,8 +47,7 @@ impl Program {
         ]
     }
 
-    /// Runs a short command to its end. Returns why it failed, if so. A command that survives
-    /// SIGKILL is kept in `left`, and no other command is started before it ends.
+    /// Runs a short command, and returns why it failed. Keeps a command that survives SIGKILL.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],

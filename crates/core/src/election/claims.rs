@@ -118,8 +118,7 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims, because their revisions are gone. A restored claim counts as a foreign
-    /// claim.
+    /// Drops all claims, because their revisions are gone. A restored claim counts as foreign.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();

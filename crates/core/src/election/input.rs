@@ -18,8 +18,7 @@ pub enum Input {
     },
     /// An event of the change stream. The event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary. A leader renews at once, even if a renewal is
-    /// unanswered.
+    /// The driver discovered a new primary. A leader renews at once, despite an unanswered renewal.
     PrimaryChanged,
     /// The status files' answer to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
@@ -53,8 +52,7 @@ pub enum Input {
         /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Health of the workload; healthy by default. If unhealthy, the candidate neither leads nor
-    /// contends.
+    /// Workload health (default: healthy). If unhealthy, the candidate neither leads nor contends.
     Health {
         /// False if another replica should lead.
         healthy: bool,

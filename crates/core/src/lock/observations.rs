@@ -77,8 +77,7 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records a document, except the entry `mine`. Returns new invalid durations with their
-    /// owners.
+    /// Records a document, except the entry `mine`. Returns new invalid durations and their owners.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,

@@ -128,8 +128,7 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims regardless of their revisions, and grant free room to waiters. Mutual
-    /// exclusion is void afterwards.
+    /// Remove these claims regardless of revisions, and grant free room. Voids mutual exclusion.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,

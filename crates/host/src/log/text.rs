@@ -69,8 +69,8 @@ const RED: u8 = 31;
 const GREEN: u8 = 32;
 const YELLOW: u8 = 33;
 
-/// The parts of a line. Control characters are escaped, because otherwise a name or a server's
-/// reply could forge a line or control the terminal.
+/// The parts of a line, with control characters escaped. A name or a server's reply could otherwise
+/// forge a line or control the terminal.
 #[derive(Default)]
 struct Parts {
     message: String,

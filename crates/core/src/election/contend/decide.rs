@@ -1,5 +1,4 @@
-//! Decisions of a candidate without a claim. Every write of a follower begins with one of these
-//! decisions, which enforces I8. This module does not change the state.
+//! The decisions of a candidate without a claim. They precede every write of a follower (I8).
 
 use super::Contender;
 use crate::election::claims::{Attempt, EndedClaim};

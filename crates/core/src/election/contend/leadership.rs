@@ -113,8 +113,7 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // Frees the lease if the store recovers early, once the workload could notice the loss
-            // (I6).
+            // Frees the lease if the store recovers, once the workload could notice (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);

@@ -186,8 +186,8 @@ impl Contender {
         self.reads.schedule.send(&self.view.marks, note, read);
     }
 
-    /// Reads despite an open stream, because the stream may be stale: once per lease duration, and
-    /// more often if no renewal is seen. Returns the instant of the next read.
+    /// Reads even with an open stream, which may be stale: once per lease duration, or more often
+    /// without renewals.
     pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
