@@ -161,7 +161,7 @@ impl Command {
         self
     }
 
-    /// Sets the time from stop signal to SIGKILL for leftover processes (default: as in the terms).
+    /// Sets the time from the stop signal to SIGKILL for leftovers (default: as in the terms).
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);

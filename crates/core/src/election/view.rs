@@ -30,7 +30,7 @@ impl LeaseView {
         planted!(HighestTokenForgotten, lease.token, highest).next()
     }
 
-    /// Returns true if an event of a late stream may show more than the last read, except renewals.
+    /// Returns true if an event shows a change that the last read missed, except renewals.
     pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
         self.lease().is_none_or(|known| {
             let changed = lease.claim() != known.claim() || lease.paused != known.paused;
