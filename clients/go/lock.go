@@ -30,8 +30,8 @@ const waitMax = 31 * 24 * time.Hour
 type Lock struct {
 	// Name is the name of the lock.
 	Name string
-	// Wait is the maximum wait for other holders; zero, or more than 31 days, for no limit, negative
-	// for no wait.
+	// Wait is the maximum time to wait for other holders. Zero, or more than 31 days, means no limit.
+	// A negative value means no wait.
 	Wait time.Duration
 	// NoWait makes Acquire fail instead of waiting for other holders.
 	NoWait bool

@@ -118,8 +118,7 @@ func (p *process) close() result {
 	}
 }
 
-// abandon ends a program that does not hold the lock. The program may be another
-// program than leasehold.
+// abandon ends a program that does not hold the lock. The program may not be leasehold at all.
 func (p *process) abandon() int {
 	p.command.Process.Signal(syscall.SIGTERM)
 	return p.close().code

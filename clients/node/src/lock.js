@@ -1,4 +1,5 @@
-// Holds a lock through `leasehold lock NAME`, which keeps it until its standard input closes.
+// Holds a lock by running `leasehold lock NAME`, which holds the lock until its standard input
+// closes.
 
 import { spawn } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
