@@ -1,5 +1,4 @@
-# The image: the daemon, a static program, on distroless static, as user 65532, without
-# a shell.
+# Builds the image: a static daemon on distroless static, which runs as user 65532 and has no shell.
 # docs/image.md explains the design and lists the required mounts.
 #
 # The defaults are tags, which can move. Releases use digests, NAME@sha256:…,
@@ -11,8 +10,8 @@ ARG LEASEHOLD_REVISION=unknown
 # Cargo features of logins (docs/mongodb.md), such as aws-auth; none by default.
 ARG FEATURES=
 
-# All steps that do not depend on the sources, so that the build cache keeps their result. This
-# stage runs on the builder's platform, because the program is cross-compiled.
+# Contains all steps that do not depend on the sources, so that the build cache keeps their result.
+# This stage runs on the builder's platform, because the program is cross-compiled.
 FROM --platform=${BUILDPLATFORM} ${RUST_IMAGE} AS dependencies
 WORKDIR /source
 # Embeds the list of crates in the binary, for scanners.

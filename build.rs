@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Drops the tables for unwinding stacks. A panic aborts a release build, and a stripped program has
-/// no names for a backtrace, so nothing reads the tables: an eighth of the program. The start files
-/// of a static program need their own, which are tiny.
+/// Drops the tables for unwinding stacks, an eighth of the program. Nothing reads these tables,
+/// because a panic aborts a release build and a stripped program has no names for a backtrace. The
+/// startup files of a static program need their own tables, which are tiny.
 const WITHOUT_UNWIND_TABLES: &str = "\
 SECTIONS { /DISCARD/ : {
     *(EXCLUDE_FILE(*crtbegin*.o *crtend*.o) .eh_frame)

@@ -1,6 +1,6 @@
-//! Tests that the Dockerfile's copies of values equal the values in other files. The Dockerfile
-//! does not read these files, because each change of a file would invalidate the cached layers that
-//! read it.
+//! Tests that values that the Dockerfile repeats are equal to the values in other files. The
+//! Dockerfile does not read these files itself, because a changed file would invalidate the cached
+//! layers that read it.
 //!
 //! `make test-image` builds the Dockerfile and runs the image.
 

@@ -54,7 +54,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let window = setup.pause(WINDOW);
     let mut windows = [const { Vec::new() }; CONDITIONS.len()];
     let mut peaks = [const { Vec::new() }; CONDITIONS.len()];
-    // Alternate the cases, so that a change of the machine's speed affects all of them.
+    // Alternate the cases, so that a change in the machine's speed affects every case.
     for _ in 0..setup.count(3, 1) {
         for (index, (_, attack)) in CONDITIONS.iter().enumerate() {
             forget_peak(daemon.pid());

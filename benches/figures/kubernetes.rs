@@ -23,7 +23,7 @@ const LEASE: &str = "orders";
 const LABEL: &str = "leasehold.dev/orders";
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time in which the daemons and the API server finish their work after a change of leader.
+/// Time that the daemons and the API server need to finish their work after a change of leader.
 const SETTLE: Duration = Duration::from_millis(500);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
 /// Length of a measurement, long enough for two rounds of the label's periodic repair.
@@ -72,7 +72,7 @@ impl Stage {
         all.map(|index| self.daemon(setup, index).start()).collect()
     }
 
-    /// Sends the pods whose label says leader, after each change of a pod.
+    /// After each change to a pod, sends the names of the pods whose label says leader.
     fn labels(&self) -> LeadersShown {
         let pods: Api<Pod> = self.kubernetes.objects(&self.namespace);
         let mut labels = BTreeMap::new();
@@ -89,7 +89,8 @@ impl Stage {
         })
     }
 
-    /// Sends the pods to which the Service routes, after each change of its EndpointSlice.
+    /// After each change to the EndpointSlice, sends the names of the pods to which the Service
+    /// routes.
     fn endpoints(&self) -> LeadersShown {
         let slices: Api<EndpointSlice> = self.kubernetes.objects(&self.namespace);
         watch_leaders(slices, routed_to)

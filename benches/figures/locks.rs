@@ -318,8 +318,8 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
     ]
 }
 
-/// Counts the commands per acquisition. A getMore does not count, because it waits for a change
-/// stream, so the number of getMores depends on the waiting time.
+/// Counts the commands per acquisition. Ignores getMore commands: a contender repeats them while it
+/// waits on a change stream, so their number only reflects the waiting time.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)

@@ -135,7 +135,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // Read the clock first, because the change is known from this time on.
+        // Read the clock before the file: the observer notices the change at this time.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)
@@ -147,7 +147,7 @@ fn observe(
             {
                 return;
             }
-            // An event that is read later may be newer than this time.
+            // The next events may be newer than this time, so read the clock again.
             if events.is_buffer_empty() {
                 at_ns = boottime_ns();
             }

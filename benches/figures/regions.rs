@@ -269,7 +269,8 @@ async fn cpu(setup: &Setup, daemons: &[Daemon]) -> Vec<Series> {
     ]
 }
 
-/// Crashes the holders of several leases. Each successor is in another region than the holder.
+/// Crashes the holders of several leases. The successor is always in a different region from the
+/// holder.
 async fn takeovers(setup: &Setup, world: &World) -> Vec<Series> {
     let count = setup.count(9, 3);
     let scratch = Scratch::new();

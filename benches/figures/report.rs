@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// Appends the system to the description if the figure has one.
+    /// Appends the name of the compared system, if any, to the description.
     fn name(&self) -> String {
         let disk = match self.disk {
             "" | "ram" => String::new(),

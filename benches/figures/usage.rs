@@ -6,11 +6,11 @@ use std::fs;
 pub(crate) struct Memory {
     /// Resident memory in bytes, including pages of the program's file.
     pub(crate) rss: f64,
-    /// Resident memory in bytes that no file backs.
+    /// Resident anonymous memory, in bytes.
     pub(crate) rss_anon: f64,
     /// Proportional set size, which divides shared pages among the processes that share them.
     pub(crate) pss: f64,
-    /// Clean and dirty memory that no other process maps and that is freed when the process exits.
+    /// Private memory, clean and dirty: pages that no other process maps.
     pub(crate) private: f64,
     pub(crate) threads: f64,
 }

@@ -12,7 +12,7 @@ use crate::scene::Scene;
 const SEC1_KEY: &str = include_str!("pem/sec1-key.pem");
 const VERSION_1: &str = include_str!("pem/version-1.pem");
 const VERSION_3: &str = include_str!("pem/version-3.pem");
-/// Not a real key. No tool gets as far as decrypting it.
+/// Not a real key: tools reject it before they try to decrypt it.
 const ENCRYPTED_KEY: &str =
     "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
 

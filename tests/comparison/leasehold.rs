@@ -44,8 +44,8 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // This is the longest timeout that the lease duration allows, because a busy machine is
-            // slow.
+            // The longest timeout that the lease duration allows, because calls are slow on a busy
+            // machine.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)

@@ -263,7 +263,7 @@ fn every_shell_has_completions() {
             words.last().expect("a word"),
             words.iter().rev().nth(1).expect("a word"),
         );
-        // The script is longer than an argument may be.
+        // The script exceeds the maximum length of an argument.
         let file = place.path().join("completed");
         std::fs::write(&file, script).expect("written");
         let output = std::process::Command::new("bash")
@@ -274,7 +274,7 @@ fn every_shell_has_completions() {
     };
     let levels = completed("leasehold run --log-level ");
     assert_eq!(levels, "error\nwarn\ninfo\ndebug\ntrace\n");
-    // The names of leases and candidates are not files.
+    // No file names are suggested where a lease or a candidate is expected.
     for line in ["leasehold run --lease ", "leasehold transfer a --to "] {
         assert_eq!(completed(line).trim(), "", "{line}");
     }

@@ -97,8 +97,8 @@ async fn i4_a_frozen_leader_without_a_successor_leads_again_only_with_a_new_toke
     assert_eq!(reasons, ["deadline"]);
 }
 
-/// When the daemon resumes, it first reads a request on an established connection, because this
-/// request arrived before the deadline.
+/// The request arrives on an established connection before the deadline, so the daemon reads this
+/// request first when it resumes.
 #[tokio::test]
 async fn i4_a_request_that_waits_in_a_frozen_leader_gets_the_current_role() {
     let contest = Contest::new("frozen-request").await;

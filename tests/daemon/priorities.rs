@@ -8,8 +8,8 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, StoredLease, wait}
 
 use crate::contest::{Contest, LONG, eventually, records};
 
-/// Number of handoffs. The standby must win at least one handoff. It may lose others, because on a
-/// busy machine it may miss its head start.
+/// Number of handoffs. The standby must win at least one handoff. On a busy machine, the standby
+/// may miss its head start and lose the other handoffs.
 const HANDOFFS: usize = 20;
 /// Maximum time until the leader hands over: an interval, a lease duration and a round trip.
 const HANDOVER_MAX: Duration = Duration::from_secs(180);

@@ -1,5 +1,6 @@
-//! Goal: after a leader is killed, the next process on its status directory leads immediately. No
-//! other process does, even with the same name or a copy of the directory (I8).
+//! Goal: after a leader is killed, the next process that uses its status directory leads
+//! immediately. Any other process must wait, even with the same name or a copy of the directory
+//! (I8).
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
 //! Goal: SIGHUP applies new values, and reports values that take effect later or require a restart.
-//! If there is a mistake, SIGHUP changes nothing.
+//! If the new configuration contains a mistake, SIGHUP changes nothing.
 
 use std::path::PathBuf;
 

@@ -6,8 +6,8 @@ use mongodb::bson::{Bson, Document};
 
 use crate::contest::{Contest, LONG, eventually};
 
-/// Maximum number of handoffs. The standby must win at least one handoff. It may lose others,
-/// because on a busy machine it may miss its head start.
+/// Maximum number of handoffs. The standby must win at least one handoff. On a busy machine, the
+/// standby may miss its head start and lose the other handoffs.
 const HANDOFFS: usize = 20;
 
 async fn standby(stored: &StoredLease) -> Option<String> {

@@ -1,5 +1,5 @@
 //! Goal: at startup, a daemon warns once if a MongoDB election would cost it the leadership. The
-//! warning contains the arithmetic and the remedy.
+//! warning shows how the duration is computed and how to fix the problem.
 
 use leasehold_testbed::{Daemon, ReplicaSet};
 

@@ -72,7 +72,7 @@ async fn i4_a_leader_that_loses_mongodb_logs_two_lines_and_leads_again() {
     let (ready, body) = daemon.http("/readyz").await.unwrap();
     assert_eq!(ready, 200, "MongoDB was reached once");
     assert!(body.contains("ok; MongoDB fails since 20"), "{body}");
-    // The role becomes unknown a lease_duration after the last read.
+    // The role becomes unknown one lease_duration after the last read.
     daemon.wait_role("unknown", LONG).await;
     proxy.resume();
     let again = daemon.wait_leads(LONG).await;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Time limit for errors that must not be retried. The limit is shorter than the 18 s of MongoDB
-/// retries with `--no-wait`, but much longer than a busy machine needs.
+/// Time limit for errors that must not be retried. With `--no-wait`, leasehold retries MongoDB
+/// calls for 18 s. The limit is shorter than this, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);

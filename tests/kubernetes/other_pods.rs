@@ -33,7 +33,7 @@ fn a_new_leader_removes_the_label_of_a_lost_leader() {
     });
 }
 
-/// The publisher's unit tests assume this answer. Here, a real API server gives it.
+/// Checks on a real API server the answer that the publisher's unit tests assume.
 #[test]
 fn if_no_pod_has_the_label_the_list_is_null() {
     in_cluster(async |cluster| {

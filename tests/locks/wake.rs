@@ -61,7 +61,7 @@ async fn the_stream_reports_only_grants_and_new_heads_of_the_queue() {
         applied(&store, join(number, EntryMode::Exclusive)).await;
     }
     let mut third = Waiter::of(&stage, 3).await;
-    // The stream must not report renewals of any entry, nor a join and a leave behind entry 3.
+    // The stream must not report renewals, nor entries that join or leave behind entry 3.
     for (number, new) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
         applied(&store, renew(number, new)).await;
     }

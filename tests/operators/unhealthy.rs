@@ -1,5 +1,5 @@
-//! Goal: `transfer` never hands the lease to a candidate whose workload is unhealthy, because such
-//! candidates report their health in a roll call.
+//! Goal: `transfer` never hands the lease to a candidate whose workload is unhealthy, because every
+//! candidate reports its workload's health in the roll call.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Goal: with the default timings, a leader behind a router keeps its leadership when a shard
 //! elects a primary, although the leader's driver cannot see this election. Method: kill the
 //! primary of a replica set with MongoDB's default election timeout. The routers keep the clients'
-//! connections open, and answer with an error or once there is a new primary.
+//! connections open, and answer either with an error or after the election.
 
 use std::sync::Arc;
 use std::time::Instant;

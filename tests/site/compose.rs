@@ -127,8 +127,8 @@ impl Project {
             .stderr(self.scratch.path().join(format!("{name}.log")))
             // mongosh keeps its settings here.
             .env("HOME", self.place("home"));
-        // In a container, the entry point sets the data directory, and mongod has a network of its
-        // own. Here both need an option.
+        // In a container, the entry point sets the data directory, and mongod can use its default
+        // port. Here, options set the directory and the port.
         if command[0] == "mongod" {
             launch = launch
                 .argument(format!("--port={}", self.ports[name].number()))

@@ -19,8 +19,8 @@ const LONG: Duration = Duration::from_secs(60);
 struct Runbook {
     heading: &'static str,
     set: ReplicaSet,
-    /// Indexes of the members that the page calls db-1, db-2 and so on. At the start, the first is
-    /// the primary.
+    /// Indexes of the members that the page calls db-1, db-2 and so on. Initially, the first member
+    /// is the primary.
     members: Vec<usize>,
 }
 

@@ -162,7 +162,7 @@ async fn the_summary_counts_and_filters() {
     let note = browser.value(&cell("ledger-export", "notes")).await;
     assert_eq!(note, "paused by olga@ops1 1h12m ago: freeze until Monday");
 
-    // A holder that is gone has held the lease until its last renewal.
+    // For an expired holder, the time held ends at the last renewal.
     let held = browser.value(&cell("mail-outbox", "since")).await;
     assert!(held.as_str().unwrap().starts_with("3h56m"), "{held}");
     let success = "last success 40m";

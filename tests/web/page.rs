@@ -80,7 +80,8 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .until(&format!("{}?.endsWith(' ago')", cell(lease, "silence")))
         .await;
 
-    // Records when the page shows another leader, on the clock that also dates the daemons' writes.
+    // Records when the page shows another leader, on the same clock as the dates in the daemons'
+    // writes.
     let watch = format!(
         "window.seen = null; new MutationObserver(() => {{ const holder = {}; \
          if (window.seen === null && holder !== 'a' && holder !== '–') window.seen = {{ at: Date.now(), holder }}; }}) \

@@ -71,8 +71,7 @@ const SERIES: [Series; 4] = [
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(30);
-/// Number of followers that two cores can handle, although each of the other writes wakes each
-/// follower.
+/// Number of followers that two cores can handle when every foreign write wakes every follower.
 const FEW: u32 = 5;
 /// Number of followers whose total is measurable even if each costs less than [`LIGHT`].
 const MANY: u32 = 40;

@@ -70,8 +70,8 @@ async fn takeovers_of_many(setup: &Setup) -> Result<Vec<Row>, String> {
     Ok(beyond(TAKEOVER_OF_50, &series))
 }
 
-/// Reports by how much each takeover exceeds the lease duration. At least one majority write is
-/// needed.
+/// Reports by how much each takeover exceeds the lease duration. The floor is one majority write,
+/// which every takeover needs.
 fn beyond(what: &'static str, series: &Takeovers) -> Vec<Row> {
     let duration = DaemonTimings::KUBERNETES.lease_duration.as_secs_f64();
     let beyond: Vec<_> = series

@@ -31,7 +31,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Sorts the rows of one figure together, in the order of a lock's life.
+/// Returns the sort key that keeps the rows of a figure together, in the order of `locks::FIGURES`.
 fn order(what: &str) -> usize {
     let known = locks::FIGURES.iter();
     known.take_while(|known| **known != what).count()

@@ -22,8 +22,9 @@ const WINDOW: Duration = Duration::from_secs(30);
 /// Number of daemons that start at once.
 const BATCH: usize = 10;
 
-/// How followers learn of changes, and the names of the rows with ten and a hundred leases. If the
-/// load is proportional to the number of leases, the second row is ten times the first.
+/// The flag that sets how followers learn of changes, and the names of the rows with ten and a
+/// hundred leases. If the load is proportional to the number of leases, the second row's value is
+/// ten times the first row's value.
 pub(crate) struct Series {
     name: &'static str,
     flag: &'static str,

@@ -29,8 +29,8 @@ pub(crate) const CLIENT_GO: &str = "client-go";
 pub(crate) const ELECT: &str = "etcdctl elect";
 pub(crate) const LOCK: &str = "etcdctl lock";
 
-/// Adds the rows of one system. If the system cannot be measured, adds a row with the reason, and
-/// the other systems are not affected.
+/// Adds the rows of one system. If the system cannot be measured, adds a row with the reason
+/// instead, so that the other systems are still measured.
 async fn add(
     rows: &mut Vec<Row>,
     (figure, system): (&'static str, &'static str),
@@ -44,8 +44,8 @@ async fn add(
     }
 }
 
-/// Returns the versions of all systems, or if `all` is false, only of leasehold and mongod, because
-/// the other systems may need a build.
+/// Returns the versions of all systems. If `all` is false, returns only the versions of leasehold
+/// and mongod, because the other systems may have to be built first.
 pub(crate) async fn versions(setup: &Setup, all: bool) -> BTreeMap<String, String> {
     let last = |line: String| line.split(' ').next_back().unwrap_or_default().to_owned();
     let mut versions = BTreeMap::new();

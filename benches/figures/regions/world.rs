@@ -51,7 +51,8 @@ impl World {
             let latency = round_trip / 2;
             network.weather(node, Weather { latency, loss: 0.0 });
         }
-        // Connections from before the routes existed have no delay, so restart all members.
+        // Connections that were opened before the routes existed have no delay, so restart all
+        // members.
         (0..REGIONS).for_each(|member| set.kill(member));
         join_all((0..REGIONS).map(|member| set.restart(member))).await;
         let world = Self {

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The defaults are those of the Kubernetes components.
+// The defaults equal the defaults of the Kubernetes components.
 var (
 	leaseDuration = flag.Duration("lease-duration", 15*time.Second, "LeaseDuration")
 	renewDeadline = flag.Duration("renew-deadline", 10*time.Second, "RenewDeadline")
@@ -74,8 +74,7 @@ func main() {
 	}
 }
 
-// contend runs until the context is done or the Lease is lost. While it leads, it writes to the
-// journal.
+// contend runs until the context is done or the Lease is lost. A leader also writes to the journal.
 func contend(
 	ctx context.Context, config *rest.Config, namespace, lease, identity string, status *status,
 	work func(context.Context),
