@@ -20,7 +20,7 @@ const WRITES: u32 = 1_000;
 const BATCH: u32 = 10;
 const FOLLOWERS: u32 = 10;
 const SETTLE: Duration = Duration::from_secs(10);
-/// Limit of the server's CPU time for each follower that uses hints, in seconds per second.
+/// Maximum CPU time of the server for each follower that uses hints, in seconds per second.
 const OF_HINTS_MAX: f64 = 0.001;
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {

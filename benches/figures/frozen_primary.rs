@@ -15,12 +15,12 @@ use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Number of leases, each with its own leader, so that only the phases of heartbeats and renewals
-/// differ.
+/// Number of leases, each with its own leader. All leaders experience the same freeze, each at
+/// another phase of its heartbeats and renewals.
 const LEASES_PER_HEARTBEAT: usize = 5;
 const HEARTBEATS: [&str; 2] = ["10s", "2s"];
 const SPREAD: Duration = Duration::from_millis(317);
-/// Time in which the old primary becomes a secondary again and the drivers notice it.
+/// Time for the old primary to become a secondary again, and for the drivers to notice.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {

@@ -14,7 +14,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time in which the other daemons write their files, so that rounds do not overlap.
+/// Pause between rounds, in which the other daemons write their files.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Maximum wait for a standby, which registers within two seconds of the acquisition.
 const STANDBY_MAX: Duration = Duration::from_secs(4);

@@ -17,7 +17,7 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Renewals are so frequent that each window contains many of them.
+/// The renew interval is short, so each window contains many renewals.
 const TIMINGS: DaemonTimings = DaemonTimings {
     renew_interval: Duration::from_millis(100),
     ..DaemonTimings::DEMO

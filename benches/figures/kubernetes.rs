@@ -108,7 +108,7 @@ where
     tokio::spawn(async move {
         loop {
             let events = api.watch(&WatchParams::default(), "0").await;
-            // The API server has ended together with the stage.
+            // The watch fails if the API server has ended together with the stage.
             let Ok(events) = events else { return };
             let mut events = std::pin::pin!(events);
             while let Some(Ok(event)) = events.next().await {

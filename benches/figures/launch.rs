@@ -126,8 +126,8 @@ impl Line {
     }
 }
 
-/// A running program, and the time at which it was executed. Killed on drop. It must be started on
-/// the main thread, because the child exits with the thread that started it.
+/// A running program, and the time at which it was executed. Killed on drop. Must be started on the
+/// main thread, because the child exits with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,

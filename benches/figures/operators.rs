@@ -22,7 +22,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time in which the other daemons write their files, so that rounds do not overlap.
+/// Pause between rounds, in which the other daemons write their files.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Number of leases in the live view, each renewed at the default renew_interval.
 const LEASES: usize = 1_000;

@@ -15,10 +15,11 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::takeover::crashes;
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Number of leases, each with its own leader, so that only the phases of their renewals differ.
+/// Number of leases, each with its own leader. All leaders experience the same election, each at
+/// another phase of its renewals.
 const LEASES: usize = 5;
 const SPREAD: Duration = Duration::from_millis(317);
-/// Time in which the killed member returns as a secondary and the drivers notice it.
+/// Time for the killed member to return as a secondary, and for the drivers to notice.
 const SETTLE: Duration = Duration::from_secs(5);
 
 struct Profile {

@@ -37,7 +37,7 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Time until the daemons have started and only renew.
 const SETTLE: Duration = Duration::from_secs(15);
-/// Time in which the other daemons write their files, so that rounds do not overlap.
+/// Pause between rounds, in which the other daemons write their files.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// Delay between starting two daemons, so that their renewals do not coincide.
 const STAGGER: Duration = Duration::from_millis(137);

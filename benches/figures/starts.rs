@@ -35,8 +35,8 @@ pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     )]
 }
 
-/// Measures the time from execution after a SIGKILL until the daemon leads again, with the killed
-/// daemon's directory.
+/// Kills a daemon, executes the program again with the same directory, and measures the time from
+/// this execution until the daemon leads.
 pub(crate) async fn restart(setup: Setup) -> Vec<Row> {
     let place = Place::new(&setup).await;
     let paths = directories(&place.sub(0), 1);

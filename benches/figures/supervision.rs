@@ -25,7 +25,7 @@ pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time in which the other daemons write their files, so that rounds do not overlap.
+/// Pause between rounds, in which the other daemons write their files.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Time after which a new guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
@@ -198,7 +198,7 @@ fn work(journal: &Path) -> [String; 3] {
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = PathBuf::from(arguments.next().expect("a journal"));
-    // The kernel releases this lock only once the process no longer exists, which may be after the
+    // The kernel releases this lock only once the process no longer exists, possibly after the
     // recorded end.
     let there = File::create(journal.with_extension("there")).expect("create a file");
     let alone = there.try_lock().is_ok();

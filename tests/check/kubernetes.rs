@@ -35,8 +35,8 @@ spec:
     )
 }
 
-/// Sets the environment of a pod. MongoDB is unreachable, which does not affect the checks of the
-/// API server.
+/// Sets the environment of a pod. MongoDB is unreachable, but the checks of the API server still
+/// run.
 fn in_pod(scene: &Scene, kubernetes: &Kubernetes, place: &Place) -> Check {
     let directory = place.credentials.directory().display();
     let check = scene

@@ -201,8 +201,7 @@ async fn a_member_on_ipv6_is_recognized_by_its_address() {
     let began = Instant::now();
     let uri = format!("mongodb://{address}/?replicaSet=testbed");
     let answer = scene.check(&uri).run().await;
-    // If the check could not match the member's state to its address, it would use up its time
-    // limit.
+    // A check that could not match the member's state to its address would use up its time limit.
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     answer.says("name-resolution", "ok", "::1");
     answer.says("server", "ok", "accepts writes");

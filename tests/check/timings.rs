@@ -32,7 +32,8 @@ async fn durations_shorter_than_a_default_election_cause_a_warning_with_the_arit
     unseen.says("election-timeout", "warning", "= 16.8s; renew_deadline 10s");
     unseen.says("election-timeout", "warning", "rs.conf().settings");
     assert_eq!(unseen.code, 1);
-    // An administrator may read the set's settings, which make its elections shorter.
+    // An administrator may read the set's settings. With these settings, elections are shorter than
+    // by default.
     let seen = short(scene.check(&scene.set.uri())).run().await;
     seen.says("election-timeout", "ok", "= 7.6s; renew_deadline 10s");
 }

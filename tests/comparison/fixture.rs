@@ -14,13 +14,13 @@ use crate::designs::Design;
 use crate::journal::Journal;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Time until a hand-made lock expires. This time is short, but several times as long as a busy
-/// machine may delay an extension.
+/// Time until a hand-made lock expires. This time is short, but several times longer than the delay
+/// of an extension on a busy machine.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
 /// A contender counts as excluded if it does not start its work within this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// About half a second of work. A holder that merely stops a little late performs fewer acts than
-/// this.
+/// Number of acts in about half a second of work. A holder that merely stops a little late performs
+/// fewer acts.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);

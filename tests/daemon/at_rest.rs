@@ -1,5 +1,5 @@
-//! Goal: the daemon sets a coarse timer slack only while idle. Processes that it starts get the
-//! normal slack.
+//! Goal: the daemon sets a coarse timer slack only while idle. Processes that the daemon starts get
+//! the normal slack.
 
 use std::io::ErrorKind;
 

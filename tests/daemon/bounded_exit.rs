@@ -1,5 +1,5 @@
-//! Goal: a daemon exits soon after SIGTERM with code 0, even if MongoDB does not answer. If it
-//! cannot send a release, it gives up instead of waiting until the lease expires.
+//! Goal: a daemon exits soon after SIGTERM with code 0, even if MongoDB does not answer. A daemon
+//! that cannot send a release exits without waiting until the lease expires.
 
 use std::time::Duration;
 

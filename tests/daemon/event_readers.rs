@@ -73,8 +73,8 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let stopped = boottime_ns();
     let frozen = daemon.status();
     reader.says("not leader").await;
-    // A stopped daemon sends no events. Its file may be older than its last event, by up to a
-    // second and one renewal.
+    // A stopped daemon sends no events. The daemon's file may be older than its last event by up to
+    // one second and one renewal.
     let until = valid_until_ns(&frozen).unwrap();
     assert!(
         boottime_ns() > until - 2_000_000_000,

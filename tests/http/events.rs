@@ -150,7 +150,8 @@ async fn i4_expired_authority_causes_an_event_although_nothing_is_published() {
     assert_grants(&first, deadline.as_nanos());
     let event = stream.event().await;
     assert_grants_nothing(&event);
-    // The event came before the next heartbeat, which would also have noticed the deadline.
+    // The event arrived before the next heartbeat, at which the server would also have noticed the
+    // deadline.
     assert!(written(&event) < written(&first) + 5_000_000_000);
     assert_eq!(
         (&event.data["role"], &event.data["reason"]),

@@ -75,8 +75,8 @@ fn a_returning_api_server_gets_the_newest_label_immediately() {
     });
 }
 
-/// Freezes the daemon, as CPU throttling would, from just after it has written its files until all
-/// timeouts of a step-down have passed.
+/// Freezes the daemon as CPU throttling would. The freeze begins just after the daemon has written
+/// its files, and lasts until all timeouts of a step-down have passed.
 #[test]
 fn with_an_unchanged_label_the_status_files_do_not_count_as_stuck() {
     in_cluster(async |cluster| {

@@ -1,5 +1,5 @@
 //! Goal: a lock whose document an operator has edited by hand becomes usable again. A success that
-//! the server dated in the future does not skip work indefinitely.
+//! the server dated in the future does not cause jobs to be skipped indefinitely.
 
 use std::time::Duration;
 

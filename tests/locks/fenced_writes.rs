@@ -1,7 +1,7 @@
 //! Goal: after a successor's write, a paused former holder cannot overwrite the document. The lock
-//! alone cannot stop the late write; the fence refuses it. Method: the test stops driving the
-//! holder's runtime after the holder has checked the lock, which has the effect of pausing the
-//! process between its check and its write.
+//! alone cannot stop the late write; the fence refuses it. Method: after the holder has checked the
+//! lock, the test stops driving the holder's runtime, as if the process were paused between its
+//! check and its write.
 
 use leasehold::election::{ResourceName, Token};
 use leasehold::fenced::{self, Fence, FencedError};

@@ -38,7 +38,7 @@ pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// The lease lasts so long that even a busy machine does not lose it.
+/// Returns timings with a lease duration that suffices on a busy machine.
 pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(60),

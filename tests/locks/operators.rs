@@ -93,8 +93,8 @@ async fn the_history_shows_the_holder_the_token_and_the_reason() {
         claims: vec![crate::fixture::claim(3)],
         seen: token(0),
     };
-    // The second claim leaves without confirming its grant. The history records its end, because it
-    // may have worked under the grant.
+    // The second claim leaves without confirming its grant. The history records this claim's end,
+    // because its holder may have worked under the grant.
     applied(&store, leave(1)).await;
     applied(&store, leave(2)).await;
     applied(&store, crate::fixture::renew(3, 30)).await;
@@ -124,7 +124,7 @@ async fn the_history_shows_the_holder_the_token_and_the_reason() {
         ]
     );
     assert!(history.iter().all(|end| end.ended_at >= end.acquired_at));
-    // All four were exclusive and joined before the first one left.
+    // All four claims were exclusive and joined before the first claim left.
     let overlapping = history
         .windows(2)
         .find(|pair| pair[1].acquired_at < pair[0].ended_at);

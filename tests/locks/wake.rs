@@ -1,5 +1,5 @@
 //! Goal: a waiter learns immediately that it was granted the lock or has become the head of the
-//! queue. Other contenders' renewals never wake it.
+//! queue. Other contenders' renewals never wake the waiter.
 
 use std::time::Duration;
 

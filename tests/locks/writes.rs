@@ -1,7 +1,7 @@
-//! Goal: the simulator's results apply to MongoDB, because a real server applies each write like
-//! the simulator's reference implementation. The comparison covers holders and waiters, tokens,
-//! revisions, `granted`, `next` and the history. Method: performs every kind of write on random
-//! locks, with the shipped store.
+//! Goal: the simulator's results apply to MongoDB, because a real server applies each write exactly
+//! as the simulator's reference implementation does. The comparison covers holders and waiters,
+//! tokens, revisions, `granted`, `next` and the history. Method: performs every kind of write on
+//! random locks, with the shipped store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! leasehold's parent must see the exit status or signal that the plain command would have.
+//! leasehold must end with the same exit status or signal as the plain command.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

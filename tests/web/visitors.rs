@@ -129,7 +129,7 @@ async fn a_wrong_token_takes_its_time_in_a_header_too() {
     assert!(begun.elapsed() >= Duration::from_millis(500));
 }
 
-/// Two connections fewer than the server keeps, which leaves one for a probe and one for a visitor.
+/// The server keeps two more connections than this: one for a probe, and one for a visitor.
 const FLOOD: usize = 62;
 /// The source address of the flood. All of 127.0.0.0/8 is local.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);

@@ -73,7 +73,8 @@ const SETTLE: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(30);
 /// Number of followers that two cores can handle when every foreign write wakes every follower.
 const FEW: u32 = 5;
-/// Number of followers whose total is measurable even if each costs less than [`LIGHT`].
+/// Number of followers whose total cost is measurable, even if each follower costs less than
+/// [`LIGHT`].
 const MANY: u32 = 40;
 /// CPU time of the server for each follower, in seconds per second.
 const LIGHT: f64 = 0.010;

@@ -149,7 +149,7 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// Starts three candidates. Returns them and their process ids, the leader first.
+/// Starts three candidates. Returns the candidates and their process ids, with the leader first.
 pub(crate) async fn resting(etcdctl: &Etcdctl) -> (Vec<Candidate>, Vec<u32>) {
     let candidates = etcdctl.three("rest").await;
     let pids = candidates.iter().map(Candidate::pid).collect();

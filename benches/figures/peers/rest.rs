@@ -43,7 +43,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, CLIENT_GO), electors(&setup)).await;
     add(&mut rows, (FIGURE, ELECT), candidates(&setup)).await;
     add(&mut rows, (FIGURE, LEASEHOLD), with_kubernetes(&setup)).await;
-    // Group the rows, which are sorted by system, by figure.
+    // The rows are sorted by system; group them by figure.
     let mut order = BTreeMap::new();
     for row in &rows {
         let next = order.len();
