@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let elector = Elector::start(options);
     for page in 1..=3 {
         let authority = leadership(&elector).await?;
-        // Send the token with every effect, so that the receiver can refuse a lower one.
+        // Send the token with every effect, so that the receiver can refuse a lower token.
         println!("page {page}, token {}", authority.token);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -22,8 +22,8 @@ fn page() -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// Finds the page's only call of this function. Returns its arguments, with TOKEN replaced by
-/// `token`.
+/// Finds the only call to this function on the page. Returns the call's arguments, with TOKEN
+/// replaced by `token`.
 fn arguments(function: &str, token: i64) -> Vec<Document> {
     let page = page();
     let call = format!("{function}(");

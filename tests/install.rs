@@ -64,7 +64,7 @@ fn a_running_copy_is_replaced_atomically() {
     assert!(install(directory.path()).status.success());
     let copy = directory.path().join("leasehold");
     let before = fs::metadata(&copy).unwrap().ino();
-    // This run waits for a status file until the test kills it.
+    // This run waits for a status file until the test kills the process.
     let mut running = Command::new(&copy)
         .args(["status", "--watch", "--directory"])
         .arg(directory.path())

@@ -15,8 +15,8 @@ use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Number of leases, each with its own leader. All leaders experience the same freeze, each at
-/// another phase of its heartbeats and renewals.
+/// Number of leases, each with its own leader. All leaders experience the same freeze, each at a
+/// different phase of its heartbeats and renewals.
 const LEASES_PER_HEARTBEAT: usize = 5;
 const HEARTBEATS: [&str; 2] = ["10s", "2s"];
 const SPREAD: Duration = Duration::from_millis(317);

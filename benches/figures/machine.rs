@@ -101,7 +101,7 @@ pub(crate) fn mongod() -> String {
     })
 }
 
-/// Asks a program for its version with this argument. Returns the first line of the output.
+/// Runs a program with this argument to get its version. Returns the first line of the output.
 pub(crate) fn version(program: PathBuf, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -184,7 +184,7 @@ pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Starts the page's server on a free port. Returns its address.
+/// Starts the page's server on a free port. Returns the server's address.
 async fn serve(binary: &Path, uri: &str) -> (Child, String) {
     let mut serving = command(binary, uri)
         .args(["web", "--listen", "127.0.0.1:0"])

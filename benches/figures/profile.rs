@@ -9,7 +9,7 @@ use mongodb::bson::{Document, doc};
 /// of the driver's monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
-/// Turns the profiler on or off. Clears its records before turning it on.
+/// Turns the profiler on or off. Before turning the profiler on, clears its records.
 pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     let client = direct(set, primary).await;
     for name in DATABASES {

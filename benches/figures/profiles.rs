@@ -15,8 +15,8 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::takeover::crashes;
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// Number of leases, each with its own leader. All leaders experience the same election, each at
-/// another phase of its renewals.
+/// Number of leases, each with its own leader. All leaders experience the same election, each at a
+/// different phase of its renewals.
 const LEASES: usize = 5;
 const SPREAD: Duration = Duration::from_millis(317);
 /// Time for the killed member to return as a secondary, and for the drivers to notice.
@@ -54,7 +54,8 @@ const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Prof
     }
 }
 
-/// Measures all profiles at once, each on its own replica set, because a measurement mostly waits.
+/// Measures all profiles at once, each on its own replica set, because a measurement spends most of
+/// its time waiting.
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let measured = PROFILES.each_ref().map(|profile| of(&setup, profile));
     join_all(measured).await.concat()

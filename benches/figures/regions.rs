@@ -1,8 +1,8 @@
-//! Measures one leader across three regions, each with a member of the replica set and a candidate,
-//! with a round-trip time between the regions. Each round-trip time is measured by a separate
-//! process in its own namespaces. All these processes run at once, because they mostly wait. The
-//! delay applies between a daemon and the members of other regions, and between members. Member 0,
-//! in region 0, is preferred as the primary.
+//! Measures one leader across three regions with a round-trip time between them. Each region has a
+//! member of the replica set and a candidate. Each round-trip time is measured by a separate
+//! process in its own namespaces. All these processes run at once, because they spend most of their
+//! time waiting. The delay applies between a daemon and the members of other regions, and between
+//! members. Member 0, in region 0, is preferred as the primary.
 
 mod world;
 

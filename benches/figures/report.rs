@@ -195,7 +195,7 @@ impl Report {
     }
 
     /// Formats the figures without a comparison as a table for a Markdown code block. Returns
-    /// `None` if there are none.
+    /// `None` if all figures are comparisons.
     pub(crate) fn render(&self) -> Option<String> {
         let headings = ["figure", "what"].into_iter().chain(SUMMARY_HEADINGS);
         let mut table = Table::new(headings.chain(["target", "verdict"]));

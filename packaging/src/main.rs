@@ -4,8 +4,8 @@
 //! leasehold-packaging DIRECTORY
 //! ```
 //!
-//! creates `DIRECTORY/man/*.1` and `DIRECTORY/completions/`. It is a separate program, so that the
-//! shipped program does not contain the generator of man pages.
+//! creates `DIRECTORY/man/*.1` and `DIRECTORY/completions/`. The shipped program does not contain
+//! the code that generates these files, because this is a separate program.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,13 +1,13 @@
 //! Goal: the command warns if an election of the replica set may take longer than the configured
-//! durations allow. It uses the set's settings if the user may read them.
+//! durations allow. The command uses the set's settings if the user may read them.
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::doc;
 
 use crate::scene::{Check, ROLE, Scene};
 
-/// The recommended durations for Kubernetes. They are shorter than a MongoDB election with default
-/// settings.
+/// Sets the durations that are recommended for Kubernetes. With default settings, a MongoDB
+/// election takes longer.
 fn short(check: Check) -> Check {
     check
         .flag("--lease-duration=15s")

@@ -169,7 +169,8 @@ fn a_report_about_thousands_of_mistakes_shows_twenty() {
     assert_eq!(refused.lines().count(), 22);
 }
 
-/// YAML with nine aliases on each level. A parser that expands them would make 9^levels copies.
+/// YAML with nine aliases on each level. A parser that expands the aliases would create 9^levels
+/// copies.
 fn yaml_bomb(levels: u32) -> String {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..levels {

@@ -1,7 +1,7 @@
 //! Continuously probes the status that a daemon reports in its file, over HTTP and in its metrics.
 //!
-//! A probe takes time. Its answer was true at some instant between its start and its end, on
-//! CLOCK_BOOTTIME. The tests count only overlaps that are certain.
+//! A probe takes time. A probe's answer was true at some instant between the probe's start and its
+//! end, on CLOCK_BOOTTIME. The tests count only overlaps that are certain.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -69,8 +69,8 @@ fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Replaces one value in a line by an unexpected value, or by the value at the same path in another
-/// line.
+/// Replaces one value in a line with an unexpected value, or with the value at the same path in
+/// another line.
 fn other_field(line: &[u8], others: &[Vec<u8>], mutator: &mut Mutator) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
         return line.to_vec();

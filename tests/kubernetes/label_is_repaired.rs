@@ -33,7 +33,7 @@ fn an_edited_or_removed_label_is_repaired() {
 fn the_label_changes_at_the_deadline_although_nothing_is_published() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
-        // The repair interval is longer than the test, so the publisher makes no repair.
+        // The repair interval is longer than the test, so the publisher repairs nothing.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         // A promotion now would cancel the first write and count as a failure, so the test waits.
         eventually("the label is in sync", async || publisher.in_sync()).await;

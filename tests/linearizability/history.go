@@ -79,7 +79,7 @@ type operation struct {
 	place string
 }
 
-// parse returns the operation of a line. Its errors contain the remedy.
+// parse returns the operation of a line. The returned errors contain the remedy.
 func parse(line []byte, place string) (*operation, error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil, errors.New("empty line; remove it")

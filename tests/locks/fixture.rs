@@ -72,7 +72,7 @@ pub(crate) fn store(stage: &Stage) -> MongoLockStore {
     store_over(options, NAME).0
 }
 
-/// Reads and writes the lock's document without the store.
+/// Returns direct access to the lock's document, without the store.
 pub(crate) fn stored(stage: &Stage) -> StoredLease {
     let client = stage.set().client();
     StoredLease::new(&client, stage.database(), stage.collection(), NAME)

@@ -308,7 +308,7 @@ async fn a_minimum_hold_outlives_its_guard() {
     }
 }
 
-/// Acquires one of two slots and never releases it, like a killed process.
+/// Acquires one of two slots and never releases the slot, like a killed process.
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let mut store = store_options(stage, "killed");
     store.timings = timings;

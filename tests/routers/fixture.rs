@@ -35,8 +35,8 @@ impl Cluster {
         (a, self.stage.candidate("b").following("a", LONG).await)
     }
 
-    /// Runs `leasehold check`. Returns its result for `deployment`, the exit code, and the failed
-    /// checks.
+    /// Runs `leasehold check`. Returns the result of the check `deployment`, the exit code, and the
+    /// failed checks.
     pub(crate) async fn check(&self) -> (Value, i32, Vec<Value>) {
         let arguments = [
             "check",

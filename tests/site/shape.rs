@@ -1,6 +1,6 @@
 //! Compares a command's output with the output on its page.
 
-/// Matches any text within a line. A line that contains nothing else matches any number of lines.
+/// Matches any text within a line. A line that contains only this text matches any number of lines.
 const ANY: &str = "…";
 
 /// Numbers with at least this many digits are times, ports or identifiers, which differ between

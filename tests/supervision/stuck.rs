@@ -56,8 +56,8 @@ fn candidate(contest: &Contest, lease: &str, journal: &Journal) -> DaemonBuilder
         .workload(as_another.into_iter().chain(command))
 }
 
-/// Returns true and reports the test as skipped unless this user is root, because only root can
-/// start a command that the daemon cannot kill.
+/// Only root can start a command that the daemon cannot kill. For any other user, reports the test
+/// as skipped and returns true.
 fn unprivileged() -> bool {
     let unprivileged = !rustix::process::geteuid().is_root();
     if unprivileged {

@@ -35,7 +35,8 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts Chromium. If it is not installed, returns `None` and reports the test as skipped.
+    /// Starts Chromium. If Chromium is not installed, returns `None` and reports the test as
+    /// skipped.
     pub(crate) async fn start() -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             skip("there is no Chromium: apt-get install -y chromium");

@@ -262,7 +262,7 @@ async fn the_page_says_since_when_its_data_is_stale() {
         .await;
     let label = "document.querySelector('[data-only=leases] span').textContent";
     assert_eq!(browser.value(label).await, "leases were held");
-    // The details of a document say why they have no data.
+    // The details of a document state why they show no data.
     let open = "document.querySelector('#rows .name button').click()";
     browser.value(open).await;
     let problem = "document.querySelector('#details-problem')";
@@ -476,7 +476,8 @@ async fn a_second_armed_action_has_the_whole_time_for_its_confirmation() {
     browser.open(&server.origin()).await;
     shows(&mut browser, stage.lease(), "holder", "a").await;
     open_details(&mut browser, stage.lease()).await;
-    // Arms one action, and 2 s later another. Records how long the second action stays armed.
+    // Arms one action, and 2 s later another action. Records how long the second action stays
+    // armed.
     let watch = "window.stayed = null; \
         { const [first, second] = ['step_down', 'pause'].map((action) => document.querySelector(`[data-action=${action}]`)); \
           first.click(); \

@@ -11,7 +11,7 @@ use leasehold::workload::{CommandEnd, GuardedCommand};
 use crate::fixture::{Fixture, LONG, millis, terms};
 use crate::stand_in::{Plan, command_line, wait_for_gone};
 
-/// Runs a script as an ordinary child of this test. Returns its output.
+/// Runs a script as an ordinary child of this test, and returns the output.
 fn plainly(script: &str) -> String {
     let output = Process::new("/bin/sh").args(["-c", script]).output();
     String::from_utf8(output.unwrap().stdout).unwrap()

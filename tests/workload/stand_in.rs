@@ -19,8 +19,8 @@ use rustix::process::Signal;
 use crate::fixture::{Fixture, LONG, eventually, millis};
 
 /// If set, the process is a starter: it starts the stand-in and adopts its orphans. The test
-/// process must not adopt them, because a test that loses a guard kills all adopted processes,
-/// including the guards of other tests.
+/// process must not adopt these orphans, because a test that loses a guard kills all adopted
+/// processes, including the guards of other tests.
 const STARTER: &str = "STAND_IN_STARTER";
 const SCRIPT: &str = "STAND_IN_SCRIPT";
 const DIRECTORY: &str = "STAND_IN_DIRECTORY";

@@ -45,7 +45,8 @@ pub(crate) struct Electors {
     scratch: Scratch,
 }
 
-/// Builds the program unless it is in the cache. Returns its path, or the reason for the failure.
+/// Builds the program unless the cache contains it. Returns the program's path, or the reason for
+/// the failure.
 pub(crate) async fn program() -> Result<PathBuf, String> {
     let output = Command::new(FETCH)
         .arg("elector")
@@ -175,7 +176,7 @@ fn handles_usr1(pid: u32) -> bool {
     caught.is_some_and(|mask| mask & (1 << bit) != 0)
 }
 
-/// Waits until an elector reports that it leads. Returns its index and the time.
+/// Waits until an elector reports that it leads. Returns the elector's index and the time.
 async fn leads(observer: &mut Observer, mut of: impl FnMut(usize) -> bool) -> (usize, u64) {
     let found = |seen: &crate::observer::Seen| of(seen.index) && seen.leads_until_ns().is_some();
     let seen = observer.find("an elector leads", LEADS_MAX, found).await;

@@ -18,7 +18,7 @@ use crate::report::{Row, Unit};
 
 const ELECTED_MAX: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_millis(250);
-/// TTL of an election's session. etcdctl has no option for it.
+/// TTL of an election's session. etcdctl has no option for this TTL.
 const ELECT_LIFE: Duration = Duration::from_secs(60);
 /// TTL of a lock's session in the comparison of takeovers, equal to the other systems' lease
 /// duration.

@@ -1,8 +1,8 @@
 // Command elector contends for a Lease with client-go's leader election, as a controller does. The
 // benchmark `peers` and the nemesis compare leasehold with it.
 //
-// It atomically replaces DIRECTORY/status.json when it starts to lead, and on SIGUSR1; the file
-// contains the number of requests that it has sent.
+// When elector starts to lead, and on SIGUSR1, elector atomically replaces DIRECTORY/status.json,
+// which contains the number of requests sent so far.
 package main
 
 import (

@@ -61,7 +61,7 @@ impl Terms {
 }
 
 pub(crate) trait HandMade {
-    /// Makes one attempt. Returns true if the caller now holds the lock.
+    /// Tries once to acquire the lock. Returns true if the caller now holds the lock.
     async fn acquire(&mut self) -> Result<bool>;
     async fn extend(&self) -> Result<()>;
     /// Returns true if the caller still owned the lock, as far as the design can tell.

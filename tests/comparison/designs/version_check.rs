@@ -1,6 +1,6 @@
 //! Optimistic concurrency without a lock: read a version, do the work, and write only if the
-//! version is unchanged. This is correct only if the write is the sole effect of the work. Here,
-//! the work also has other effects, as is common.
+//! version is unchanged. This design is correct only if the write is the sole effect of the work.
+//! In the test, as in most services, the work also has other effects.
 
 use mongodb::bson::doc;
 use mongodb::error::Result;
