@@ -36,7 +36,7 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// Constants whose names end like a timeout, but which do not limit a wait.
+/// Constants that are named like timeouts but do not limit a wait.
 const OTHERS: &[(&str, &[&str])] = &[
     // Limits of settings, options and documents.
     ("crates/core/src/election/lease.rs", &["RESERVATION_MAX"]),

@@ -16,7 +16,7 @@ const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Pause between rounds, in which the other daemons write their files.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Maximum wait for a standby, which registers within two seconds of the acquisition.
+/// Maximum wait for a standby. A standby registers within two seconds of the acquisition.
 const STANDBY_MAX: Duration = Duration::from_secs(4);
 
 const FLOOR: &str = "the floor: two majority writes and a change event, in connected clients";
@@ -65,8 +65,8 @@ pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
     StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
 }
 
-/// Waits for a standby. This benchmark also measures binaries of earlier versions, which may not
-/// have standbys.
+/// Waits for a standby. This benchmark also measures binaries of earlier versions, and some of
+/// these have no standbys.
 pub(crate) async fn standby(stored: &StoredLease) {
     let end = boottime_ns() + nanos(STANDBY_MAX);
     while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {

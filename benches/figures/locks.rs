@@ -376,7 +376,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// Returns when each command began and ended. Panics if two commands ran at once, which violates
+/// Returns when each command began and ended. Panics if two commands ran at once, in violation of
 /// mutual exclusion.
 pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! figures cover only speed and cost, because the tests cover correctness.
 //!
 //! `cargo bench --bench figures -- --help` lists the options. The name `peers` selects all figures
-//! whose names begin with `peers_`, which compare leasehold with other electors and locks.
+//! that compare leasehold with other electors and locks. Their names begin with `peers_`.
 //!
 //! A figure that cannot be measured is reported and does not affect the others. All child processes
 //! end when this process ends, even if it is killed.

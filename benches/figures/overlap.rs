@@ -1,9 +1,9 @@
 //! Measures the time between the old and the new leadership under two faults: the leader's own
 //! connection stalls, or the leader is frozen. In other electors, these faults caused two
-//! simultaneous leaders. The old leader counts as leading until the deadline in its file, or until
-//! its file shows that the leadership ended, and whenever its /leader answers
-//! 200. The new leader counts as leading from just before it sends its acquisition, which is
-//! earlier than the new leader itself assumes. The measured margin is therefore a lower bound.
+//! simultaneous leaders. The old leader counts as leading until the deadline in its file, unless
+//! the file shows an earlier end. It also counts as leading whenever its /leader answers 200. The
+//! new leader counts as leading from just before it sends its acquisition, although it only
+//! considers itself the leader later. The measured margin is therefore a lower bound.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ const ROUND_TRIPS_MS: [u64; 3] = [20, 80, 150];
 const MEASURED_MAX: Duration = Duration::from_secs(1800);
 const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Time until the daemons have started and only renew.
+/// Time after which the daemons have started and do nothing but renew.
 const SETTLE: Duration = Duration::from_secs(15);
 /// Pause between rounds, in which the other daemons write their files.
 const BETWEEN: Duration = Duration::from_millis(500);
@@ -86,7 +86,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     join_all(measured).await.concat()
 }
 
-/// Runs this program again in new namespaces, which end with that process.
+/// Runs this program again in new namespaces. The namespaces end with the new process.
 async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
     // The inner process mounts its own file system over the in-memory directories.
     let scratch = Scratch::on(Storage::Disk).expect("create a directory");

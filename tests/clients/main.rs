@@ -14,7 +14,7 @@ use std::time::Duration;
 use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{DaemonTimings, Launch, ReplicaSet, Scratch, SharedSet, skip};
 
-/// Timeout for one language's tests, which take half a minute on an idle machine.
+/// Timeout for one language's tests. On an idle machine, these tests take half a minute.
 const LONG: Duration = Duration::from_secs(400);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -82,7 +82,7 @@ fn installed(program: &str, version: &str) -> bool {
     found
 }
 
-/// Some tests run a program as another user, which needs root.
+/// Some tests run a program as another user, and therefore need root.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -108,7 +108,7 @@ async fn look(
             Surface::Leader => http_leader(&daemon).await,
             Surface::Metric => metric(&daemon).await,
         };
-        // A daemon that has exited does not answer, which counts as "not leader".
+        // A daemon that has exited does not answer, and therefore counts as "not leader".
         let (leader, token) = seen.unwrap_or((false, None));
         if leader {
             leaders.lock().unwrap().insert(surface.name());

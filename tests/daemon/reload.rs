@@ -119,8 +119,8 @@ async fn durations_take_effect_with_the_next_acquisition() {
     assert_eq!(reloaded.declared_ms().await, 4_000);
 }
 
-/// With a lease of 30 s, an idle change stream may send nothing for up to 10 s, which is longer
-/// than the new lease duration.
+/// With a lease of 30 s, an idle change stream may send nothing for up to 10 s. The new lease
+/// duration is shorter than these 10 s.
 #[tokio::test]
 async fn an_idle_follower_stays_connected_with_a_shorter_lease_duration() {
     let lease_duration = "30s";

@@ -91,7 +91,8 @@ impl Situation {
             .flag(&format!("--status-directory={directory}"))
     }
 
-    /// Returns a path in the situation's own directory, which is removed on drop.
+    /// Returns a path in the situation's own directory. Dropping the situation removes the
+    /// directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }

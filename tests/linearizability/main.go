@@ -142,8 +142,8 @@ func (o options) report(h history, out, notes io.Writer) {
 	fmt.Fprintf(out, "  page: %s\n", path)
 }
 
-// summarize returns one line with the number of operations, and one line with the number of each
-// kind.
+// summarize returns one line with the number of all operations, and one line with the number of
+// operations of each kind.
 func summarize(ops []*operation) string {
 	objects := make(map[string]bool)
 	numbers := make(map[kind]map[outcome]int)

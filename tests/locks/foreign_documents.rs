@@ -1,7 +1,7 @@
-//! Goal: leasehold never changes a document that is not a lock of this schema (I11), and never
-//! reads a lock that it cannot use afterwards. Method: sets each field of a lock and of its entries
-//! to various invalid or unusual BSON values, and then attempts every write with values that match
-//! the document.
+//! Goal: leasehold never changes a document that is not a lock of this schema (I11), and can apply
+//! every write to a document that it has accepted as a lock. Method: sets each field of a lock and
+//! of its entries to various invalid or unusual BSON values, and then attempts every write with
+//! values that match the document.
 
 use leasehold::election::Token;
 use leasehold::lock::{Ending, EntryMode, FoundLock, LockDocument, LockOperation, LockOutcome};

@@ -1,5 +1,5 @@
-//! Goal: work that never began does not keep the lock for its minimum hold, however the acquisition
-//! ended.
+//! Goal: if the work never began, the lock is not kept for the minimum hold, however the
+//! acquisition ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -132,7 +132,8 @@ async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
     let watching = tokio::spawn(store.clone().watch(claim(2)));
     let since_join = true;
     assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });
-    // The stream also reports the join itself, which made the claim the head of the queue.
+    // The stream also reports the join itself, because the join made the claim the head of the
+    // queue.
     assert_eq!(next_hint(&mut news).await, Hint::Next);
     assert_eq!(next_hint(&mut news).await, granted(2, 2));
     watching.abort();

@@ -73,8 +73,8 @@ fn outcome_undated(outcome: LockOutcome) -> LockOutcome {
     }
 }
 
-/// Clears the remaining minimum hold of entries whose work has ended, because the server's clock
-/// decreases it.
+/// Clears the remaining minimum hold of entries whose work has ended, because its value depends on
+/// the server's clock.
 fn without_rests(outcome: LockOutcome) -> LockOutcome {
     match outcome {
         LockOutcome::Applied(FoundLock::Lock(mut lock)) => {

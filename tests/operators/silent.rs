@@ -1,6 +1,6 @@
 //! Goal: no command shows an expired leader as alive. Without waiting, each command shows when the
-//! leader last wrote, when the lease expires for others, and if the role permits it, whether any
-//! candidate answers.
+//! leader last wrote and when other candidates may take over. If the role permits, each command
+//! also shows whether any candidate answers.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -178,7 +178,7 @@ fn situations() -> Vec<Situation> {
     ]
 }
 
-/// A terminal of script(1). Dropping it causes a hangup.
+/// A terminal of script(1). Dropping the terminal causes a hangup.
 struct Terminal {
     script: Child,
     keyboard: Option<ChildStdin>,
@@ -223,8 +223,8 @@ impl Terminal {
     }
 }
 
-/// Returns fields 3 to 8 of stat(5) of a process. The first of them is the process state, the last
-/// the terminal's foreground group.
+/// Returns fields 3 to 8 of stat(5) of a process. The first field is the process state; the last
+/// field is the terminal's foreground group.
 fn stat(process: &str) -> Option<[String; 6]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;

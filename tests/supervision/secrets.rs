@@ -25,7 +25,7 @@ fn unprivileged(place: &Scratch) -> std::path::PathBuf {
 async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
     let (contest, place) = (Contest::new("secrets").await, Scratch::new());
     let seen = place.path().join("seen").display().to_string();
-    // After the name, the fields are state and parent. The guard's environment is readable, which
+    // After the name, the fields are state and parent. The guard's environment is readable. This
     // shows that the command can read unprotected files.
     let script = format!(
         "guard=$PPID; read -r stat < /proc/$guard/stat; set -- ${{stat##*)}}; daemon=$2

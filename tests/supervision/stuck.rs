@@ -21,7 +21,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Tolerance for a busy machine, in addition to the documented bound.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
-/// A command of another user, which its daemon may not signal. Killed on drop.
+/// A command that runs as another user, so that its daemon may not signal it. Killed on drop.
 struct Foreign(u32);
 
 impl Drop for Foreign {

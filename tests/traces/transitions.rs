@@ -99,7 +99,7 @@ fn leasehold(set: &ReplicaSet, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Makes every kind of change to a lease while three candidates contend for it.
+/// Causes every kind of change to a lease while three candidates contend for the lease.
 async fn elections(set: &ReplicaSet, changes: &Changes, trace: &Path) {
     let candidate = |identity| daemon(set, "traced", identity, trace);
     let a = candidate("a").leading(LONG).await;

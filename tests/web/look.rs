@@ -204,8 +204,8 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
     browser.close().await;
 }
 
-/// Returns the milliseconds from the time of day after `words` in an element until `instant`, as
-/// measured by the page.
+/// Reads the time of day that follows `words` in an element. Returns the milliseconds from this
+/// time until `instant`, as measured by the page.
 async fn after(browser: &mut Browser, id: &str, words: &str, instant: f64) -> f64 {
     let time = format!(
         "(document.querySelector('#{id}').textContent.match(/{words} (..:..:..) UTC/) || [])[1]"

@@ -1,5 +1,5 @@
-//! A collection that resembles production: leases and locks with a history. Some of them are paused
-//! or silent, and some have waiters or no candidate.
+//! A collection that resembles production: leases and locks with a history. Some leases are paused
+//! or silent or have no candidate, and some locks have waiters.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! Tests commands under a guard, with real processes and with faults injected into each of them.
+//! Tests commands under a guard. The processes are real, and faults are injected into each process.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 

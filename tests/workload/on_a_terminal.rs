@@ -16,7 +16,7 @@ use crate::stand_in::{Plan, command_line, guard, wait_for_gone};
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
-/// A terminal of script(1). Dropping it causes a hangup.
+/// A terminal of script(1). Dropping the terminal causes a hangup.
 struct Terminal {
     script: Child,
     keyboard: ChildStdin,

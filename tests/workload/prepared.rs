@@ -22,8 +22,8 @@ async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let mut found = None;
     eventually("the shim waits", || {
         found = children(guard).first().copied();
-        // Until the shim has executed its program, its parent waits for it, so a stop signal to the
-        // shim would stop the parent too.
+        // A parent waits until its shim has executed the program, so a stop signal to the shim
+        // would stop the parent too.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })

@@ -31,8 +31,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// Number of polls without an answer after which the elector is signaled again.
 const ASK_AGAIN: u64 = 50;
 const SETTLE: Duration = Duration::from_millis(250);
-/// Shift of each pause within the retry period of 2 s, so that handoffs and crashes are independent
-/// of the followers' polls.
+/// Each pause is this much longer than the previous pause, modulo the retry period, so that
+/// handoffs and crashes are independent of the followers' polls.
 const PHASE: Duration = Duration::from_millis(311);
 const RETRY: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(15);
@@ -183,7 +183,7 @@ async fn leads(observer: &mut Observer, mut of: impl FnMut(usize) -> bool) -> (u
     (seen.index, seen.at_ns)
 }
 
-/// Returns the pause before the next event, which differs in each round.
+/// Returns the pause before the next event. The pause differs in each round.
 fn pause(round: usize) -> Duration {
     let round = u32::try_from(round).expect("few rounds");
     let extra = u64::try_from((PHASE * round).as_millis()).expect("a short time");

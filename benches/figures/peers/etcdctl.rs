@@ -23,7 +23,7 @@ const ELECT_LIFE: Duration = Duration::from_secs(60);
 /// TTL of a lock's session in the comparison of takeovers, equal to the other systems' lease
 /// duration.
 const LOCK_LIFE: Duration = Duration::from_secs(15);
-/// Duration of a holder's command, which is killed earlier.
+/// Duration of a holder's command. The benchmark kills the command earlier.
 const HOLD: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -156,8 +156,8 @@ pub(crate) async fn resting(etcdctl: &Etcdctl) -> (Vec<Candidate>, Vec<u32>) {
     (candidates, pids)
 }
 
-/// Kills the holder right after its acquisition, which is also its last renewal. Measures how long
-/// another candidate takes to acquire the election or the lock.
+/// Kills the holder right after its acquisition, so that the acquisition is also the last renewal.
+/// Measures how long another candidate takes to acquire the election or the lock.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let count = setup.count(10, 4);

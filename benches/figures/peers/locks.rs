@@ -17,7 +17,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     add(&mut rows, (FIGURE, LEASEHOLD), contended).await;
     // The comparison does not need one row for each kind of command.
     rows.retain(|row| !row.what.starts_with("of which") || row.what == locks::COMMANDS_TO_WRITE);
-    // The targets of a comparison are ratios, which are added once all rows exist.
+    // The targets of a comparison are ratios, so they are added once all rows exist.
     for row in &mut rows {
         row.figure = FIGURE;
         row.target.clear();

@@ -18,8 +18,8 @@ use crate::launch::{Setup, nanos, seconds};
 
 pub(super) const REGIONS: usize = 3;
 const PREFERRED: usize = 0;
-/// Maximum wait for a member with a higher priority, which becomes the primary within seconds after
-/// its return.
+/// Maximum wait for a member with a higher priority. The member becomes the primary within seconds
+/// after its return.
 const SETTLED_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// Connected clients in all regions, which do not use leasehold.
+/// Connected MongoDB clients in all regions. These clients do not use leasehold.
 pub(super) struct Floors {
     clients: Vec<Collection<Document>>,
     events: Vec<ChangeStream<ChangeStreamEvent<Document>>>,
