@@ -1,5 +1,5 @@
 //! Goal: the shipped daemon contains no planted bug. Every program with planted bugs contains a
-//! marker, which must be absent from the daemon's binary. A unit test next to the planted bugs
+//! marker. The daemon's binary must not contain this marker. A unit test next to the planted bugs
 //! checks that the marker is present in the unit tests.
 
 use std::fs;

@@ -74,7 +74,7 @@ fn publish(path: &Path, first: Status) -> Published {
 }
 
 impl Published {
-    /// Fills the disk until the writer fails. Repeats this, because the writer may free space while
+    /// Fills the disk repeatedly until the writer fails, because the writer may free space while
     /// the disk is being filled.
     fn fill(&self, disk: &Mount) {
         let failures = || self.metrics.publish_failures(Surface::File);

@@ -114,7 +114,7 @@ fn cases(place: &Path) -> Vec<Case> {
     written.chain([absent]).collect()
 }
 
-/// Asserts that a program trusts exactly the valid leader.
+/// Asserts that a program trusts the status of a valid leader, and no other status.
 fn answers_right(program: &[&str]) {
     let place = tempfile::tempdir().unwrap();
     let cases = cases(place.path());

@@ -1,5 +1,5 @@
-//! Measures how much followers cost a server that is busy with other work, by comparing the
-//! server's CPU time with and without followers.
+//! Measures how much followers cost a server that is busy with other work: compares the server's
+//! CPU time with and without followers.
 
 use std::time::Duration;
 

@@ -237,7 +237,7 @@ impl Drop for Executed {
     }
 }
 
-/// Runs `--stage-of PARENT PROGRAM ARG…`. Returns only if this fails.
+/// Runs `--stage-of PARENT PROGRAM ARG…`. Returns only if the execution fails.
 pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next();
     let Some(program) = arguments.next() else {

@@ -88,8 +88,8 @@ impl Observer {
         }
     }
 
-    /// Skips statuses until one satisfies `condition`. After `deadline`, panics with the message
-    /// that `what` did not happen.
+    /// Skips statuses until one satisfies `condition`. Panics after `deadline`, with a message that
+    /// `what` did not happen.
     pub(crate) async fn find(
         &mut self,
         what: &str,

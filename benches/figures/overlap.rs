@@ -2,8 +2,8 @@
 //! connection stalls, or the leader is frozen. In other electors, these faults caused two
 //! simultaneous leaders. The old leader counts as leading until the deadline in its file, unless
 //! the file shows an earlier end. It also counts as leading whenever its /leader answers 200. The
-//! new leader counts as leading from just before it sends its acquisition, although it only
-//! considers itself the leader later. The measured margin is therefore a lower bound.
+//! new leader counts as leading from just before it sends its acquisition, although it considers
+//! itself the leader only later. The measured margin is therefore a lower bound.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ struct Life {
     ended_ns: Option<u64>,
 }
 
-/// Measures the time from the SIGTERM to the leader's daemon until the next command runs.
+/// Sends SIGTERM to the leader's daemon, and measures the time until the next command runs.
 pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     let set = setup.set().await;
     let scratch = Scratch::new();

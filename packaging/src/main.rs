@@ -4,8 +4,8 @@
 //! leasehold-packaging DIRECTORY
 //! ```
 //!
-//! creates `DIRECTORY/man/*.1` and `DIRECTORY/completions/`. The shipped program does not contain
-//! the code that generates these files, because this is a separate program.
+//! creates `DIRECTORY/man/*.1` and `DIRECTORY/completions/`. This is a separate program, so that
+//! the shipped program does not contain the code that generates these files.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -63,7 +63,7 @@ fn write(directory: &Path) -> io::Result<()> {
 
 /// Returns the pages of the command and of all its subcommands, with their file names.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    // The version without the revision, so that a page changes only if its text does.
+    // Uses the version without the revision, so that a page changes only if its text changes.
     let mut command = cli::command().version(env!("CARGO_PKG_VERSION"));
     command = command.disable_help_subcommand(true);
     command.build();

@@ -1,5 +1,5 @@
-//! Goal: `leasehold check` and `leasehold run` report errors in flags and configuration with equal
-//! text.
+//! Goal: `leasehold check` and `leasehold run` report errors in flags and configuration with the
+//! same text.
 
 use crate::scene::Scene;
 

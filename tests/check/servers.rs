@@ -1,5 +1,5 @@
 //! Goal: an unreachable server neither stops the other checks nor makes the command exceed its time
-//! limit. The command names the server with the cause. A deployment with weaker guarantees causes a
+//! limit. The command names the server and the cause. A deployment with weaker guarantees causes a
 //! warning.
 
 use std::time::{Duration, Instant};

@@ -13,8 +13,7 @@ use leasehold_testbed::daemon::boottime_ns;
 /// boot id and `@TIME` the time namespace.
 const GOOD: &str = r#"{"schema":1,"lease":"orders","identity":"{a}\" b","session":"s","role":"leader","leader":true,"token":7,"valid_until":"x","valid_until_boottime_ns":@UNTIL,"boot_id":"@BOOT","time_namespace":@TIME,"holder":{"identity":"a","token":7},"transitions":1,"since":"x","reason":null,"updated_at":"x","store_error":null}"#;
 
-/// Replacements in `GOOD`. Replacements in a leader's status. A reader must not lead after any of
-/// these replacements.
+/// Replacements in `GOOD`. A reader must not lead after any of these replacements.
 const CHANGES: &[(&str, &str)] = &[
     (r#""schema":1,"#, ""),
     (r#""schema":1"#, r#""schema":2"#),

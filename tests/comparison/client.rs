@@ -54,7 +54,7 @@ impl Order {
     }
 }
 
-/// Carries out the order and exits, if the environment contains an order.
+/// If the environment contains an order, carries out the order and exits.
 pub(crate) fn act_as_client() {
     let Ok(text) = std::env::var(VARIABLE) else {
         return;

@@ -1,5 +1,5 @@
-//! Goal: the workload's settings have their documented meaning in every layer. Method: sets lists,
-//! and values in nested sections, in files, variables and flags.
+//! Goal: the workload's settings have their documented meaning in every layer. Method: sets lists
+//! and nested values in files, variables and flags.
 
 use std::time::Duration;
 

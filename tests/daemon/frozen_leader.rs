@@ -167,8 +167,9 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
     (head, String::from_utf8(body).unwrap())
 }
 
-/// Waits until a daemon that was frozen at `frozen_ns` has lost its authority. The deadline in its
-/// file does not suffice, because the daemon may have renewed once more than the file shows.
+/// Waits until a daemon that was frozen at `frozen_ns` has lost its authority. The deadline in the
+/// daemon's file does not suffice, because the daemon may have renewed once more than the file
+/// shows.
 async fn no_authority_left(frozen_ns: u64) {
     let end = frozen_ns + nanos(TIMINGS.renew_deadline);
     eventually("the deadline passed", async || boottime_ns() > end).await;

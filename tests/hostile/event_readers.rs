@@ -1,6 +1,6 @@
-//! Sends streams that no daemon would send to the programs in docs/reading-status.md that follow
-//! `GET /events`. A program leads only after a complete and valid event, and only while the stream
-//! is open (I4).
+//! Tests the programs in docs/reading-status.md that follow `GET /events`, with streams that no
+//! daemon would send. A program leads only after a complete and valid event, and only while the
+//! stream is open (I4).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -311,7 +311,8 @@ fn bodies_are_not_parsed_as_requests() {
     });
 }
 
-/// If a request names two hosts, the server refuses it unless both are this machine.
+/// If a request names two hosts, the server refuses the request unless both names are this
+/// machine's.
 #[test]
 fn all_hosts_of_a_request_are_checked() {
     run(async {

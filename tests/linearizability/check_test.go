@@ -239,7 +239,7 @@ func TestAViolationShowsItsSurroundings(t *testing.T) {
 		at := 1000 * token
 		ops = append(ops, acquired(token, at, at+100), released(token, at+500, at+600))
 	}
-	// Holder 700 relies on the lock until it is killed, at which time 701 already holds the lock.
+	// Holder 700 relies on the lock until it is killed. At that time, 701 already holds the lock.
 	ops[2*699+1] = killed(700, 701_300)
 	h := partition(ops)[0]
 	v := h.explain(soon)

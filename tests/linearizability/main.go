@@ -15,10 +15,11 @@
 //	return   nanoseconds of CLOCK_BOOTTIME, or null if unknown
 //	outcome  ok | failed | unknown
 //
-// An operation `lost` is the end of a holder that was killed or lost its claim. It takes effect at
-// any time after its call, the last instant at which the holder relied on the lock. A `write` is
-// fenced with the token; outcome `failed` means that the write was refused because of its token. An
-// operation with outcome `unknown` has no effect, or takes effect at any time after its call.
+// An operation `lost` is the end of a holder that was killed or lost its claim. Its call is the
+// last instant at which the holder relied on the lock, and the operation takes effect at any time
+// after its call. A `write` is fenced with the token; outcome `failed` means that the write was
+// refused because of its token. An operation with outcome `unknown` has no effect, or takes effect
+// at any time after its call.
 //
 // Exit codes: 0 linearizable, 1 not linearizable, 2 wrong usage or an unreadable file, 3 undecided
 // within the time limit.

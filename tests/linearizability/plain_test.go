@@ -10,7 +10,7 @@ import (
 
 // plain implements the rules without any reduction. A lock and its fence are one object. An
 // operation with an unknown outcome may or may not take effect. An acquisition with an unknown
-// outcome may take any hidden token, that is, any token of no other operation.
+// outcome may take any hidden token, that is, any token that no other operation has.
 func plain(hidden []int64) porcupine.Model {
 	step := func(before, input, _ any) []any {
 		s, op := before.(state), input.(*operation)

@@ -1,6 +1,6 @@
 //! Goal: a program that drops a future at any await point never leaves an entry in the lock's
-//! document, and may drop a handle after its runtime. Method: polls each future n times and then
-//! drops it, for each n until the future completes.
+//! document, and may drop a handle after the runtime has been dropped. Method: polls each future n
+//! times and then drops it, for each n until the future completes.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;

@@ -148,7 +148,7 @@ pub(crate) fn slots_of(mode: EntryMode) -> u32 {
     }
 }
 
-/// Builds the entry of a join. `number` is both its claim and its first revision.
+/// Builds the entry of a join. `number` is both the entry's claim and its first revision.
 pub(crate) fn joining(number: u16, mode: EntryMode) -> NewEntry {
     NewEntry {
         claim: claim(number),

@@ -1,5 +1,5 @@
-//! Goal: no number of contenders makes a lock's document too large. At most 256 contenders hold and
-//! 512 wait, the history has at most 20 entries, and an identity is plain text.
+//! Goal: a lock's document cannot become too large, however many contenders there are. At most 256
+//! contenders hold and 512 wait, the history has at most 20 entries, and an identity is plain text.
 
 use leasehold::lock::{Entry, EntryMode, HOLDERS_MAX, LockDocument, LockOperation, QUEUE_MAX};
 use leasehold::store::mongo::lock::MongoLockStore;

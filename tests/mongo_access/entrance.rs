@@ -1,5 +1,5 @@
-//! Starts a replica set with TLS and users, and checks rules that hold for every daemon that uses
-//! it.
+//! Starts a replica set with TLS and users, and checks rules that every daemon on this set must
+//! follow.
 
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};

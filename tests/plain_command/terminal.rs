@@ -239,7 +239,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Plays the situation. Returns the shell's exit status and the lines of the file `noted`.
+/// Runs the situation. Returns the shell's exit status and the lines of the file `noted`.
 fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     let Situation {
         name,

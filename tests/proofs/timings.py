@@ -203,9 +203,9 @@ def nothing_overflows():
     """Until 146 years after boot, no sum of durations wraps or saturates."""
     s = Statement(None)
     now, lease, others = z3.BitVecs("now lease others", 64)
-    # A reservation takes at most 60 s, three head starts and 0.2 s of jitter. Two calls with their
-    # retries take less than the deadline, so the sum of all durations is below three leases and 61
-    # s.
+    # A reservation lasts at most 60 s plus three head starts plus 0.2 s of jitter. Two calls with
+    # their retries take less than the deadline, so the sum of all durations is below three leases
+    # and 61 s.
     more = 61 * SECOND
     s.assume("now", z3.ULT(now, 1 << 62))
     s.assume("lease", z3.ULE(lease, LEASE_MAX))

@@ -18,7 +18,8 @@ async fn a_server_that_does_not_know_the_stage_is_asked_again_each_minute() {
     b.wait_logged("no change stream, polling", LONG).await;
     tokio::time::sleep(OBSERVED).await;
     let attempts: usize = cluster.routers.iter().map(|r| r.streams_opened()).sum();
-    // Each candidate tries at startup, and again once its client has discovered the second router.
+    // Each candidate tries to open a stream at startup, and again once its client has discovered
+    // the second router.
     assert!((2..=6).contains(&attempts), "{attempts} attempts");
     for daemon in [&a, &b] {
         assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);

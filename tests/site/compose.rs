@@ -37,7 +37,7 @@ fn tools() -> BTreeMap<String, PathBuf> {
         .collect()
 }
 
-/// The parsed compose project, and what replaces its containers here: programs and ports.
+/// The parsed compose project, and the programs and ports that replace its containers.
 struct Project {
     services: Value,
     tools: BTreeMap<String, PathBuf>,
@@ -142,7 +142,7 @@ impl Project {
         launch
     }
 
-    /// Starts a service like a container, with its entry point and command.
+    /// Starts a service with its entry point and command, as a container engine would.
     fn start(&self, name: &str) -> Process {
         let service = &self.services[name];
         let mut command = words(&service["entrypoint"]);

@@ -48,8 +48,8 @@ impl Runbook {
         text
     }
 
-    /// Runs the commands of the runbook, and compares their output with the page. The commands run
-    /// as on the host of `here`, with its status directory.
+    /// Runs the commands of the runbook, and compares their output with the page. The commands use
+    /// the status directory of the daemon `here`, as if they ran on its host.
     fn compare(&self, pods: &[&Daemon], here: &Daemon) {
         let mut text = self.text();
         for pod in pods {

@@ -13,7 +13,7 @@ use crate::shape::difference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Ports on the pages. Each session replaces these ports with free ports.
+/// Ports that appear on the pages. Each session replaces these ports with free ports.
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 const SECONDS_MAX: u32 = 240;

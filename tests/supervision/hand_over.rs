@@ -10,7 +10,7 @@ use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// A second stop signal within this time counts as a repetition of the first.
+/// A second stop signal within this time counts as a repetition of the first signal.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 async fn pair(lease: &str, behaviour: Behaviour, flag: &str) -> (Contest, Journal, [Daemon; 2]) {

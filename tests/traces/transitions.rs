@@ -79,7 +79,7 @@ fn renewal(line: &Value) -> Option<&Value> {
     renewals.find(|revision| !revision.is_null())
 }
 
-/// Returns the document's revision after a change as the text of a UUID.
+/// Returns the document's revision after a change, as a UUID string.
 fn revision(change: &Value) -> Option<String> {
     let base64 = change["change"]["after"]["revision"]["$binary"]["base64"].as_str()?;
     let document = json!({ "$binary": { "base64": base64, "subType": "04" } });

@@ -48,7 +48,7 @@ async fn a_phone_scrolls_in_one_direction_only() {
     let inside = "[...document.querySelectorAll('#rows tr:not(.group)')].flatMap((row) => [...row.children].map((cell) => \
         [cell.getBoundingClientRect().bottom, row.getBoundingClientRect().bottom])).filter(([a, b]) => a > b)";
     assert_eq!(browser.value(inside).await, json!([]));
-    // The whole card opens the details, and large targets fit a finger.
+    // The whole card opens the details, and the buttons are large enough for a finger.
     let small = "[...document.querySelectorAll('#summary button, #fold, #search, #legend summary')].filter((one) => one.offsetHeight < 44).length";
     assert_eq!(browser.value(small).await, 0);
     browser
@@ -169,7 +169,8 @@ async fn the_summary_counts_and_filters() {
     let note = browser.value(&cell("nightly-report", "notes")).await;
     assert!(note.as_str().unwrap().contains(success), "{note}");
 
-    // The timeline shows the former holders and the current holder, also to a screen reader.
+    // The timeline shows the former holders and the current holder, and has a label for screen
+    // readers.
     let parts = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelectorAll('.past .part').length";
     assert_eq!(browser.value(parts).await, 4);
     let label = "[...document.querySelectorAll('#rows tr')].find((row) => row.dataset.name === 'orders').querySelector('.bar').ariaLabel";

@@ -1,6 +1,6 @@
-//! Goal: a command that is prepared before the daemon has authority never runs before then. If the
-//! command is not needed, no process remains, and it still starts if its waiting guard or shim was
-//! killed.
+//! Goal: a prepared command never runs before the daemon has authority. If the command is not
+//! needed, no process remains. If the command is needed, it starts even if its waiting guard or
+//! shim was killed.
 
 use std::fs::File;
 

@@ -70,7 +70,7 @@ fn killed(process: u32) -> bool {
     pending & (1 << (Signal::KILL.as_raw() - 1)) != 0
 }
 
-/// Waits until the workload has ended, which a hanging disk must not prevent.
+/// Waits until the workload has ended. A hanging disk must not prevent this.
 async fn ended(workload: &mut GuardedCommand) -> Termination {
     let ended = tokio::time::timeout(LONG, workload.ended()).await;
     ended.unwrap_or_else(|_| {

@@ -214,8 +214,8 @@ pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<
     ])
 }
 
-/// Measures the time from the SIGKILL of several leases' leaders until other electors lead. Two
-/// electors contend for each lease.
+/// Kills the leaders of several leases with SIGKILL, and measures the time until other electors
+/// lead. Two electors contend for each lease.
 pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let count = setup.count(15, 4);
     let electors = Electors::new(setup, 2 * count).await?;
