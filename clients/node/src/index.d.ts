@@ -58,8 +58,8 @@ export class Follower {
   [Symbol.dispose](): void;
 }
 
-/** Follows the events of the daemon whose `http.listen` is `address`, such as `"127.0.0.1:9402"`. It
- * must run on this machine. `signal` closes the follower. */
+/** Follows the events of the daemon whose `http.listen` is `address`, such as `"127.0.0.1:9402"`.
+ * The daemon must run on this machine. `signal` closes the follower. */
 export function follow(address: string, options?: { signal?: AbortSignal }): Follower;
 
 /** The lock could not be acquired: `leasehold` failed, and its error is on standard error. */
@@ -104,8 +104,8 @@ export class HeldLock {
 }
 
 export interface LockOptions {
-  /** Maximum wait for other holders in milliseconds; no limit by default and above 31 days, 0 for no
-   * wait. */
+  /** Maximum time in milliseconds to wait for other holders. By default, and above 31 days, there
+   * is no limit; 0 means no wait. */
   waitMs?: number;
   /** True for a shared lock. */
   shared?: boolean;

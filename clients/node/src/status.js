@@ -117,9 +117,9 @@ function openClock() {
  * Returns an instant up to 10 ms later than CLOCK_BOOTTIME, so that leadership never ends too late.
  * Node has no function for that clock: `process.hrtime` and timers stop while the machine is
  * suspended. `/proc/uptime` shows CLOCK_BOOTTIME, truncated to hundredths of a second, and one
- * hundredth is added. After 104 days, instants in nanoseconds are rounded by up to 1024 ns, also in a
- * deadline. If lxcfs replaces the file by the shorter uptime of the container, all deadlines count as
- * past.
+ * hundredth is added. After 104 days, instants in nanoseconds are rounded by up to 1024 ns, even in a
+ * deadline. If lxcfs replaces the file with the shorter uptime of the container, all deadlines count
+ * as past.
  */
 function boottimeNs() {
   try {

@@ -91,8 +91,8 @@ test("hostile lines are not leader", async (t) => {
 });
 
 /**
- * Sends events with later and later deadlines until the follower leads by an event, because a busy machine
- * may need longer than the first. Returns the term and its deadline.
+ * Sends events with later and later deadlines until the follower leads, because a busy machine may handle
+ * an event only after the event's deadline. Returns the term and its deadline.
  */
 async function leadsUntil(follower, stream) {
   for (let brief = 200; brief < LONG; brief *= 2) {

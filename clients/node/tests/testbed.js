@@ -25,8 +25,8 @@ const INPUTS = setting("INPUTS");
 export const LONG = 60_000;
 
 /**
- * More than the renew_deadline of the timings: a frozen daemon has no authority left after it. The
- * file may be a renewal behind the daemon.
+ * More than the renew_deadline of the timings: after this time, a frozen daemon has no authority.
+ * The file may be a renewal behind the daemon.
  */
 export const AUTHORITY_MAX_NS = 5_000_000_000;
 

@@ -1,4 +1,4 @@
-"""Events are trusted until their deadline, and while the stream is open."""
+"""An event is trusted until its deadline, but only while the stream is open."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Locks are held as long as ``leasehold`` holds them."""
+"""A lock counts as held only while ``leasehold`` holds it."""
 
 import json
 import os

@@ -205,7 +205,7 @@ class Follower:
 
 def follow(address: str) -> Follower:
     """Follows the events of the daemon whose ``http.listen`` is ``address``, such as
-    ``"127.0.0.1:9402"``. It must run on this machine.
+    ``"127.0.0.1:9402"``. The daemon must run on this machine.
 
     Use the result in a ``with`` statement, or close it.
     """

@@ -1,4 +1,4 @@
-"""Holds a lock through ``leasehold lock NAME``, which keeps it until its standard input closes."""
+"""Holds a lock: runs ``leasehold lock NAME``, which holds the lock until its input closes."""
 
 from __future__ import annotations
 
@@ -283,8 +283,8 @@ class HeldLock:
         `leasehold` does not confirm the release in time. Does nothing in a forked process, which
         does not hold the lock.
 
-        Further calls, also in other threads, wait for the end of the first call and report its result.
-        If Ctrl-C interrupts a call, call ``release`` again."""
+        Further calls, even in other threads, wait for the end of the first call and report its
+        result. If Ctrl-C interrupts a call, call ``release`` again."""
         if os.getpid() != self._program.owner:
             return
         self._end()
@@ -327,8 +327,8 @@ def _drop(program: _Program, name: str) -> None:
 
 
 class _Acquisition(Future["HeldLock"]):
-    """The future of :meth:`Lock.start`. Its lock is kept for ``on_lost`` after the first call of
-    ``result``. A cancelled wait drops the lock."""
+    """The future of :meth:`Lock.start`. After the first call of ``result``, its lock is kept for
+    ``on_lost``. Cancelling the wait drops the lock."""
 
     def __init__(self, keep: bool) -> None:
         super().__init__()
@@ -366,8 +366,8 @@ class Lock:
         program: str = "leasehold",
         on_lost: Optional[Callable[[], object]] = None,
     ) -> None:
-        """``wait`` is the maximum wait for other holders in seconds: None, or more than 31 days, for no
-        limit, 0 for no wait. ``arguments`` are further flags of ``leasehold lock``, such as
+        """``wait`` is the maximum time in seconds to wait for other holders. None, or more than 31 days,
+        means no limit; 0 means no wait. ``arguments`` are further flags of ``leasehold lock``, such as
         ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost. With
         ``on_lost``, a lock is held until its release or loss, even if it is garbage-collected.
         """
