@@ -25,7 +25,7 @@ fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     let line = text
         .lines()
         .find(|line| line.starts_with(start))
-        .expect("a line with this start");
+        .expect("a line that starts with this text");
     line.split('"').skip(1).step_by(2).collect()
 }
 

@@ -161,7 +161,7 @@ impl Executed {
         command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("start this program again");
         let mut told = String::new();
-        let output = child.stdout.take().expect("its output is a pipe");
+        let output = child.stdout.take().expect("the child's output is a pipe");
         BufReader::new(output)
             .read_line(&mut told)
             .expect("the stage prints the time");
@@ -184,7 +184,7 @@ impl Executed {
         let mut command = line.staged();
         command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("start this program again");
-        let output = child.stdout.take().expect("its output is a pipe");
+        let output = child.stdout.take().expect("the child's output is a pipe");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
         let told = lines.next().expect("the stage prints the time");
         let at_ns = told.parse().expect("the time is a number");
@@ -213,7 +213,7 @@ impl Executed {
     pub(crate) fn wait(&mut self) -> u64 {
         let status = self.child.wait().expect("wait for the child");
         let ended_ns = boottime_ns();
-        assert!(status.success(), "it ended with {status}");
+        assert!(status.success(), "the program ended with {status}");
         ended_ns
     }
 

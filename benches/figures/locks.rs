@@ -385,7 +385,7 @@ pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
         let at = line
             .strip_prefix(what)
             .and_then(|at| at.trim().parse().ok());
-        at.unwrap_or_else(|| panic!("two commands at once: {line} where a command {what}"))
+        at.unwrap_or_else(|| panic!("two commands at once: found {line}, expected {what}"))
     };
     let pairs = lines.chunks_exact(2);
     pairs

@@ -106,7 +106,7 @@ impl Observer {
         });
         found
             .await
-            .unwrap_or_else(|_| panic!("not within {deadline:?}: {what}"))
+            .unwrap_or_else(|_| panic!("did not happen within {deadline:?}: {what}"))
     }
 
     pub(crate) fn forget(&mut self) {

@@ -113,7 +113,7 @@ async fn outside(setup: &Setup, millis: u64) -> Vec<Row> {
         "{millis} ms: {}",
         fs::read_to_string(&log).unwrap_or_default()
     );
-    let text = fs::read(&output).expect("the process inside has written its samples");
+    let text = fs::read(&output).expect("the inner process has written its samples");
     let series: Vec<Series> =
         serde_json::from_slice(&text).expect("the samples have the expected format");
     series.iter().map(|series| series.row(millis)).collect()

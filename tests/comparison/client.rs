@@ -59,7 +59,7 @@ pub(crate) fn act_as_client() {
     let Ok(text) = std::env::var(VARIABLE) else {
         return;
     };
-    let order: Order = serde_json::from_str(&text).expect("the variable has an order");
+    let order: Order = serde_json::from_str(&text).expect("the variable contains an order");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

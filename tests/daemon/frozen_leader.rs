@@ -76,7 +76,7 @@ async fn i4_a_frozen_leader_without_a_successor_leads_again_only_with_a_new_toke
         )
         .await;
     let acquired = TIMINGS.sent_ns(&again);
-    assert!(acquired > lost_ns, "acquired anew (I2)");
+    assert!(acquired > lost_ns, "acquired again (I2)");
     let freeze = Freeze {
         frozen_ns,
         lost_ns,

@@ -27,7 +27,7 @@ async fn a_killed_leader_leads_again_immediately_on_the_same_directory() {
     let most = nanos(timings.lease_duration / 2);
     assert!(gap < most, "much less than the lease's 24 s: {gap} ns");
     // The daemon publishes a change before it logs the change.
-    eventually("the log has the reason", async || {
+    eventually("the log contains the reason", async || {
         let why = records(&daemon, "took over immediately");
         why.iter().any(|line| line["token"] == token(&before))
     })

@@ -191,6 +191,6 @@ async fn i4_a_reader_with_another_clock_gets_unknown() {
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert_eq!(answer.status.code(), Some(2), "{text}");
     assert!(text.contains("another time namespace"), "{text}");
-    assert!(leader.leads(), "to a reader with the daemon's clock");
+    assert!(leader.leads(), "with the daemon's clock");
     assert_eq!(status(leader.status_directory()).code, 0);
 }

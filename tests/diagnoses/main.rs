@@ -6,7 +6,7 @@
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
-#![allow(clippy::print_stderr, reason = "the table says how many it tried")]
+#![allow(clippy::print_stderr, reason = "the test prints a summary")]
 
 mod api;
 mod credentials;

@@ -39,7 +39,7 @@ fn a_confirmation_is_accepted_only_for_the_token_that_steps_down() {
         "origin: http://evil.example\r\n",
         "",
     );
-    assert_eq!(code, 403, "request from a web page");
+    assert_eq!(code, 403, "a request from a web page is refused");
     let long = "x".repeat(BODY_BYTES_MAX + 1);
     let (code, _, _) = served.ask_with("POST /stepped-down?token=7", "", &long);
     assert_eq!(code, 413);

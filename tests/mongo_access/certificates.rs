@@ -62,7 +62,7 @@ async fn replaced_certificates_are_used_without_a_restart() {
     let replacement = scratch.path().join("new.pem");
     let certificates = stage.set().certificates().expect("a set with TLS");
     std::fs::copy(certificates.authority(), &replacement).expect("a file");
-    std::fs::rename(&replacement, &path).expect("replaced at once");
+    std::fs::rename(&replacement, &path).expect("the file is replaced");
     a.wait_leads(LONG).await;
 }
 

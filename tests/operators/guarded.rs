@@ -23,7 +23,7 @@ pub(crate) fn collection(stage: &Stage) -> MongoCollection {
 }
 
 pub(crate) async fn seen(collection: &MongoCollection, name: &ResourceName) -> LeaseRecord {
-    let entry = collection.read(name.as_str()).await.expect("it is read");
+    let entry = collection.read(name.as_str()).await.expect("a reply");
     match entry.expect("it exists").content {
         Content::Lease(lease) => *lease,
         other => panic!("{other:?}"),

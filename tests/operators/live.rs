@@ -12,8 +12,8 @@ pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(LONG, lines.next_line()).await;
     let line = line
         .expect("a line before the timeout")
-        .expect("it is read");
-    serde_json::from_str(&line.expect("not the end")).expect("JSON")
+        .expect("the line is read");
+    serde_json::from_str(&line.expect("another line")).expect("JSON")
 }
 
 pub(crate) fn watch(stage: &Stage, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {

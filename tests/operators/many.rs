@@ -15,10 +15,10 @@ async fn profiled(stage: &Stage) -> Vec<Document> {
     let found = profile.find(doc! { "ns": namespace, "op": { "$in": ["query", "command"] } });
     found
         .await
-        .expect("it is read")
+        .expect("the profile is read")
         .try_collect()
         .await
-        .expect("it is read")
+        .expect("the profile is read")
 }
 
 #[tokio::test]

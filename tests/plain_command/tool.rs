@@ -191,7 +191,7 @@ impl Scene<'_> {
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !condition() {
-        assert!(Instant::now() < end, "not so: {what}");
+        assert!(Instant::now() < end, "timed out waiting for: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

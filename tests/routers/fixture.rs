@@ -56,7 +56,7 @@ impl Cluster {
         let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let checks = shown["checks"].as_array().expect("a list");
         let found = checks.iter().find(|check| check["name"] == "deployment");
-        let found = found.expect("it is checked").clone();
+        let found = found.expect("the check is in the output").clone();
         let failed = checks.iter().filter(|check| check["result"] == "failed");
         (found, exit_code(output.status), failed.cloned().collect())
     }

@@ -17,7 +17,7 @@ async fn routers_are_shown_as_a_sharded_cluster() {
                 .as_str()
                 .is_some_and(|text| text.starts_with("connected to MongoDB"))
         });
-        let line = line.expect("it was logged");
+        let line = line.expect("the line was logged");
         assert_eq!(line["store"], "sharded cluster through routers", "{line}");
         let (_, status) = daemon.http_json("/status").await;
         let store = &status["store"];

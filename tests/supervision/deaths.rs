@@ -190,7 +190,7 @@ async fn i8_a_daemon_whose_guard_was_killed_with_it_leads_again_when_its_command
     let (mut daemon, pid) = leader_of(&journal, candidate).await;
     kill_both_and_restart(&mut daemon, pid);
     assert_eq!(journal.wait("start", 2).await.token, 2);
-    assert!(!is_alive(pid), "the kernel ends it with its guard");
+    assert!(!is_alive(pid), "the kernel kills the command");
     journal.assert_one_after_the_other();
 }
 

@@ -26,7 +26,7 @@ fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
 
 /// Waits until the hook that wrote this line has been killed.
 async fn wait_killed(line: &Line) {
-    eventually("it is killed", async || !exists(line.pid)).await;
+    eventually("the hook is killed", async || !exists(line.pid)).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_hook_that_hangs_is_killed_and_holds_up_nothing_beyond_its_time() {
         .await;
     let lead = journal.wait("lead", 1).await;
     wait_killed(&lead).await;
-    assert!(a.leads(), "leadership goes on");
+    assert!(a.leads(), "the leadership continues");
     assert_eq!(a.term_and_exit(LONG).await, 0);
     assert_eq!(contest.last_ended().await.reason, "shutdown");
     assert_contains(&a.logs(), "a hook failed");

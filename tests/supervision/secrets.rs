@@ -44,7 +44,7 @@ async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
         .workload(["sh", "-c", &script].map(str::to_owned).to_vec())
         .start();
     let text = || std::fs::read_to_string(&seen).unwrap_or_default();
-    eventually("it has tried", async || !text().is_empty()).await;
+    eventually("the command has tried to read", async || !text().is_empty()).await;
     let answers = text();
     let answers: Vec<_> = answers.lines().collect();
     assert_eq!(answers, ["read", "read", "refused", "refused"]);

@@ -87,7 +87,7 @@ async fn i10_a_shutdown_does_not_keep_the_lease_for_a_command_that_survives_sigk
     let stuck = STOP_GRACE + SHORT.loss_grace + Duration::from_secs(1);
     assert!(took > nanos(stuck), "not while the command may still stop");
     assert!(took < nanos(stuck + SHORT.lease_duration + LATE_MAX));
-    assert!(exists(command.0), "and it still runs");
+    assert!(exists(command.0), "the command still runs");
     assert_eq!(old.wait_exit(LONG).await, 0);
     old.wait_logged("workload still runs after SIGKILL", LONG)
         .await;
@@ -121,7 +121,7 @@ async fn i10_after_a_step_down_it_follows_until_the_command_is_gone_and_says_why
     // There is no other candidate, so once the command has exited, the replica leads again with a
     // new token.
     drop(command);
-    eventually("it leads again", async || old.token() == Some(2)).await;
+    eventually("the replica leads again", async || old.token() == Some(2)).await;
     let again = Foreign(journal.wait("start", 2).await.pid);
     let ended = contest.last_ended().await;
     assert_eq!((ended.token, ended.reason.as_str()), (1, "workload_stuck"));

@@ -144,7 +144,7 @@ impl Browser {
             }
             if tokio::time::Instant::now() > limit {
                 let text = self.value("document.body.innerText").await;
-                panic!("never: {expression}, {:?}: {text}", self.problems);
+                panic!("never true: {expression}, {:?}: {text}", self.problems);
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -78,7 +78,7 @@ async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
     assert_eq!(log_in(&[own], "another").await.code, 303);
     // If the token file is unusable, the server refuses all visitors.
     token(directory.path(), "another", 0o644);
-    eventually("nobody is let in", async || {
+    eventually("no visitor is admitted", async || {
         log_in(&[own], "another").await.code == 401
     })
     .await;
@@ -168,7 +168,7 @@ impl Flood {
         let answered = self
             .answers
             .wait_for(|all| all.iter().any(|one| is_it(&one)));
-        let all = timeout(2 * LONG, answered).await.expect("it is answered");
+        let all = timeout(2 * LONG, answered).await.expect("an answer");
         all.unwrap().iter().find(is_it).unwrap().clone()
     }
 }
@@ -251,7 +251,7 @@ async fn a_fifo_in_place_of_the_token_file_stalls_no_request() {
         .arg(&path)
         .status();
     assert!(made.unwrap().success());
-    assert_eq!(visit().await, 303, "no visitor is let in");
+    assert_eq!(visit().await, 303, "no visitor is admitted");
     assert_eq!(server.get("/livez").await.code, 200);
     fs::remove_file(&path).unwrap();
     token(directory.path(), "another", 0o600);
@@ -283,10 +283,10 @@ async fn a_token_file_on_a_disk_that_hangs_stalls_no_request() {
     };
     let visits = async { tokio::join!(visit(), visit(), visit()) };
     let (codes, ()) = tokio::join!(visits, others);
-    assert_eq!(codes, (303, 303, 303), "no visitor is let in");
+    assert_eq!(codes, (303, 303, 303), "no visitor is admitted");
     while events.next().await.is_some() {}
     drop(hung);
-    eventually("visitors are let in again", async || visit().await == 200).await;
+    eventually("visitors are admitted again", async || visit().await == 200).await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn a_killed_daemon_takes_its_command_along_at_once() {
     eventually("the guard ends", || !is_alive(guard)).await;
     assert!(!exists(pid));
     assert_eq!(fixture.lines("journal"), ["asked"]);
-    assert!(boot_now() < last.valid_until, "not by a deadline");
+    assert!(boot_now() < last.valid_until, "not because of a deadline");
     assert!(lock_is_free(&fixture));
     assert_eq!(recorded_child(&fixture), Child::Gone);
 }
@@ -49,12 +49,12 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     daemon.kill().await;
     let (sent, last) = (sent(&fixture), deadlines(&fixture));
     while exists(pid) {
-        assert!(boot_now() < last.kill_at + SEEN_LATE, "alive too long");
+        assert!(boot_now() < last.kill_at + SEEN_LATE, "runs too long");
         // Check the lock first. If the lock is free, the command must already have exited.
         assert!(!lock_is_free(&fixture) || !exists(pid));
         tokio::time::sleep(millis(1)).await;
     }
-    assert!(boot_now() >= sent.kill_at, "not so early");
+    assert!(boot_now() >= sent.kill_at, "killed too early");
     eventually("the lock is free", || lock_is_free(&fixture)).await;
     assert_eq!(fixture.lines("journal"), ["asked"]);
 }

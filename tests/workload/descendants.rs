@@ -90,7 +90,7 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     let ended = workload.ended().await;
     assert_eq!(ended.end, CommandEnd::Exited(0));
     let heads = fixture.lines("hydra.heads").len();
-    assert!(heads > 0, "it never ran");
+    assert!(heads > 0, "the command never ran");
     tokio::time::sleep(millis(100)).await;
     assert_eq!(fixture.lines("hydra.heads").len(), heads, "it lives");
     assert_eq!(processes_of(&hydra.display().to_string()), 0);

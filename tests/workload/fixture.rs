@@ -104,7 +104,7 @@ pub(crate) fn guarded(program: &str) -> Command {
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = boot_now() + LONG;
     while !holds() {
-        assert!(boot_now() < end, "never: {what}");
+        assert!(boot_now() < end, "timed out waiting for: {what}");
         tokio::time::sleep(millis(1)).await;
     }
 }

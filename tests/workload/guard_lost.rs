@@ -41,13 +41,13 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     let last = sent(&fixture);
     signal(guard, Signal::KILL);
     let told = wait_for_gone(&fixture).await;
-    assert!(boot_now() < last.valid_until, "not by a deadline");
+    assert!(boot_now() < last.valid_until, "not because of a deadline");
     assert_eq!(family.map(exists), [false; 3]);
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
     // A separate thread writes the record, possibly later, so that a hanging disk cannot delay the
     // report.
-    eventually("the daemon records it", || {
+    eventually("the daemon records the end", || {
         recorded_child(&fixture) == Child::Gone
     })
     .await;
@@ -99,7 +99,7 @@ async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
     signal(guard(&fixture).await, Signal::KILL);
     let last = sent(&fixture);
     eventually("CMD has ended", || !is_alive(pid)).await;
-    assert!(boot_now() < last.valid_until, "not by a deadline");
+    assert!(boot_now() < last.valid_until, "not because of a deadline");
     // The daemon kills the remaining processes when it continues.
     daemon.signal(Signal::CONT);
     let told = wait_for_gone(&fixture).await;

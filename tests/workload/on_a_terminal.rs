@@ -113,7 +113,7 @@ async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
     assert!(has_stopped(daemon), "the daemon continues");
     assert!(!has_stopped(guard), "the guard has stopped");
     std::fs::write(fixture.path("resume"), "").unwrap();
-    eventually("CMD goes on", || !has_stopped(pid)).await;
+    eventually("CMD continues", || !has_stopped(pid)).await;
     std::fs::write(fixture.path("go"), "go\n").unwrap();
     let told = wait_for_gone(&fixture).await;
     assert_contains(&told, "Exited(5), by_us: false");

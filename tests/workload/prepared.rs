@@ -33,7 +33,7 @@ async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
 
 async fn wait_gone<const N: usize>(pids: [u32; N]) {
     let gone = || !pids.into_iter().any(is_alive);
-    eventually("they are gone", gone).await;
+    eventually("guard and shim have exited", gone).await;
 }
 
 async fn runs(fixture: &Fixture, prepared: StandbyGuard) {
@@ -109,7 +109,7 @@ async fn a_stopped_standby_guard_can_be_dismissed() {
     let fixture = Fixture::new();
     let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     signal(guard, Signal::STOP);
-    eventually("it has stopped", || state(guard) == Some('T')).await;
+    eventually("the guard has stopped", || state(guard) == Some('T')).await;
     prepared.dismiss().await;
     wait_gone([guard, shim]).await;
 }
@@ -147,7 +147,7 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     // The lock may stay held for a moment, because another test's forked child inherits this
     // process's descriptors until the child executes its program.
     eventually("the waiting guard does not hold the lock", free).await;
-    eventually("it is ours", || {
+    eventually("this process has locked the file", || {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()
     })
     .await;

@@ -113,7 +113,7 @@ async fn a_command_that_is_killed_before_it_is_recorded_is_gone_at_once() {
         "the record's slot is free when the guard has exited"
     );
     assert_eq!(claim.recorded(), Child::Gone);
-    assert!(!fixture.path("pid").exists(), "it never ran");
+    assert!(!fixture.path("pid").exists(), "the command never ran");
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn the_deadline_of_a_command_passes_before_it_is_recorded() {
     drop(frozen);
     let guard = workload.guard();
     eventually("the guard exits", || !exists(guard)).await;
-    assert!(!fixture.path("pid").exists(), "it never ran");
+    assert!(!fixture.path("pid").exists(), "the command never ran");
 }
 
 #[tokio::test]
@@ -180,6 +180,6 @@ async fn a_guard_that_is_killed_leaves_the_claim_locked_until_its_shim_is_gone()
         state(shim)
     );
     eventually("the lock is free", free).await;
-    assert!(!fixture.path("pid").exists(), "it never ran");
+    assert!(!fixture.path("pid").exists(), "the command never ran");
     drop(disk);
 }

@@ -118,13 +118,13 @@ impl Candidate {
     async fn elected(&mut self) -> u64 {
         let printed = tokio::time::timeout(ELECTED_MAX, async {
             loop {
-                let (at_ns, line) = self.printed.recv().await.expect("it goes on");
+                let (at_ns, line) = self.printed.recv().await.expect("another line");
                 if line == self.proposal {
                     return at_ns;
                 }
             }
         });
-        printed.await.expect("it is elected")
+        printed.await.expect("the candidate is elected")
     }
 }
 

@@ -166,7 +166,7 @@ async fn used(set: &ReplicaSet) -> Load {
         let admin = client.database("admin");
         let status = admin.run_command(doc! { "serverStatus": 1 }).await;
         let status = status.expect("the server reports its status");
-        let counts = status.get_document("network").expect("it counts bytes");
+        let counts = status.get_document("network").expect("a count of bytes");
         for name in ["bytesIn", "bytesOut"] {
             let bytes = counts.get_i64(name).expect("a number of bytes");
             #[allow(clippy::cast_precision_loss)] // Far below 2^53.
