@@ -7,7 +7,7 @@ ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 ARG LEASEHOLD_VERSION=0.1.0
 ARG LEASEHOLD_REVISION=unknown
-# Cargo features of logins (docs/mongodb.md), such as aws-auth; none by default.
+# Cargo features for cloud logins (docs/mongodb.md), such as aws-auth; none by default.
 ARG FEATURES=
 
 # Contains all steps that do not depend on the sources, so that the build cache keeps their result.
