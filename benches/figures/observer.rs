@@ -155,8 +155,8 @@ fn observe(
     }
 }
 
-/// Measures the time from a rename to the observer's wakeup, in seconds. Each figure that ends with
-/// a status file includes this delay.
+/// Measures the time from a rename to the observer's wakeup, in seconds. Figures whose last event
+/// is a status file include this delay.
 pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
     let scratch = Scratch::new();
     let directories = crate::launch::directories(scratch.path(), 1);

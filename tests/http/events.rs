@@ -229,7 +229,7 @@ async fn an_idle_stream_has_heartbeats() {
 #[tokio::test]
 async fn clients_without_chunked_encoding_or_keep_alive_are_served() {
     let served = serve(leader(HOUR), ReadyWhen::Connected);
-    // One stream at a time, because every open stream receives all changes.
+    // Opens one stream at a time, because every open stream receives all changes.
     for is_old in [true, false] {
         let mut stream = match is_old {
             true => EventStream::request(served.address, "GET /events HTTP/1.0\r\n\r\n").await,
