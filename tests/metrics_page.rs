@@ -68,6 +68,7 @@ fn full_collection() -> Vec<MetricFamily> {
     let lease = LeaseSample {
         name: "orders",
         holder: Some(holder),
+        paused_since: Some(age),
         candidates: Some((2, age)),
         ..LeaseSample::default()
     };

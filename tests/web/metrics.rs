@@ -207,8 +207,18 @@ async fn a_leader_that_died_alone_and_a_free_lease_are_not_held() {
     );
     let paused = stage.command(&stage.set().uri(), &["pause", "orders"]);
     assert_eq!(run(paused).await.0, 0);
-    scraped(&server, "it is paused", |text| {
+    let text = scraped(&server, "it is paused", |text| {
         sample(text, &lease("paused")) == Some(1.0)
+    })
+    .await;
+    let since = value(&text, &lease("paused_since_timestamp_seconds"));
+    let epoch = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    assert!((0.0..300.0).contains(&(epoch - since)), "{since}");
+    let resumed = stage.command(&stage.set().uri(), &["resume", "orders", "--no-wait"]);
+    assert_eq!(run(resumed).await.0, 0);
+    scraped(&server, "it is not paused", |text| {
+        sample(text, &lease("paused")) == Some(0.0)
+            && sample(text, &lease("paused_since_timestamp_seconds")).is_none()
     })
     .await;
 }
@@ -230,10 +240,11 @@ async fn a_lock_counts_a_killed_holder_until_a_waiter_removes_it() {
     };
     let counts = |text: &str| {
         let count = |metric| sample(text, &lock(metric, "import"));
-        [count("holders"), count("silent"), count("kept")]
+        let works = count("held_seconds").map(|held| f64::from(u8::from(held > 0.0)));
+        [count("holders"), count("silent"), count("kept"), works]
     };
-    let renews = [Some(1.0), Some(0.0), Some(0.0)];
-    let silent = [Some(1.0), Some(1.0), Some(0.0)];
+    let renews = [Some(1.0), Some(0.0), Some(0.0), Some(1.0)];
+    let silent = [Some(1.0), Some(1.0), Some(0.0), Some(0.0)];
     let mut one = hold("--identity=one");
     scraped(&server, "one renews", |text| counts(text) == renews).await;
     pid::signal(one.id().unwrap(), Signal::KILL);

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use leasehold_mongodb::store::StoreInfo;
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
+
+use crate::process::ProcessMetrics;
 
 /// A collection at the time of a scrape.
 #[derive(Debug, Default)]
@@ -42,6 +43,8 @@ pub struct LeaseSample<'a> {
     pub token: i64,
     /// True if the lease is paused.
     pub paused: bool,
+    /// Time of the pause since the Unix epoch, by the operator's clock, if recorded.
+    pub paused_since: Option<Duration>,
     /// True if a standby is registered.
     pub standby: bool,
     /// Time since the exporter last saw the document change.
@@ -82,7 +85,7 @@ pub struct LockSample<'a> {
     pub slots: u32,
     /// The newest token.
     pub token: i64,
-    /// The longest time that a working holder has held the lock.
+    /// The longest time that a working holder that renews has held the lock.
     pub held: Duration,
     /// The longest time that a waiter has waited.
     pub waited: Duration,
@@ -105,7 +108,7 @@ type LockGauge = (
     fn(&LockSample<'_>) -> Option<f64>,
 );
 
-const LEASE_GAUGES: [LeaseGauge; 11] = [
+const LEASE_GAUGES: [LeaseGauge; 12] = [
     (
         "leasehold_collection_lease_held",
         "1 if the lease has a holder that renews, 0 if it is free or its holder no longer renews.",
@@ -113,7 +116,7 @@ const LEASE_GAUGES: [LeaseGauge; 11] = [
     ),
     (
         "leasehold_collection_lease_silent",
-        "1 if the lease has a holder whose renewals are missing for a lease duration, else 0.",
+        "1 if the holder has not renewed for a lease duration, else 0.",
         |lease| flag(lease.holder.as_ref().is_some_and(|holder| holder.silent)),
     ),
     (
@@ -122,8 +125,13 @@ const LEASE_GAUGES: [LeaseGauge; 11] = [
         |lease| flag(lease.paused),
     ),
     (
+        "leasehold_collection_lease_paused_since_timestamp_seconds",
+        "When the lease was paused, by the operator's clock; absent unless the lease is paused and the pause is recorded.",
+        |lease| seconds(lease.paused_since),
+    ),
+    (
         "leasehold_collection_lease_standby",
-        "1 if a standby is registered, which acquires the lease first, else 0.",
+        "1 if a standby is registered, which acquires the lease before others, else 0.",
         |lease| flag(lease.standby),
     ),
     (
@@ -139,12 +147,12 @@ const LEASE_GAUGES: [LeaseGauge; 11] = [
     ),
     (
         "leasehold_collection_lease_last_write_age_by_holder_clock_seconds",
-        "Time since the holder last wrote, from the date that the holder's clock gave; absent while the lease is free.",
+        "Time since the holder's last write, by the holder's clock; absent while the lease is free.",
         |lease| seconds(lease.holder.as_ref()?.last_write_age),
     ),
     (
         "leasehold_collection_lease_last_change_age_seconds",
-        "Time since a change of the lease was seen, by the exporter's clock; starts at 0 again after an outage.",
+        "Time since the exporter last saw the lease change; restarts at 0 after an outage.",
         |lease| seconds(Some(lease.last_change_age)),
     ),
     (
@@ -159,7 +167,7 @@ const LEASE_GAUGES: [LeaseGauge; 11] = [
     ),
     (
         "leasehold_collection_lease_candidates_age_seconds",
-        "Time since the last answer to that roll call.",
+        "Time since the last answer to the roll call of describe --candidates or transfer.",
         |lease| seconds(Some(lease.candidates?.1)),
     ),
 ];
@@ -172,12 +180,12 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_kept",
-        "Holders whose work has ended, but not their minimum hold.",
+        "Holders whose work has ended and whose minimum hold has not.",
         |lock| Some(lock.kept as f64),
     ),
     (
         "leasehold_collection_lock_silent",
-        "Holders whose renewals are missing for a lease duration.",
+        "Holders that have not renewed for a lease duration.",
         |lock| Some(lock.silent as f64),
     ),
     (
@@ -197,7 +205,7 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_held_seconds",
-        "The longest time that a holder has worked under the lock, by the clock of MongoDB; 0 without holders.",
+        "The longest time that a holder that renews has worked under the lock, since a date of MongoDB's clock; 0 without such a holder.",
         |lock| seconds(Some(lock.held)),
     ),
     (
@@ -274,7 +282,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_documents",
-                "Documents of the collection, at most 10000, by kind, without retired leases and documents whose _id is not a string; foreign documents are neither leases nor locks.",
+                "Documents of the collection by kind, at most 10000. Excludes retired leases and documents whose _id is not a string. The kind foreign means neither a lease nor a lock.",
             ),
             ["kind"],
             documents.kinds.iter().map(number),
@@ -294,9 +302,7 @@ impl CollectionSample<'_> {
     /// Returns a registry of gauges with these values.
     pub fn registry(&self) -> Result<Registry, prometheus::Error> {
         let registry = GaugeRegistry(Registry::new());
-        registry
-            .0
-            .register(Box::new(ProcessCollector::for_self()))?;
+        registry.0.register(Box::new(ProcessMetrics::new()))?;
         let store = self.store.as_ref().map(|store| {
             let set = store.set.as_deref().unwrap_or_default();
             let (database, collection) = (store.database.as_str(), store.collection.as_str());
@@ -317,7 +323,7 @@ impl CollectionSample<'_> {
         registry.gauge(
             (
                 "leasehold_collection_live",
-                "1 if the series of leases and locks are current; 0 if MongoDB has not answered for 30 s, and these series are absent.",
+                "1 if the series of leases and locks are current; 0 if MongoDB has not answered for 30 s (these series are then absent).",
             ),
             [],
             flag(self.documents.is_some()).map(|live| ([], live)),
@@ -325,7 +331,7 @@ impl CollectionSample<'_> {
         registry.gauge(
             (
                 "leasehold_collection_last_answer_age_seconds",
-                "Time since MongoDB last answered, at most 2 s while nothing changes; absent before the first answer.",
+                "Time since MongoDB last answered, normally at most 2 s; absent before the first answer.",
             ),
             [],
             seconds(self.last_answer_age).map(|age| ([], age)),

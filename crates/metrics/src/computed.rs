@@ -50,7 +50,7 @@ const GAUGES: [NumberGauge; 7] = [
     (
         "leader_election_master_status",
         "name",
-        "Equals leasehold_leader; Kubernetes dashboards know this name.",
+        "Equals leasehold_leader, under the name that Kubernetes dashboards use.",
         leads,
     ),
     (
@@ -62,7 +62,7 @@ const GAUGES: [NumberGauge; 7] = [
     (
         "leasehold_authority_seconds",
         "lease",
-        "How long the authority of this candidate still lasts, 0 without any.",
+        "Remaining time of this candidate's authority, 0 if it has none.",
         |sample| {
             let until = sample.authority.map(|a| a.valid_until);
             until.map_or(0.0, |until| until.since(sample.clocks.boot).as_secs_f64())

@@ -7,6 +7,7 @@ pub mod collection;
 mod computed;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
+mod process;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus::core::Collector;
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
     Registry, TextEncoder,
@@ -29,6 +29,7 @@ use leasehold_status::Surface;
 use leasehold_status::render::Identification;
 
 use self::computed::ComputedGauges;
+use self::process::ProcessMetrics;
 
 /// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -132,7 +133,7 @@ impl Metrics {
         let status_files = Arc::new(AtomicU64::new(boot_now().as_nanos()));
         let computed = ComputedGauges::new(who, status, store, status_files.clone());
         registered(&registry, computed)?;
-        registry.register(Box::new(ProcessCollector::for_self()))?;
+        registry.register(Box::new(ProcessMetrics::new()))?;
         let metrics = Self {
             transitions: counters(
                 "leasehold_transitions_total",
@@ -141,7 +142,7 @@ impl Metrics {
             )?,
             store_operations: counters(
                 "leasehold_store_operations_total",
-                "Calls of the store by outcome; unknown means that the write may or may not have been applied.",
+                "MongoDB calls by outcome; unknown means that the write may have been applied.",
                 &["operation", "outcome"],
             )?,
             store_durations: {
@@ -154,7 +155,7 @@ impl Metrics {
             },
             publish_failures: counters(
                 "leasehold_publish_failures_total",
-                "Failed attempts to show the status on a surface; each is retried.",
+                "Failed attempts to publish the status on a surface; each attempt is retried.",
                 &["surface"],
             )?,
             watch_connected: gauge(
@@ -169,7 +170,7 @@ impl Metrics {
             workload_stops: {
                 let options = histogram(
                     "leasehold_workload_stop_duration_seconds",
-                    "Time from the request to stop until the workload was confirmed gone.",
+                    "Time from the stop request until the workload was confirmed to have exited.",
                     &STOP_BUCKETS,
                 );
                 registered(&registry, Histogram::with_opts(options))?

@@ -57,6 +57,8 @@ fn all_series_of_closed_lists_are_there_from_the_first_scrape() {
     }
     assert!(text.contains("\nleasehold_build_info{revision="));
     assert!(text.contains("\nprocess_resident_memory_bytes "));
+    let cpu = value(&text, "process_cpu_seconds_total").unwrap();
+    assert!(cpu > 0.0 && cpu.fract() > 0.0, "whole seconds: {cpu}");
     assert!(!text.contains("leasehold_holder_info{"));
 }
 

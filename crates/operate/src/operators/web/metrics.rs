@@ -176,10 +176,15 @@ fn lease<'a>(
         last_write_age: evidence.last_write_ago.map(duration),
         lease_duration: held.lease_duration.duration(),
     });
+    let mut newest = record.actions.iter().rev();
+    // After a recorded resume, an edit of the document may have paused the lease.
+    let pause = newest.find(|action| ["pause", "resume"].contains(&action.action.as_str()));
+    let pause = pause.filter(|action| action.action == "pause" && record.lease.paused);
     LeaseSample {
         name: &seen.entry.name,
         token: record.lease.token.get(),
         paused: record.lease.paused,
+        paused_since: pause.and_then(|pause| date(pause.at)),
         standby: holder.is_some() && record.standby.is_some(),
         last_change_age: seen.silence.lasts(now),
         candidates: roll_call
@@ -194,7 +199,9 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
     // A view of the whole collection does not contain MongoDB's time.
     let view = ObservedLock::new(seen, None, now)?;
     let holding: Vec<_> = view.holding().collect();
-    let working = lock.holders.iter().filter(|it| !it.work_done);
+    let working = holding
+        .iter()
+        .filter(|(entry, _, silent)| !entry.work_done && !silent);
     let since = |entry: &Entry| age(entry.owner.acquired_at, wall);
     let successes = lock.successes.iter().rev();
     let successes =
@@ -213,7 +220,10 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
         waiters: lock.queue.len(),
         slots: lock.slots,
         token: lock.token.get(),
-        held: working.filter_map(since).max().unwrap_or_default(),
+        held: working
+            .filter_map(|(entry, ..)| since(entry))
+            .max()
+            .unwrap_or_default(),
         waited: lock
             .queue
             .iter()
