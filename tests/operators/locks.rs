@@ -163,6 +163,7 @@ async fn an_expired_holder_is_marked_immediately() {
     leasehold(&stage, &describe).await.expect(
         0,
         &[
+            "State:     silent, 0 waiting\n",
             "silent; last write 6m1",
             "s ago by the holder's clock; others take over after watching for ",
         ],

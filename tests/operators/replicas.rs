@@ -198,7 +198,7 @@ async fn another_program_is_named_with_the_remedy() {
         &[
             "not a leasehold daemon: it answered as a MongoDB server",
             "failed: 1 address is not a leasehold daemon's",
-            "to fix: name the host and port of the daemon's http.listen",
+            "to fix: pass the host and port of the daemon's http.listen",
         ],
     );
 }

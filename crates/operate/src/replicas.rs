@@ -279,10 +279,10 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
         Some(expected) if usize::try_from(expected) != Ok(found) => problem(
             format!("{} found, {expected} expected", counted(found)),
             match usize::try_from(expected) {
-                Ok(expected) if expected < found => {
-                    "stop the superfluous replicas, or raise --expect"
+                Ok(expected) if expected < found => "stop the extra replicas, or raise --expect",
+                _ => {
+                    "pass the addresses of all replicas, or wait for missing replicas with --wait 1m"
                 }
-                _ => "name all replicas, or wait for the others with --wait 1m",
             },
         ),
         None if found == 0 => problem(
@@ -300,7 +300,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
         };
         problem(
             format!("{what} not a leasehold daemon's"),
-            "name the host and port of the daemon's http.listen, by default port 9402",
+            "pass the host and port of the daemon's http.listen (default port 9402)",
         );
     }
     if answering + foreign < found {
@@ -325,7 +325,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     if states.iter().any(|state| state.store.is_none()) {
         problem(
             "a replica has not reached MongoDB yet".to_owned(),
-            "leasehold check on its machine finds the cause",
+            "run leasehold check on its machine to find the cause",
         );
     }
     let is_unknown = |state: &&&ReplicaStatus| state.role == Role::Unknown.as_str();
@@ -333,7 +333,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     if unknown > 0 {
         problem(
             format!("{} without a known role", counted(unknown)),
-            "MongoDB has not answered them for a lease duration: leasehold check on their machines finds the cause",
+            "run leasehold check on their machines: their last answer from MongoDB is older than a lease duration",
         );
     }
     let stores = states.iter().filter_map(|state| state.store.as_ref());
@@ -374,9 +374,17 @@ fn seen_holder(states: &[&ReplicaStatus]) -> String {
     let Some((state, holder)) = seen else {
         return String::new();
     };
+    let mut answered = states.iter();
+    let answer = answered.find(|answer| answer.identity == holder.identity);
+    let answer = match answer {
+        Some(answer) => format!("answers as {}", answer.role),
+        None => "did not answer here".to_owned(),
+    };
     format!(
-        "; {} sees {} (token {}) as the holder, which has not answered here",
-        state.identity, holder.identity, holder.token
+        "; {} sees {seen} (token {}) as the holder, but {seen} {answer}",
+        state.identity,
+        holder.token,
+        seen = holder.identity
     )
 }
 

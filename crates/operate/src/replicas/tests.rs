@@ -217,26 +217,27 @@ fn each_deviation_is_a_problem() {
 }
 
 #[test]
-fn a_holder_that_does_not_answer_is_named_with_the_remedy() {
+fn a_holder_that_does_not_lead_is_named_with_the_remedy() {
     let mut follower = replica(2, false);
     follower.state.as_mut().expect("a state").holder = Some(SeenHolder {
         identity: "orders-1".to_owned(),
         token: 7,
     });
-    let replicas = vec![follower];
-    let round = Round {
-        problems: found_in(&replicas, &args()),
-        replicas,
-        ..Round::default()
-    };
-    assert!(
-        round.text().ends_with(
-            "failed: no replica leads; orders-2 sees orders-1 (token 7) as the holder, which has not answered here\n  \
+    for (replicas, holder) in [
+        (vec![follower.clone()], "did not answer here"),
+        (vec![replica(1, false), follower], "answers as follower"),
+    ] {
+        let round = Round {
+            problems: found_in(&replicas, &args()),
+            replicas,
+            ..Round::default()
+        };
+        let expected = format!(
+            "failed: no replica leads; orders-2 sees orders-1 (token 7) as the holder, but orders-1 {holder}\n  \
              to fix: leasehold describe orders --candidates finds the cause\n"
-        ),
-        "{}",
-        round.text()
-    );
+        );
+        assert!(round.text().ends_with(&expected), "{}", round.text());
+    }
 }
 
 #[test]

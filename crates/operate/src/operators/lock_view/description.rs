@@ -11,14 +11,20 @@ impl ObservedLock<'_> {
     pub(crate) fn description(&self, store: &StoreInfo) -> String {
         let lock = &self.record.lock;
         let (held, waiting) = (lock.holders.len(), lock.queue.len());
+        let silent = self.holding().filter(|(.., silent)| *silent);
+        let silent: Vec<_> = silent.map(|(_, state, _)| state.shown()).collect();
+        let and_silent = match silent.len() {
+            0 => String::new(),
+            count => format!(" ({count} not renewing)"),
+        };
         let state = match (held, lock.slots) {
             _ if self.is_free() => "free".to_owned(),
             (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
             (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
-                format!("shared by {held}")
+                format!("shared by {held}{and_silent}")
             }
-            (_, 0) => "held".to_owned(),
-            (held, slots) => format!("{held} of {slots} slots held"),
+            (_, 0) => silent.first().unwrap_or(&"held").to_string(),
+            (held, slots) => format!("{held} of {slots} slots held{and_silent}"),
         };
         let fields = [
             ("Lock", self.name.to_owned()),
