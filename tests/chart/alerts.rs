@@ -11,6 +11,11 @@ use serde_json::{Value, json};
 
 use crate::helm::{Objects, refused, render, root, succeed, tool};
 
+/// The page with the runbooks, as the packages install it.
+const RUNBOOKS_PATH: &str = "file:///usr/share/doc/leasehold/operations.md";
+pub(crate) const RUNBOOKS: &str =
+    "leasehold.rules.runbookUrl=\"file:///usr/share/doc/leasehold/operations.md\"";
+
 fn groups(changes: &[&str]) -> Value {
     let enabled = ["prometheusRule.enabled=true"];
     let objects = Objects::of("minimal", &[&enabled, changes].concat());
@@ -127,7 +132,13 @@ fn without_aggregation_labels_leaders_in_a_pod_and_on_a_host_are_counted_togethe
         &["leasehold.rules.aggregationLabels=[]"],
         &tests(two.clone()),
     );
-    promtool_on(&file_for_hosts(), &tests(two));
+    let mut on_hosts = two;
+    for case in on_hosts.as_array_mut().unwrap() {
+        let name = case["alertname"].as_str().unwrap().to_lowercase();
+        let annotations = &mut case["exp_alerts"][0]["exp_annotations"];
+        annotations["runbook_url"] = json!(format!("{RUNBOOKS_PATH}#{name}"));
+    }
+    promtool_on(&file_for_hosts(), &tests(on_hosts));
     let none = ["LeaseholdMoreThanOneLeader", "LeaseholdStoresDiffer"]
         .map(|name| json!({"eval_time": "8m", "alertname": name, "exp_alerts": []}));
     promtool(&[], &tests(json!(none)));
@@ -442,7 +453,7 @@ fn file_for_hosts() -> Value {
 
 #[test]
 fn the_file_for_hosts_without_helm_has_the_alerts_of_the_chart() {
-    let changes = ["leasehold.rules.aggregationLabels=[]"];
+    let changes = ["leasehold.rules.aggregationLabels=[]", RUNBOOKS];
     let objects = injected(&changes);
     let label = &objects.one("PodMonitor")["spec"]["selector"]["matchLabels"];
     let by = label["leasehold.dev/injected-by"].as_str().unwrap();

@@ -23,6 +23,18 @@ exporters of one job count as one.
     "expr" (printf "min by (job, lease) (leasehold_collection_lease_silent{%s}) == 1" $job)
     "summary" "The holder of the lease {{ $labels.lease }} does not renew, and no candidate takes over"
     "description" "The holder has not renewed for its lease duration. No other candidate runs, or none can write to MongoDB.")
+  (dict "name" "LeaseholdLeasePausedLong"
+    "expr" (printf "max by (job, lease) (time() - leasehold_collection_lease_paused_since_timestamp_seconds{%s}) > %v" $job $monitoring.leasePausedMaxSeconds)
+    "summary" "The lease {{ $labels.lease }} has been paused for {{ $value | humanizeDuration }}"
+    "description" "No candidate leads while the lease is paused. leasehold describe {{ $labels.lease }} shows who paused it and why.")
+  (dict "name" "LeaseholdLeaseWithoutStandby"
+    "expr" (printf "min by (job, lease) (leasehold_collection_lease_held{%[1]s} - leasehold_collection_lease_standby{%[1]s}) == 1" $job)
+    "summary" "The lease {{ $labels.lease }} has no standby"
+    "description" "If the leader fails, no other candidate is ready to take over. Only one candidate runs, or the others are unhealthy.")
+  (dict "name" "LeaseholdLeaseFlaps"
+    "expr" (printf "max by (job, lease) (changes(leasehold_collection_lease_token{%s}[15m])) > %v" $job .Values.leasehold.rules.acquisitionsMax)
+    "summary" "The lease {{ $labels.lease }} was acquired {{ $value }} times in 15 minutes"
+    "description" "Each change interrupts the work. The history in leasehold describe {{ $labels.lease }} shows why each leadership ended.")
   (dict "name" "LeaseholdLockSilent"
     "expr" (printf "min by (job, lock) (leasehold_collection_lock_silent{%s}) > 0" $job)
     "summary" "A holder of the lock {{ $labels.lock }} does not renew, and no waiter removes it"
@@ -39,6 +51,10 @@ exporters of one job count as one.
     "expr" (printf "max by (job, lock) (leasehold_collection_lock_wait_seconds{%s}) > %v" $job $monitoring.lockWaitMaxSeconds)
     "summary" "A waiter has waited for the lock {{ $labels.lock }} for {{ $value | humanizeDuration }}"
     "description" "The holders do not leave, or more jobs arrive than the lock admits.")
+  (dict "name" "LeaseholdDocumentsNotShown"
+    "expr" (printf "max by (job, reason) (leasehold_collection_documents_not_shown{%s,reason=~\"foreign|maximum\"}) > 0" $job)
+    "summary" "The exporter does not show {{ $value }} documents of the collection (reason: {{ $labels.reason }})"
+    "description" "No alert can fire for these documents. foreign: neither a lease nor a lock; maximum: the collection has more than 500 leases and locks.")
   (dict "name" "LeaseholdExporterBlind"
     "expr" (printf "max by (job) (leasehold_collection_live{%[1]s}) == 0 or absent(leasehold_collection_live{%[1]s})" $job)
     "summary" "The exporter of the collection sees no leases and locks"
