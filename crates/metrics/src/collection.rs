@@ -85,7 +85,7 @@ pub struct LockSample<'a> {
     pub slots: u32,
     /// The newest token.
     pub token: i64,
-    /// The longest time that a working holder that renews has held the lock.
+    /// The longest time that a renewing holder has worked under the lock.
     pub held: Duration,
     /// The longest time that a waiter has waited.
     pub waited: Duration,
@@ -205,7 +205,7 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_held_seconds",
-        "The longest time that a holder that renews has worked under the lock, since a date of MongoDB's clock; 0 without such a holder.",
+        "The longest time that a renewing holder has worked under the lock, since a date of MongoDB's clock; 0 if no holder renews.",
         |lock| seconds(Some(lock.held)),
     ),
     (
