@@ -250,6 +250,10 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         ErrorKind::MissingRequiredArgument if given("transfer") => {
             "leasehold describe NAME --candidates lists the candidates".to_owned()
         }
+        ErrorKind::MissingRequiredArgument if given("prune") => "such as --unused-for 30d".to_owned(),
+        ErrorKind::MissingRequiredArgument if given("repair") => {
+            "the token must exceed each token that was used: leasehold repair NAME --token-at-least 5000".to_owned()
+        }
         ErrorKind::MissingRequiredArgument if given("locks") => {
             "leasehold locks lists the locks".to_owned()
         }

@@ -11,8 +11,8 @@ use super::report::{Check, Checked, Finding, shown};
 use super::{Installation, NOT_REACHED};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::mongo::probe::{
-    Certificates, Description, Product, SeedList, ServerState, StoreProbe, lacks_right,
-    refuses_login, refuses_tls,
+    Certificates, Description, INITIATE, Product, SeedList, ServerState, StoreProbe, UNINITIATED,
+    lacks_right, refuses_login, refuses_tls,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy, StoreKind};
 use leasehold_status::directory::{DEPLOYMENT_FILE, recorded_deployment};
@@ -106,11 +106,15 @@ pub(super) async fn checks(
 fn unreached(failure: &Failure, states: &BTreeMap<String, ServerState>) -> Finding {
     let is_member =
         |state: &ServerState| matches!(state, ServerState::Member(_) | ServerState::Unready(_));
+    let uninitiated = states
+        .values()
+        .any(|state| *state == ServerState::Uninitiated);
     match !states.is_empty() && states.values().all(is_member) {
         true => Finding::failed(
             failure.to_string(),
             "an election may be under way: repeat the check in 12 s; if it fails again, examine rs.status()",
         ),
+        false if uninitiated => Finding::failed("no primary", INITIATE),
         false => failure.clone().into(),
     }
 }
@@ -164,7 +168,10 @@ async fn reach(store: &StoreProbe, timeout: Duration) -> Result<Description, Fai
     match tokio::time::timeout(timeout, attempts).await {
         Ok(described) => described,
         Err(_) => Err(last.unwrap_or_else(|| {
-            let detail = format!("none was found within {}", shown(timeout));
+            let detail = format!(
+                "none was found within {}; start or reconnect the failed servers",
+                shown(timeout)
+            );
             Failure::new("no primary", detail).with_retry(RetryPolicy::WaitForServer)
         })),
     }
@@ -194,6 +201,7 @@ fn server(state: Option<&ServerState>) -> Finding {
         Some(ServerState::Unready(what)) => {
             Finding::warning(format!("is {what}"), "wait, or examine it with rs.status()")
         }
+        Some(ServerState::Uninitiated) => Finding::failed(format!("is {UNINITIATED}"), INITIATE),
         Some(ServerState::Elsewhere(what)) => {
             Finding::failed(what, "correct replicaSet or the hosts in the MongoDB URI")
         }

@@ -30,7 +30,10 @@ pub(super) async fn run(
         None => {
             let listed = lock.calls.list().await.unwrap_or_default();
             let near = did_you_mean(&lock.name, &listed).unwrap_or_default();
-            nothing_done(lock, &format!("not used yet{near}"))
+            nothing_done(
+                lock,
+                &format!("no lock of this name; to list the locks: leasehold locks{near}"),
+            )
         }
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")
@@ -131,10 +134,14 @@ async fn forced(
         seen: found.token,
     };
     let broken = named(found, &removed(&operation));
-    say(&format!(
-        "lock {name}: {broken}\n--force is unsafe: the current holder keeps running until its next renewal, alongside \
-         the next one. Only a fencing token protects then."
-    ));
+    let effect = match found.holders.iter().all(|entry| entry.work_done) {
+        true => "The work has ended: --force ends only the minimum hold.",
+        false => {
+            "--force is unsafe: the current holder keeps running until its next renewal, alongside the next one. Only a \
+             fencing token protects then."
+        }
+    };
+    say(&format!("lock {name}: {broken}\n{effect}"));
     if !confirmed && !asked()? {
         say("nothing changed");
         return Ok(exit::NEGATIVE);

@@ -122,7 +122,7 @@ async fn one(
     let Ok(name) = ResourceName::new(listed.name.as_str()) else {
         return Ok(Kept::not_a_lock("its name is not a lock's"));
     };
-    if let Some(kept) = occupied(&record.lock) {
+    if let Some(kept) = occupied(&name, &record.lock) {
         return Ok(kept);
     }
     match prune(&calls.of(name), record, unused_for).await {
@@ -134,10 +134,18 @@ async fn one(
 
 /// Returns the reason to keep a lock. Returns `None` if the lock has no waiter, and if the work and
 /// the minimum hold of all holders have ended.
-fn occupied(lock: &LockDocument) -> Option<Pruning> {
+fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {
-        return Some(Kept::because("held", format!("held by {}", named(holder))));
+        let held = format!("held by {}", named(holder));
+        let why = match silence(holder, lock) {
+            None => held,
+            Some(silence) => format!(
+                "{held}, whose last write was {} ago; to remove it: leasehold locks break {name}",
+                short(silence)
+            ),
+        };
+        return Some(Kept::because("held", why));
     }
     if let Some(waiter) = lock.queue.first() {
         let why = format!("{} waits for it", named(waiter));
@@ -147,6 +155,14 @@ fn occupied(lock: &LockDocument) -> Option<Pruning> {
     let (by, rest) = (named(last), short(last.min_hold));
     let why = format!("the work of {by} has ended; its minimum hold lasts another {rest}");
     (!last.min_hold.is_zero()).then(|| Kept::because("kept", why))
+}
+
+/// Returns the age of the entry's last write, from the holder's to MongoDB's clock, if the age is
+/// longer than the lease duration.
+fn silence(entry: &Entry, lock: &LockDocument) -> Option<Duration> {
+    let age = lock.store_now.0.checked_sub(entry.owner.renewed_at.0)?;
+    let age = Duration::from_millis(u64::try_from(age).ok()?);
+    (age > entry.lease_duration.duration()).then_some(age)
 }
 
 /// Prunes an unoccupied lock if it has been unused for `unused_for`.
@@ -180,7 +196,8 @@ async fn prune(
         async move { store.prune(seen).await }
     };
     let written = lock.write("prune a lock", send, async |found, deadline| {
-        let unchanged = |found: &LockDocument| found.token == seen && occupied(found).is_none();
+        let unchanged =
+            |found: &LockDocument| found.token == seen && occupied(&lock.name, found).is_none();
         if !found.is_some_and(|found| unchanged(&found)) {
             return Ok(Reread::Changed);
         }

@@ -129,11 +129,15 @@ impl<'a> ObservedLock<'a> {
 
     fn rows(&self) -> Vec<Row> {
         let newest = self.record.lock.token;
-        let row = |entry: &Entry, state: &str, evidence: Option<&Evidence>, notes: String| {
+        let row = |entry: &Entry,
+                   token: String,
+                   state: &str,
+                   evidence: Option<&Evidence>,
+                   notes: String| {
             let renewed = evidence.map(|evidence| evidence.renewed(self.now));
             Row::new([
                 self.name.to_owned(),
-                entry.token.unwrap_or(newest).to_string(),
+                token,
                 state.to_owned(),
                 self.mode(entry),
                 entry.owner.identity.to_string(),
@@ -145,7 +149,8 @@ impl<'a> ObservedLock<'a> {
         let holders = self.holders().iter().map(|(entry, evidence)| {
             let state = self.state(entry, evidence.as_ref());
             let notes = self.notes(entry, state, evidence.as_ref());
-            row(entry, state.shown(), evidence.as_ref(), notes).styled(style(state))
+            let token = entry.token.unwrap_or(newest).to_string();
+            row(entry, token, state.shown(), evidence.as_ref(), notes).styled(style(state))
         });
         let waiters = self.waiters().iter().enumerate();
         let waiters = waiters.map(|(index, (entry, evidence))| {
@@ -153,7 +158,7 @@ impl<'a> ObservedLock<'a> {
                 Some(gone) => (gone.words(None, self.now), Style::Bad),
                 None => (self.awaits(index), Style::Plain),
             };
-            row(entry, "waits", evidence.as_ref(), notes).styled(style)
+            row(entry, "-".to_owned(), "waits", evidence.as_ref(), notes).styled(style)
         });
         let rows: Vec<_> = holders.chain(waiters).collect();
         match rows.is_empty() {

@@ -16,7 +16,7 @@ use mongodb::options::{Tls, TlsOptions};
 pub use self::certificates::Certificates;
 pub use self::description::{Description, Product};
 pub use self::latency::{Latencies, MEASURED_MAX};
-pub use super::servers::ServerState;
+pub use super::servers::{INITIATE, ServerState, UNINITIATED};
 
 use self::description::text;
 use super::connection::{Deployment, Monitoring, SendError};

@@ -51,6 +51,11 @@ pub(super) enum AuthMethod {
     Token,
 }
 
+/// The description of [`ServerState::Uninitiated`].
+pub const UNINITIATED: &str = "a member of a replica set that was not initiated";
+/// The remedy for [`ServerState::Uninitiated`].
+pub const INITIATE: &str = "run rs.initiate() on one member";
+
 /// The state of a server in its last reply, or the reason why it did not reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
@@ -60,6 +65,8 @@ pub enum ServerState {
     Member(&'static str),
     /// The server is in any other state. Contains its description.
     Unready(&'static str),
+    /// The server waits for the initiation of its replica set.
+    Uninitiated,
     /// The server is not a member of the requested set. Contains the server's description.
     Elsewhere(String),
     /// The server did not reply, for this reason.
@@ -326,6 +333,7 @@ impl ServerStates {
             ServerState::Member(what) | ServerState::Unready(what) => {
                 Some(format!("{address} is {what}"))
             }
+            ServerState::Uninitiated => Some(format!("{address} is {UNINITIATED}")),
             ServerState::Elsewhere(what) => Some(format!("{address} {what}")),
             ServerState::Unreachable(why) | ServerState::RefusedLogin(why) => {
                 Some(format!("{address}: {why}"))
@@ -341,8 +349,16 @@ impl ServerStates {
             }
         }
         let remedy = match wrong {
-            true => "; correct replicaSet or the hosts in the MongoDB URI",
-            false => "",
+            true => "; correct replicaSet or the hosts in the MongoDB URI".to_owned(),
+            false
+                if self
+                    .seen
+                    .values()
+                    .any(|state| *state == ServerState::Uninitiated) =>
+            {
+                format!("; {INITIATE}")
+            }
+            false => String::new(),
         };
         // The driver never uses these servers. If there are no others, a retry cannot succeed.
         let hopeless = wrong && hosts.all(|host| self.seen.get(host).is_some_and(elsewhere));
@@ -350,14 +366,14 @@ impl ServerStates {
             true => RetryPolicy::Reconfigure,
             false => RetryPolicy::WaitForServer,
         };
-        Failure::new("no primary", shown.join("; ") + remedy).with_retry(retry)
+        Failure::new("no primary", shown.join("; ") + &remedy).with_retry(retry)
     }
 }
 
 fn state_of(reply: &Document, asked: &Asked) -> ServerState {
     let is = |field: &str| reply.get_bool(field).unwrap_or(false);
     if is("isreplicaset") {
-        return ServerState::Unready("a member of a replica set that was not initiated");
+        return ServerState::Uninitiated;
     }
     if let Some(asked) = &asked.set {
         let what = match reply.get_str("setName") {
@@ -426,6 +442,15 @@ mod tests {
         );
         let secondary = ServerState::Member("a secondary");
         assert_eq!(of(doc! { "setName": "rs0", "secondary": true }), secondary);
+    }
+
+    #[test]
+    fn a_set_that_was_not_initiated_gets_its_remedy() {
+        let state = state_of(&doc! { "isreplicaset": true }, &asked(None));
+        assert_eq!(
+            servers(&[("a:1", state)]).no_primary().to_string(),
+            "no primary: a:1 is a member of a replica set that was not initiated; run rs.initiate() on one member"
+        );
     }
 
     #[test]
