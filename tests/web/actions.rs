@@ -77,6 +77,14 @@ async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
         .await
         .expect(400, "expected step_down");
     server
+        .act(action(lease, "ask_candidates", 1))
+        .await
+        .expect(200, "1 candidate answers: a");
+    server
+        .act(action("none", "ask_candidates", 1))
+        .await
+        .expect(502, "candidates not asked");
+    server
         .act(action("none", "pause", 1))
         .await
         .expect(404, "does not exist");

@@ -10,6 +10,7 @@ mod bounds;
 mod browser;
 mod events;
 mod kept;
+mod links;
 mod look;
 mod metrics;
 mod page;

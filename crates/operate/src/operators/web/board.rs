@@ -133,7 +133,7 @@ impl Link {
         match (self.state, self.stale_since) {
             (LinkState::Current | LinkState::Polling, _) => "connected to MongoDB".to_owned(),
             (LinkState::Connecting | LinkState::Lost, None) => {
-                format!("no answer of MongoDB yet{why}")
+                format!("MongoDB has not answered yet{why}")
             }
             (LinkState::Connecting | LinkState::Lost, Some(since)) => {
                 let (date, seconds) = (now.date(since), now.boot.since(since).as_secs());

@@ -49,7 +49,7 @@ function openDetails(name) {
   disarm();
   setText(byId("details-name"), name);
   for (const id of ["facts", "candidates"]) byId(id).replaceChildren();
-  for (const id of ["evidence", "span-details", "actions", "claims", "terminal", "successes", "history", "operators"]) byId(id).hidden = true;
+  hideSections();
   renderProblem();
   history.replaceState(null, "", `#${encodeURIComponent(name)}`); // A link to this document.
   if (!dialog.open) dialog.showModal();
@@ -67,7 +67,7 @@ async function loadDetails() {
   try {
     const signal = AbortSignal.timeout(CONTACT_MAX_MS);
     const answer = await fetch(`/document?name=${encodeURIComponent(name)}`, { signal });
-    if (answer.status === 401) location.assign("/login");
+    if (answer.status === 401) location.assign(`/login${location.hash}`);
     const doc = answer.ok ? await answer.json() : null;
     if (name === details.name) {
       details.failed = doc || answer.status === 404 ? "" : `this server refuses (${answer.status})`;
@@ -101,9 +101,14 @@ function renderProblem() {
   if (why) setText(line, details.doc ? text : `No data: ${why}.`);
 }
 
+function hideSections() {
+  for (const id of ["evidence", "span-details", "actions", "claims", "terminal", "successes", "history", "operators"]) byId(id).hidden = true;
+}
+
 function showDeleted() {
-  byId("facts").replaceChildren(element("dd", "This document was deleted."));
-  byId("evidence").hidden = true;
+  hideSections();
+  dialog.className = "";
+  byId("facts").replaceChildren(element("dd", "It was retired or deleted."));
   details.doc = null;
 }
 
@@ -113,6 +118,7 @@ const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Dat
 
 function renderDetails() {
   const doc = details.doc;
+  byId("actions").hidden = !secret || doc.kind !== "lease";
   renderFacts();
   const history = doc.history || [];
   const ended = [...history].reverse();
@@ -133,25 +139,21 @@ function renderDetails() {
     [action.by || "–"],
     [action.reason || ""],
   ]));
-  byId("actions").hidden = !secret || doc.kind !== "lease";
-  renderCommands(doc);
-  const others = new Set([...(doc.candidates || []), ...history.map((past) => past.identity).filter(Boolean)]);
+  const others = new Set([...(doc.candidates || []), ...(doc.standby ? [doc.standby] : []), ...history.map((past) => past.identity).filter(Boolean)]);
   if (doc.holder) others.delete(doc.holder.identity);
   byId("candidates").replaceChildren(...[...others].map((identity) => {
     const option = document.createElement("option");
     option.value = identity;
     return option;
   }));
-  offer("step_down", Boolean(doc.holder));
-  offer("transfer", Boolean(doc.holder));
-  offer("pause", !doc.paused);
-  offer("resume", Boolean(doc.paused));
-  offer("cancel", Boolean(doc.request));
 }
 
-function offer(action, possible) {
-  const button = byId("actions").querySelector(`[data-action=${action}]`);
-  button.disabled = !possible || button.dataset.running === "true";
+// Disables the actions that are impossible now. While the data is stale, no action is possible.
+function offerActions(doc) {
+  const possible = { step_down: doc.holder, transfer: doc.holder, pause: !doc.paused, resume: doc.paused, cancel: doc.request, ask_candidates: true };
+  for (const button of byId("actions").querySelectorAll("[data-action]")) {
+    button.disabled = !possible[button.dataset.action] || button.dataset.running === "true" || trouble() !== null;
+  }
 }
 
 // Shows the shell commands that apply to this document.
@@ -168,10 +170,13 @@ function renderCommands(doc) {
   }
   if (isUnclaimed(doc, at, now) && !doc.paused && !doc.request) commands.push(can("leases retire"));
   if (doc.kind === "lock" && isDead) commands.push(can("locks break"));
+  const list = byId("terminal").lastElementChild;
   byId("terminal").hidden = commands.length === 0;
+  if (list.dataset.shown === commands.join("\n")) return;
+  list.dataset.shown = commands.join("\n");
   const place = "On a machine that reaches this collection:";
   setText(byId("terminal").querySelector("p"), secret ? place : `This page is read-only. ${place}`);
-  byId("terminal").lastElementChild.replaceChildren(...commands.map((command) => {
+  list.replaceChildren(...commands.map((command) => {
     const item = document.createElement("li");
     item.append(element("code", command));
     return item;
@@ -192,7 +197,9 @@ function renderFacts() {
   dialog.className = `${found}${isUnconfirmed(doc, at, now) ? " unseen" : ""}${unclaimed}`;
   setText(byId("details-kind"), doc.kind === "foreign" ? "Other document" : doc.kind === "lock" ? "Lock" : "Lease");
   const why = holder ? evidence(doc, holder, at, now) : [];
-  if (!holder && isUnclaimed(doc, at, now)) why.push("no candidate acquires it: start one, or look at the log of a candidate");
+  offerActions(doc);
+  renderCommands(doc);
+  if (isUnclaimed(doc, at, now)) why.push(`${holder ? "" : "no candidate acquires it: "}start a candidate, or look at the log of a candidate`);
   if (found === "silent" && !doc.candidates) why.push("no candidate is known to answer");
   byId("evidence").hidden = why.length === 0 || found === "kept";
   setText(byId("evidence"), [shownState(found), ...why].join("; "));
@@ -202,8 +209,8 @@ function renderFacts() {
   if (holder && doc.kind === "lease") {
     facts.push(
       ["Holder", holder.identity],
-      ["Address", holder.address || "–"],
-      ["Since", dated(holder.since, now)],
+      ["Address", holder.address],
+      ["Since", dated(holder.since, now) + (isGone(found) ? `; held for ${duration(heldFor(holder, at, now))}, until its last write` : "")],
       ["Renewed", renewed(holder, at, now)],
       ["Lease duration", duration(holder.lease_duration_ms)],
     );
@@ -211,9 +218,8 @@ function renderFacts() {
   if (doc.kind === "lease") {
     const priority = doc.standby_priority ? ` (priority ${doc.standby_priority})` : "";
     if (holder) facts.push(["Standby", doc.standby ? doc.standby + priority : "none"]);
-    facts.push(["Paused", doc.paused ? paused(doc, now) : "no"]);
-    const waiting = doc.request;
-    facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);
+    facts.push(["Paused", doc.paused && paused(doc, now)]);
+    facts.push(["Request", doc.request && request(doc) + (doc.request.reason ? ` (${doc.request.reason})` : "")]);
     if (doc.candidates) {
       const ago = duration(doc.answered_ms + Math.max(0, now - at));
       facts.push(["Candidates", `${doc.candidates.join(", ")} (as of the roll call ${ago} ago)`]);
@@ -231,10 +237,11 @@ function renderFacts() {
     fill("claims", [...doc.holders.map((entry) => claim(holds(entry))(entry)), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
   }
   const list = byId("facts");
-  if (list.children.length !== facts.length * 2) {
-    list.replaceChildren(...facts.flatMap(([name, text]) => [element("dt", name), element("dd", text)]));
+  const shown = facts.filter(([, text]) => text);
+  if (list.children.length !== shown.length * 2) {
+    list.replaceChildren(...shown.flatMap(([name, text]) => [element("dt", name), element("dd", text)]));
   }
-  facts.forEach(([name, text], index) => {
+  shown.forEach(([name, text], index) => {
     setText(list.children[index * 2].firstChild, name);
     setText(list.children[index * 2 + 1].firstChild, text);
   });
@@ -281,6 +288,15 @@ function ownEvidence(answer, action) {
   return `${done} only if it comes back. ${identity} is ${[state(doc, at, now), ...evidence(doc, doc.holder, at, now)].join("; ")}.`;
 }
 
+// If the action needs a holder that is gone, returns a warning.
+function goneHolder(action) {
+  const { doc, at } = details;
+  const found = state(doc, at, shownNow());
+  if (!isGone(found) || !["step_down", "transfer", "pause"].includes(action)) return "";
+  const effect = { pause: "No candidate takes over while the lease is paused." }[action] || "It applies the request only if it comes back.";
+  return `${doc.holder.identity} is ${found}. ${effect} `;
+}
+
 async function act(button) {
   const action = button.dataset.action;
   const to = byId("to").value.trim();
@@ -289,12 +305,13 @@ async function act(button) {
     byId("to").focus();
     return;
   }
-  if (!button.classList.contains("armed")) {
+  const isHarmless = action === "ask_candidates";
+  if (!isHarmless && !button.classList.contains("armed")) {
     disarm();
     button.dataset.label = button.textContent;
     button.classList.add("armed");
     button.textContent = `${button.dataset.label}: confirm`;
-    outcome(`To confirm: press “${button.dataset.label}” again within ${ARMED_MS / 1000} s.`, "armed");
+    outcome(`${goneHolder(action)}To confirm: press “${button.dataset.label}” again within ${ARMED_MS / 1000} s.`, "armed");
     disarms = setTimeout(disarm, ARMED_MS);
     return;
   }
@@ -311,14 +328,18 @@ async function act(button) {
       body: JSON.stringify(asked),
     });
     const text = await answer.text();
-    let message = text.trim();
+    let [message, name] = [text.trim(), "bad"];
     try {
       const found = JSON.parse(text);
       message = ownEvidence(found, action) || found.message;
+      name = { done: "good", already: "good", under_way: "wary", unanswered: "wary" }[found.result] || "bad";
     } catch {
       // A refusal is plain text.
     }
-    if (details.name === asked.name) outcome(message, answer.ok ? "good" : "bad");
+    if (details.name === asked.name) {
+      outcome(message, name);
+      if (name !== "bad" && !isHarmless) byId("reason").value = "";
+    }
   } catch {
     outcome("No answer from this server. The history shows if the action was carried out.", "bad");
   }
@@ -326,7 +347,10 @@ async function act(button) {
   loadDetails();
 }
 
-dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname));
+dialog.addEventListener("close", () => {
+  history.replaceState(null, "", location.pathname);
+  openLinked();
+});
 byId("actions").addEventListener("submit", (event) => event.preventDefault());
 byId("actions").addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");

@@ -6,7 +6,7 @@ const RETRY_MS = 1000;
 const TICK_MS = 200; // Update interval of the times since renewals.
 const OVERSCAN = 8; // Number of rows drawn above and below the visible rows.
 const OUTAGE_SHOWN_MS = 900_000; // A past outage remains on the page for this time.
-const GROUPS = { lease: "Leases", lock: "Locks", foreign: "Other documents" };
+const GROUPS = { attention: "Attention", lease: "Leases", lock: "Locks", foreign: "Other documents" };
 // The filter of each summary button.
 const ONLY = {
   leases: ({ doc }, found) => doc.kind === "lease" && ["held", "late"].includes(found),
@@ -29,9 +29,10 @@ let store = null; // The server's connection to MongoDB.
 let contact = performance.now();
 let received = performance.now(); // Time of the last event.
 let problem = "connecting to this server";
-let outage = null; // The last period without current data: { from, to } on this page's clock.
+let wasStale = true;
+let alarming = null; // Names of the silent, expired and unclaimed documents.
 const rows = new Map(); // Maps each name to its row in the page.
-const heights = { row: 0, group: 0 };
+const heights = { row: 0, calm: 0, group: 0 };
 
 // The instant at which the shown data was last current. Times since renewals stop at this instant,
 // because later renewals are not observed.
@@ -58,14 +59,12 @@ function renderConnection() {
   line.classList.toggle("old", isOld);
   const now = performance.now();
   if (!found) {
+    if (outage) outage.to ??= now;
     const waits = [...known.values()].filter(({ doc, at }) => isUnconfirmed(doc, at, now)).length;
     const polled = store && store.state === "polling";
     const holders = waits === 1 ? "1 holder" : `${waits} holders`;
     const unseen = waits && outage && !outage.isConfirmed ? ` ${holders} not yet seen renewing.` : "";
-    if (outage) {
-      outage.to ??= now;
-      outage.isConfirmed ||= waits === 0;
-    }
+    if (outage) outage.isConfirmed ||= waits === 0;
     line.classList.toggle("wary", Boolean(polled || unseen));
     const live = isComplete ? "Live." : "Receiving the documents.";
     setText(line, (polled ? `Polling, because MongoDB reports no changes: ${store.why}.` : live) + unseen);
@@ -92,7 +91,7 @@ function sortValue(name, key, now) {
   if (key === "name") return name;
   const holder = principal(doc, at, now);
   if (key === "holder") return holderName(doc, now);
-  if (key === "state") return -STATES.indexOf(isUnclaimed(doc, at, now) ? "expired" : state(doc, at, now));
+  if (key === "state") return STATES.indexOf(isUnclaimed(doc, at, now) ? "expired" : state(doc, at, now));
   if (key === "token") return doc.token ?? -1;
   if (key === "since") return holder ? heldFor(holder, at, now) || 0 : -1;
   return holder ? silence(holder, at, now) : -1;
@@ -104,6 +103,8 @@ function isShown(entry, words, kind, now) {
   if (only && !ONLY[only](entry, found, now)) return false;
   if (kind === "attention") {
     if (!needsAttention(doc, at, now)) return false;
+  } else if (kind === "alone") {
+    if (!hasNoStandby(doc)) return false;
   } else if (kind && doc.kind !== kind) return false;
   return words.every((word) => text.includes(word) || found.includes(word));
 }
@@ -113,16 +114,22 @@ function arrange() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const kind = byId("kind").value;
   const now = shownNow();
-  const groups = { lease: [], lock: [], foreign: [] };
+  const groups = { attention: [], lease: [], lock: [], foreign: [] };
+  // By default, the documents that need attention have the worst first.
+  const isDefault = sort.key === "name" && !sort.descending;
+  const orderOf = (group) => (group === "attention" && isDefault ? { key: "state", descending: true } : sort);
   for (const [name, entry] of known) {
-    if (isShown(entry, words, kind, now)) groups[entry.doc.kind].push([sortValue(name, sort.key, now), name]);
+    if (!isShown(entry, words, kind, now)) continue;
+    const group = needsAttention(entry.doc, entry.at, now) ? "attention" : entry.doc.kind;
+    entry.isCalm = !notes(entry.doc, entry.at, now);
+    groups[group].push([sortValue(name, orderOf(group).key, now), name]);
   }
   const compare = (a, b) => (typeof a === "number" ? a - b : collator.compare(a, b));
-  const sign = sort.descending ? -1 : 1;
   const filled = Object.entries(groups).filter(([, values]) => values.length);
   const count = filled.reduce((sum, [, values]) => sum + values.length, 0);
   order = [];
   for (const [group, values] of filled) {
+    const sign = orderOf(group).descending ? -1 : 1;
     values.sort((a, b) => sign * compare(a[0], b[0]) || collator.compare(a[1], b[1]));
     // MongoDB names cannot contain a zero byte.
     if (filled.length > 1) order.push(`\0${GROUPS[group]} (${values.length})`);
@@ -130,14 +137,15 @@ function arrange() {
   }
   measure();
   const total = known.size;
-  setText(byId("count"), count === total && !only && !kind ? `${total} document${total === 1 ? "" : "s"}` : `${count} of ${total}`);
+  setText(byId("count"), !hasData() ? "" : count === total && !only && !kind ? `${total} document${total === 1 ? "" : "s"}` : `${count} of ${total}`);
   byId("documents").setAttribute("aria-rowcount", String(order.length + 1));
   const listed = store && store.listed;
   byId("nothing").hidden = count > 0 || !listed;
   byId("documents").hidden = !byId("nothing").hidden;
   const place = [store?.database, store?.collection].filter(Boolean).join(".");
-  setText(byId("nothing"), total
-    ? "No document matches. Clear the search, or choose another button above."
+  byId("clear").hidden = total === 0;
+  setText(byId("nothing").firstElementChild, total
+    ? "No document matches."
     : `The collection is empty. A lease or lock appears here as soon as its first candidate or job uses ${place}.`);
   renderSummary(now);
 }
@@ -145,127 +153,47 @@ function arrange() {
 // Computes the offset of each row.
 function measure() {
   const style = getComputedStyle(document.documentElement);
-  heights.row = parseFloat(style.getPropertyValue("--row"));
-  heights.group = parseFloat(style.getPropertyValue("--group"));
+  for (const kind in heights) heights[kind] = parseFloat(style.getPropertyValue(`--${kind}-height`));
   tops = [0];
-  for (const name of order) tops.push(tops.at(-1) + (name[0] === "\0" ? heights.group : heights.row));
+  const height = (name) => (name[0] === "\0" ? heights.group : known.get(name).isCalm ? heights.calm : heights.row);
+  for (const name of order) tops.push(tops.at(-1) + height(name));
 }
+
+const hasData = () => known.size > 0 || Boolean(store && store.listed);
 
 function renderSummary(now) {
   const counts = { leases: 0, locks: 0, silent: 0, unclaimed: 0, paused: 0, waiting: 0 };
   const totals = { lease: 0, lock: 0, foreign: 0 };
-  const isStale = known.size > 0 && trouble() !== null;
-  let alarming = 0;
-  for (const entry of known.values()) {
+  const isStale = hasData() && trouble() !== null;
+  const alarms = new Set();
+  for (const [name, entry] of known) {
     const found = state(entry.doc, entry.at, now);
     totals[entry.doc.kind] += 1;
     for (const key in counts) counts[key] += ONLY[key](entry, found, now);
-    alarming += isAlarming(entry.doc, entry.at, now);
+    if (isAlarming(entry.doc, entry.at, now)) alarms.add(name);
   }
   for (const button of byId("summary").children) {
     const key = button.dataset.only;
     const of = { leases: totals.lease, locks: totals.lock }[key];
-    setText(button.firstElementChild, of == null ? String(counts[key]) : `${counts[key]}/${of}`);
+    setText(button.firstElementChild, !hasData() ? "–" : of == null ? String(counts[key]) : `${counts[key]}/${of}`);
     const label = button.lastElementChild;
     label.dataset.is ??= label.textContent;
     setText(label, isStale ? label.dataset.was : label.dataset.is);
     button.classList.toggle("some", counts[key] > 0);
     button.setAttribute("aria-pressed", String(only === key));
   }
-  const mark = isStale ? "(stale) " : alarming ? `(${alarming}) ` : "";
+  const mark = !hasData() ? "(no data) " : isStale ? "(stale) " : alarms.size ? `(${alarms.size}) ` : "";
   if (document.title !== `${mark}leasehold`) document.title = `${mark}leasehold`;
+  if (isComplete && !isStale) announce(alarms, now);
 }
 
-function makeRow(name) {
-  const row = document.createElement("tr");
-  row.setAttribute("role", "row");
-  if (name[0] === "\0") {
-    const cell = element("td", name.slice(1));
-    cell.colSpan = 8;
-    cell.setAttribute("role", "rowheader");
-    row.className = "group";
-    row.append(cell);
-    return row;
-  }
-  const cells = ["name", "state", "holder", "number since", "number silence", "number token", "past", "notes"].map((cell) => element("td", "", cell));
-  for (const cell of cells) cell.setAttribute("role", "cell");
-  const button = element("button", name);
-  button.type = "button";
-  button.title = name;
-  button.addEventListener("click", () => openDetails(name));
-  const kind = document.createElement("span");
-  kind.className = "kind";
-  cells[0].replaceChildren(kind, button);
-  const bar = document.createElement("div");
-  bar.className = "bar";
-  bar.setAttribute("role", "img");
-  cells[6].replaceChildren(bar);
-  row.dataset.name = name;
-  row.addEventListener("click", (event) => {
-    if (!event.target.closest("button") && getSelection().isCollapsed) openDetails(name);
-  });
-  row.append(...cells);
-  return row;
-}
-
-function renderRow(row, name, now) {
-  const { doc, at, changed } = known.get(name);
-  const found = state(doc, at, now);
-  const holder = principal(doc, at, now);
-  const said = notes(doc, at, now);
-  const texts = [
-    null, shownState(found), holderName(doc, now, isGone(found) ? holder : null) || "–", holder ? duration(heldFor(holder, at, now)) : "–",
-    renewed(holder, at, now), doc.token == null ? "–" : String(doc.token), null, said || lastChange(doc, now),
-  ];
-  const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
-  const unclaimed = found === "free" && isUnclaimed(doc, at, now) ? " unclaimed" : "";
-  const className = `${found}${unseen}${unclaimed} kind-${doc.kind}${said ? "" : " calm"}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
-  if (row.className !== className) row.className = className;
-  setText(row.firstChild.firstChild, `${doc.kind} `);
-  texts.forEach((text, index) => {
-    if (text == null) return;
-    const cell = row.children[index];
-    if (cell.firstChild.textContent === text) return;
-    cell.firstChild.textContent = text;
-    cell.classList.toggle("none", text === "–");
-    cell.title = text;
-  });
-  const past = (doc.past || []).map(([from, to, identity, token, reason]) => ({ from, to, identity, token, reason }));
-  renderTimeline(row.children[6].firstChild, doc, past, at, now);
-}
-
-// While the data is stale, a state may be outdated.
-const shownState = (found) => (trouble() ? `was ${found}` : found);
-
-// Draws a timeline if it has changed. With `lanePx`, the height grows with the number of lanes.
-function renderTimeline(bar, doc, past, at, now, lanePx) {
-  const hours = Number(byId("hours").value);
-  const found = timeline(doc, past, at, now, hours);
-  const texts = found.parts.map((part) => partText(part, now));
-  const shape = found.parts.map((part) => [part.start.toFixed(3), part.stop.toFixed(3), part.identity, part.reason, part.isUnknown]);
-  const key = JSON.stringify([shape, found.forgotten, found.lanes, hours]);
-  if (bar.dataset.key === key) return;
-  bar.dataset.key = key;
-  bar.setAttribute("aria-label", texts.length ? texts.slice(-3).reverse().join("; ") : `no holder in the last ${hours} hours`);
-  const part = (start, stop, name, text, title) => {
-    const made = element("i", text, `part ${name}`);
-    made.style.left = `${start * 100}%`;
-    made.style.width = `${(stop - start) * 100}%`;
-    made.title = title;
-    return made;
-  };
-  if (lanePx) bar.style.height = `${lanePx * Math.max(1, found.lanes)}px`;
-  const hasNames = lanePx || found.lanes === 1;
-  const parts = found.parts.map((one, index) => {
-    const isCut = one.to && one.reason && !one.isPlanned;
-    const name = one.isUnknown ? "unknown" : `shade${one.shade}${isCut ? " cut" : ""}`;
-    const made = part(one.start, one.stop, name, hasNames && !one.isUnknown ? one.identity || "" : "", texts[index]);
-    made.style.top = `${(one.lane / found.lanes) * 100}%`;
-    made.style.height = `${100 / found.lanes}%`;
-    return made;
-  });
-  if (found.forgotten) parts.unshift(part(0, found.forgotten, "forgotten", "", "not recorded: the document keeps its last 20 holders"));
-  bar.replaceChildren(...parts);
+// Announces the documents that have become silent, expired or unclaimed to a screen reader.
+function announce(alarms, now) {
+  const added = [...alarms].filter((name) => alarming && !alarming.has(name));
+  alarming = alarms;
+  const text = ({ doc, at }) => `${doc.name}: ${state(doc, at, now)}${isUnclaimed(doc, at, now) ? ", no candidate leads" : ""}`;
+  if (added.length) setText(byId("alarm"), added.length > 3 ? `${added.length} more need attention` : added.map((name) => text(known.get(name))).join("; "));
+  else if (!alarms.size) setText(byId("alarm"), "");
 }
 
 // Shows the rows in view.
@@ -311,8 +239,10 @@ function render() {
   isDue = true;
   const draw = () => {
     isDue = false;
-    if (isOrderOld) arrange();
     renderConnection();
+    const isStale = trouble() !== null;
+    if (isOrderOld || isStale !== wasStale) arrange();
+    wasStale = isStale;
     renderRows();
   };
   // A background page gets no animation frames, but its title and search must remain correct.
@@ -328,9 +258,16 @@ function searched(doc) {
 
 // Opens the details of the document in the page's URL.
 function openLinked() {
-  for (const name of known.keys()) {
-    if (!dialog.open && location.hash === `#${encodeURIComponent(name)}`) openDetails(name);
+  let name = location.hash.slice(1);
+  try {
+    name = decodeURIComponent(name);
+  } catch {
+    // The message shows a malformed name as it is.
   }
+  const isMissing = name !== "" && isComplete && !known.has(name);
+  byId("missing").hidden = !isMissing || dialog.open;
+  if (isMissing) setText(byId("missing"), `No lease or lock is named ${name} (retired ones are not shown).`);
+  else if (known.has(name) && !(dialog.open && details.name === name)) openDetails(name);
 }
 
 function apply(event) {
@@ -373,7 +310,9 @@ function apply(event) {
     for (const name of stale) known.delete(name);
     stale = null;
   }
-  if (isComplete && !wasComplete) openLinked();
+  if (isComplete && (!wasComplete || !byId("missing").hidden)) openLinked();
+  const isOpen = dialog.open && (details.doc || !byId("facts").firstChild);
+  if (isOpen && isComplete && !known.has(details.name)) showDeleted();
   isOrderOld ||= event.documents.length > 0 || event.removed.length > 0 || event.complete && event.reset;
 }
 
@@ -405,7 +344,7 @@ async function follow() {
     alive();
     try {
       const answer = await fetch("/events", { signal: abort.signal, headers: { accept: "text/event-stream" } });
-      if (answer.status === 401) location.assign("/login");
+      if (answer.status === 401) location.assign(`/login${location.hash}`);
       if (answer.ok) await read(answer.body, alive);
       else problem = `this server refuses (${answer.status})`;
       problem ||= "the connection to this server was closed";
@@ -419,12 +358,18 @@ async function follow() {
 }
 
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
+byId("clear").addEventListener("click", () => {
+  byId("search").value = byId("kind").value = only = "";
+  isOrderOld = true;
+  render();
+});
 for (const id of ["search", "kind"]) {
   byId(id).addEventListener("input", () => {
     isOrderOld = true;
     render();
   });
 }
+const isWorstLast = (key) => key === "state" || key === "silence"; // In ascending order.
 function sortBy(key, descending) {
   sort = { key, descending };
   for (const header of document.querySelectorAll("th[data-sort]")) {
@@ -438,9 +383,9 @@ function sortBy(key, descending) {
 
 for (const header of document.querySelectorAll("th[data-sort]")) {
   const key = header.dataset.sort;
-  header.firstChild.addEventListener("click", () => sortBy(key, sort.key === key && !sort.descending));
+  header.firstChild.addEventListener("click", () => sortBy(key, sort.key === key ? !sort.descending : isWorstLast(key)));
 }
-byId("sort").addEventListener("input", () => sortBy(byId("sort").value, byId("sort").value === "silence"));
+byId("sort").addEventListener("input", () => sortBy(byId("sort").value, isWorstLast(byId("sort").value)));
 byId("fold").addEventListener("click", () => {
   const isOpen = byId("filters").classList.toggle("open");
   byId("fold").setAttribute("aria-expanded", String(isOpen));
@@ -452,12 +397,27 @@ byId("summary").addEventListener("click", (event) => {
   isOrderOld = true;
   render();
 });
-byId("hours").addEventListener("input", () => {
+function showHours() {
   const hours = byId("hours").value;
   setText(byId("span"), hours === "1" ? "Last hour" : `Last ${hours} hours`);
   render();
   renderFacts();
+}
+
+byId("hours").addEventListener("input", showHours);
+
+// A reload keeps the filters and the order.
+addEventListener("pagehide", () => {
+  const values = ["search", "kind", "hours"].map((id) => [id, byId(id).value]);
+  sessionStorage.setItem("leasehold", JSON.stringify({ only, sort, values }));
 });
+const kept = JSON.parse(sessionStorage.getItem("leasehold"));
+if (kept) {
+  only = kept.only;
+  for (const [id, value] of kept.values) byId(id).value = value;
+  sortBy(kept.sort.key, kept.sort.descending);
+  showHours();
+}
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || dialog.open || event.target.matches("input, select")) return;
   event.preventDefault();
@@ -466,7 +426,7 @@ addEventListener("keydown", (event) => {
 addEventListener("hashchange", openLinked);
 addEventListener("scroll", render, { passive: true });
 addEventListener("resize", () => {
-  measure();
+  isOrderOld = true; // The heights of the rows have changed.
   render();
 }, { passive: true });
 let ticks = 0;

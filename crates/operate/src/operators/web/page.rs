@@ -10,9 +10,10 @@ use leasehold_mongodb::randomness::KernelRandomness;
 const PAGE: &str = include_str!("page.html");
 const LOGIN: &str = include_str!("login.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: [&str; 3] = [
+const SCRIPT: [&str; 4] = [
     include_str!("text.js"),
     include_str!("details.js"),
+    include_str!("row.js"),
     include_str!("page.js"),
 ];
 

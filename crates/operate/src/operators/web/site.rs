@@ -14,6 +14,7 @@ use tracing::info;
 
 use super::super::arguments::reason as reason_of;
 use super::super::request::PendingRequest;
+use super::super::roll_call::{ANSWER_MAX, Roll, roll};
 use super::super::{OperatorError, RequestArgs, Session, action};
 use super::STREAMS_MAX;
 use super::access::{Refused, VisitorAccess, is_same};
@@ -89,6 +90,11 @@ struct ActionRequest {
     reason: Option<String>,
 }
 
+enum PageAction {
+    Ask(ResourceName),
+    Request(RequestArgs),
+}
+
 impl Site for Web {
     async fn answer(&self, request: Request<Incoming>, client: &Client) -> Answer {
         let answered = self.0.answer(request, client).await;
@@ -118,7 +124,8 @@ impl Shared {
             "/readyz" if is_read => return self.ready(),
             "/metrics" | "/livez" | "/readyz" => {}
             _ if matches!(self.offer, Offer::Metrics) => {
-                let why = "this server has /metrics, /livez and /readyz: --metrics-only";
+                let why =
+                    "with --metrics-only, this server offers only /metrics, /livez and /readyz";
                 return refused(StatusCode::NOT_FOUND, why);
             }
             "/login" if is_read => return Ok(page::login(StatusCode::OK, "")),
@@ -216,13 +223,17 @@ impl Shared {
             return refused(StatusCode::FORBIDDEN, why);
         };
         from_the_page(request.headers(), &actions.secret)?;
-        let args = parsed(&body(request).await?, &actions.by);
-        let args = args.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+        let asked = parsed(&body(request).await?, &actions.by);
+        let asked = asked.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         let Ok(_running) = actions.running.try_acquire() else {
             let why = format!("{ACTIONS_MAX} actions are under way: try again");
             return refused(StatusCode::TOO_MANY_REQUESTS, why);
         };
         let _lasts = client.lasts();
+        let args = match asked {
+            PageAction::Ask(name) => return Ok(self.ask(&name).await),
+            PageAction::Request(args) => args,
+        };
         let (name, kind) = (args.name.clone(), args.action.kind.as_str());
         info!(lease = %name, action = kind, peer = %client.peer, "action requested");
         let session = Session {
@@ -254,6 +265,17 @@ impl Shared {
         }
     }
 
+    /// Asks the candidates of a lease to report. The stream of events delivers their answers.
+    async fn ask(&self, name: &ResourceName) -> Answer {
+        let roll = roll(&self.session, name, ANSWER_MAX).await;
+        let (code, result) = match &roll {
+            Roll::Answered(present) if present.is_empty() => (StatusCode::OK, "unanswered"),
+            Roll::Answered(_) => (StatusCode::OK, "done"),
+            Roll::NotCalled(_) => (StatusCode::BAD_GATEWAY, "failed"),
+        };
+        json(code, &json!({ "result": result, "message": roll.words() }))
+    }
+
     async fn log_in(&self, request: Request<Incoming>, peer: IpAddr) -> Result<Answer, Refusal> {
         same_origin(request.headers())?;
         let token = field(&body(request).await?, "token").unwrap_or_default();
@@ -270,7 +292,7 @@ impl Shared {
     }
 }
 
-fn parsed(body: &[u8], by: &Identity) -> Result<RequestArgs, String> {
+fn parsed(body: &[u8], by: &Identity) -> Result<PageAction, String> {
     let request: ActionRequest = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let name = ResourceName::new(request.name).map_err(|error| format!("name {error}"))?;
     let kind = match (request.action.as_str(), request.to) {
@@ -278,23 +300,29 @@ fn parsed(body: &[u8], by: &Identity) -> Result<RequestArgs, String> {
         ("pause", None) => ActionKind::Pause,
         ("resume", None) => ActionKind::Resume,
         ("cancel", None) => ActionKind::Cancel,
+        ("ask_candidates", None) => return Ok(PageAction::Ask(name)),
         ("transfer", Some(to)) => ActionKind::Transfer {
             to: Identity::new(to).map_err(|error| format!("to {error}"))?,
             reserve: RESERVATION_DEFAULT,
         },
-        _ => return Err("expected step_down, transfer with to, pause, resume or cancel".into()),
+        _ => {
+            return Err(
+                "expected step_down, transfer with to, pause, resume, cancel or ask_candidates"
+                    .into(),
+            );
+        }
     };
     let reason = request.reason.filter(|reason| !reason.is_empty());
     let reason = reason.map(|text| reason_of(&text)).transpose();
     let reason = reason.map_err(|error| format!("reason: {error}"))?;
     let seen = Token::new(request.token).ok_or("token: expected a token")?;
-    Ok(RequestArgs {
+    Ok(PageAction::Request(RequestArgs {
         name,
         action: action(kind, by, reason),
         force: false,
         seen: Some(seen),
         wait: true,
-    })
+    }))
 }
 
 /// Checks that a request comes from this server's page. Browsers hide the secret from other pages,
@@ -304,7 +332,7 @@ fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
     let given = headers.get(PAGE_HEADER).map(HeaderValue::as_bytes);
     // The secret is empty if no random bytes were available.
     if secret.is_empty() || !given.is_some_and(|given| is_same(given, secret.as_bytes())) {
-        let why = "the request is not of this page: load the page again";
+        let why = "the request does not come from this page: reload the page";
         return refused(StatusCode::FORBIDDEN, why);
     }
     Ok(())
@@ -312,7 +340,7 @@ fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
 
 /// Checks that the request's page was loaded from this server.
 fn same_origin(headers: &HeaderMap) -> Result<(), Refusal> {
-    const OTHER: &str = "the request is of a page from elsewhere";
+    const OTHER: &str = "the request comes from another site's page";
     let value = |name| headers.get(name).map(HeaderValue::as_bytes);
     if value("sec-fetch-site").is_some_and(|site| site != b"same-origin") {
         return refused(StatusCode::FORBIDDEN, OTHER);
@@ -338,7 +366,10 @@ async fn body(request: Request<Incoming>) -> Result<Vec<u8>, Refusal> {
             let why = format!("the body is longer than {BODY_BYTES_MAX} bytes");
             refused(StatusCode::PAYLOAD_TOO_LARGE, why)
         }
-        Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive"),
+        Err(_) => refused(
+            StatusCode::REQUEST_TIMEOUT,
+            "timed out waiting for the request body",
+        ),
     }
 }
 

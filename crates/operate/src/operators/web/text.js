@@ -2,12 +2,12 @@
 // Texts about documents. These functions do not access the page.
 
 const collator = new Intl.Collator("en", { numeric: true });
-const HISTORY_MAX = 20; // Number of former holders that a document stores.
 const UNCLAIMED_MS = 10_000; // A free lease counts as unclaimed after this time.
 // From the best state to the worst.
 const STATES = ["kept", "held", "free", "paused", "late", "foreign", "silent", "expired"];
 let clockAhead = 0; // The server's wall clock minus this browser's wall clock.
 let storeAhead = 0; // MongoDB's clock minus the server's wall clock.
+let outage = null; // The last period without current data: { from, to } on this page's clock.
 
 // Formats milliseconds with at most two units, and with tenths of a second below ten seconds.
 function duration(ms) {
@@ -72,12 +72,18 @@ function holdersTotal(doc, now) {
   return doc.holders_total - doc.holders.filter((entry) => isEnded(entry, now)).length;
 }
 
+// True if the holder was not silent before the last outage, and its next renewal may not be due yet.
+function isAwaited(entry, now) {
+  if (!outage || outage.to == null || now - outage.to > entry.lease_duration_ms / 4) return false;
+  return wall(outage.from) - Date.parse(entry.renewed_at) < entry.lease_duration_ms;
+}
+
 // State of one holder. `silent` is inferred from the holder's wall clock; `expired` was observed.
 function holderState(entry, at, now) {
   if (entry.over) return isKept(entry, now) ? "kept" : "free";
   const silent = silence(entry, at, now);
   if (silent >= entry.lease_duration_ms) return "expired";
-  const written = entry.renewal_seen ? 0 : since(entry.renewed_at, now);
+  const written = entry.renewal_seen || isAwaited(entry, now) ? 0 : since(entry.renewed_at, now);
   if (written >= entry.lease_duration_ms) return "silent";
   return Math.max(silent, written) > entry.lease_duration_ms / 4 ? "late" : "held";
 }
@@ -218,18 +224,22 @@ function succeeded(success, now) {
   return `last success${key} ${duration(Math.max(0, wall(now) + storeAhead - Date.parse(success.at)))} ago`;
 }
 
-function lastChange(doc, now) {
-  const success = doc.successes?.length ? succeeded(doc.successes[0], now) : "";
-  const ended = lastHolder(doc, now);
+const hasNoStandby = (doc) => doc.kind === "lease" && Boolean(doc.holder) && !doc.standby;
+
+// The standby, the last success and the last holder.
+function calmNotes(doc, now) {
+  const parts = [];
+  if (hasNoStandby(doc)) parts.push("no standby");
+  else if (doc.standby) parts.push(`standby ${doc.standby}`);
+  if (doc.successes?.length) parts.push(succeeded(doc.successes[0], now));
+  const [ended, last] = [lastHolder(doc, now), doc.last];
   if (ended) {
     const ago = -rest(ended, now);
-    const held = `last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`;
-    return success ? `${success}; ${held}` : held;
+    parts.push(`last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`);
+  } else if (last) {
+    parts.push(`before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`);
   }
-  const last = doc.last;
-  if (!last) return success;
-  const before = `before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`;
-  return success ? `${success}; ${before}` : before;
+  return parts.join("; ");
 }
 
 // Reasons of planned ends. The timeline marks all other reasons.
@@ -269,8 +279,7 @@ function timeline(doc, past, at, now, hours) {
     const place = (ms) => Math.min(1, Math.max(0, (ms - begin) / (end - begin)));
     shown.push({ ...one, lane, shade: shade.get(one.identity), start: place(one.from), stop: place(one.to) });
   }
-  const isFull = past.length >= HISTORY_MAX;
-  const forgotten = isFull ? Math.min(1, Math.max(0, (all[0].from - begin) / (end - begin))) : 0;
+  const forgotten = all.length ? Math.min(1, Math.max(0, (all[0].from - begin) / (end - begin))) : 1;
   return { parts: shown, lanes: lanes.length, forgotten };
 }
 

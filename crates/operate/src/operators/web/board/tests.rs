@@ -288,13 +288,13 @@ fn the_connection_is_described_as_by_a_daemon() {
             LinkState::Connecting,
             None,
             None,
-            "no answer of MongoDB yet",
+            "MongoDB has not answered yet",
         ),
         (
             LinkState::Lost,
             Some(&failure),
             None,
-            "no answer of MongoDB yet: no primary",
+            "MongoDB has not answered yet: no primary",
         ),
         (
             LinkState::Lost,
