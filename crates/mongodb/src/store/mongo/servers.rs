@@ -328,18 +328,29 @@ impl ServerStates {
         let states = states
             .iter()
             .filter(|(_, state)| !wrong || elsewhere(state));
-        let shown = states.filter_map(|(address, state)| match state {
+        let described = states.filter_map(|(address, state)| match state {
             ServerState::Writable => None,
             ServerState::Member(what) | ServerState::Unready(what) => {
-                Some(format!("{address} is {what}"))
+                Some((address, format!(" is {what}")))
             }
-            ServerState::Uninitiated => Some(format!("{address} is {UNINITIATED}")),
-            ServerState::Elsewhere(what) => Some(format!("{address} {what}")),
+            ServerState::Uninitiated => Some((address, format!(" is {UNINITIATED}"))),
+            ServerState::Elsewhere(what) => Some((address, format!(" {what}"))),
             ServerState::Unreachable(why) | ServerState::RefusedLogin(why) => {
-                Some(format!("{address}: {why}"))
+                Some((address, format!(": {why}")))
             }
         });
-        let mut shown: Vec<_> = shown.take(NAMED_MAX).collect();
+        let mut grouped: Vec<(String, String)> = Vec::new();
+        for (address, what) in described.take(NAMED_MAX) {
+            let mut equal = grouped.iter_mut().filter(|(_, known)| *known == what);
+            match equal.next().filter(|_| what.starts_with(':')) {
+                Some((addresses, _)) => *addresses += &format!(", {address}"),
+                None => grouped.push((address.clone(), what)),
+            }
+        }
+        let shown = grouped
+            .into_iter()
+            .map(|(addresses, what)| addresses + &what);
+        let mut shown: Vec<_> = shown.collect();
         let mut hosts = self.asked.hosts.iter();
         if self.seen.is_empty() {
             shown.extend(self.caused());
@@ -469,6 +480,20 @@ mod tests {
         );
         let both = servers(&[("a:1", elsewhere.clone()), ("b:1", elsewhere)]).no_primary();
         assert_eq!(both.retry, RetryPolicy::Reconfigure);
+    }
+
+    #[test]
+    fn an_equal_reason_is_stated_once() {
+        let down = ServerState::Unreachable(Failure::new("no answer", "check the host"));
+        let seen = [
+            ("a:1", down.clone()),
+            ("b:1", ServerState::Member("a secondary")),
+            ("c:1", down),
+        ];
+        assert_eq!(
+            servers(&seen).no_primary().to_string(),
+            "no primary: a:1, c:1: no answer: check the host; b:1 is a secondary"
+        );
     }
 
     #[test]
