@@ -125,7 +125,7 @@ fn a_signal_reaches_the_command() {
     judge(&rows, SIGNALS);
 }
 
-/// Signals that terminate a process by default and that leasehold does not use otherwise.
+/// Signals that terminate a process by default and have no special meaning to leasehold.
 const ENDING: [&str; 8] = [
     "ALRM", "VTALRM", "PROF", "PWR", "IO", "XCPU", "RTMIN+3", "RTMAX",
 ];

@@ -284,7 +284,7 @@ async fn the_page_says_since_when_its_data_is_stale() {
         .await;
     let label = "document.querySelector('[data-only=leases] span').textContent";
     assert_eq!(browser.value(label).await, "leases were held");
-    // The details of a document state why they show no data.
+    // A document's details say why they show no data.
     let open = "document.querySelector('#rows .name button').click()";
     browser.value(open).await;
     let problem = "document.querySelector('#details-problem')";

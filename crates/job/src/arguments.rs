@@ -104,7 +104,7 @@ pub struct LockArgs {
     wait: Option<Duration>,
     /// Fail instead of waiting for other holders
     ///
-    /// If MongoDB does not answer, lock waits for lease.renew_deadline (18s), in which a replica set elects a new primary.
+    /// If MongoDB does not answer, lock still waits for up to lease.renew_deadline (18s), which is long enough for a replica set to elect a new primary.
     #[arg(short, long, aliases = ["nonblock", "nb"], group = "limit")]
     no_wait: bool,
     /// Additional attempts, with --wait or -n

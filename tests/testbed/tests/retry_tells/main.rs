@@ -231,7 +231,7 @@ fn a_binary_that_ends_early_has_failed_tests() {
         text.contains("\nflaky: stub aborts_once failed once"),
         "{text}"
     );
-    // A test that ends the whole binary successfully has no result either.
+    // A test that exits the binary with code 0 has no result.
     let suite = Suite::new();
     assert_eq!(suite.run(&["exits"]).0, Some(0));
     let (code, text) = suite.close();

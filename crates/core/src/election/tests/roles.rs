@@ -66,7 +66,7 @@ pub(super) fn acquiring() -> (Node, Stored) {
     (b, stored)
 }
 
-/// Returns a follower `b` that has just sent the takeover from a vanished leader, and the store.
+/// Returns `b`, a follower that has just sent a takeover because the leader vanished, and the store.
 pub(super) fn taking_over() -> (Node, Stored) {
     let (mut b, stored) = follower_of_vanished();
     b.tick(at(24));

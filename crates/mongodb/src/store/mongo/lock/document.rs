@@ -42,7 +42,8 @@ pub(in super::super) fn with_server_now(mut projection: Document) -> Document {
     projection
 }
 
-/// By the server's clock if the work has ended, otherwise by the owner's clock.
+/// Returns the end of each holder's minimum hold: by the server's clock if the work has ended,
+/// otherwise by the owner's clock.
 pub(in super::super) fn kept_until(document: &Document) -> BTreeMap<Claim, WallMillis> {
     let holders = document.get_array("holders").into_iter().flatten();
     let kept = holders.filter_map(|holder| {
