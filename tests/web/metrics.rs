@@ -297,6 +297,32 @@ async fn an_exporter_without_mongodb_reports_that_it_is_disconnected() {
         sample(text, &lease("held")) == Some(1.0)
     })
     .await;
+    let mut dead = stage.stored().get().await;
+    dead.insert("_id", "dead");
+    let then = mongodb::bson::DateTime::from_millis(1_000);
+    let holder = dead.get_document_mut("holder").unwrap();
+    holder.insert("renewed_at", then);
+    let client = stage.set().client();
+    let documents = client
+        .database(stage.database())
+        .collection::<mongodb::bson::Document>(stage.collection());
+    documents.insert_one(dead).await.unwrap();
+    let arguments = ["import", "--lease-duration=4s", "--", "sleep", "600"];
+    let mut killed = spawn_lock(&stage, &arguments);
+    let holders = lock("holders", "import");
+    scraped(&server, "it holds", |text| {
+        sample(text, &holders) == Some(1.0)
+    })
+    .await;
+    pid::signal(killed.id().unwrap(), Signal::KILL);
+    killed.wait().await.unwrap();
+    let dead = |metric| format!("leasehold_collection_lease_{metric}{{lease=\"dead\"}}");
+    let gone = |text: &str| {
+        let silent = [dead("silent"), lock("silent", "import")];
+        silent.iter().all(|name| sample(text, name) == Some(1.0))
+            && sample(text, &dead("held")) == Some(0.0)
+    };
+    scraped(&server, "both dead holders are silent", gone).await;
     stage.set().stop(0);
     let stopped = std::time::Instant::now();
     let text = loop {
@@ -304,6 +330,8 @@ async fn an_exporter_without_mongodb_reports_that_it_is_disconnected() {
         if value(&text, "leasehold_collection_live") == 0.0 {
             break text;
         }
+        assert!(gone(&text), "revived by the outage: {text}");
+        assert_eq!(sample(&text, &lease("silent")), Some(0.0), "{text}");
         assert!(stopped.elapsed() < BLIND, "{text}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     };

@@ -7,7 +7,7 @@
 
 mod evidence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_clock as clock;
@@ -89,6 +89,22 @@ impl ObservedDocument {
         all.any(|evidence| evidence.liveness == Liveness::Expired)
     }
 
+    /// Records that the document may change unseen. A holder or waiter that seems to be gone still
+    /// does, because nothing shows a renewal.
+    fn lose_sight(&mut self, now: BootTime) {
+        let is_gone = self.evidence(now).as_ref().is_some_and(Evidence::is_silent);
+        let gone = self.entry_evidence(now).filter(|(_, it)| it.is_silent());
+        let gone: BTreeSet<Claim> = gone.map(|(claim, _)| claim).collect();
+        let claims = self.claims.iter_mut();
+        let claims = claims.map(|(claim, silence)| (silence, gone.contains(claim)));
+        for (silence, is_gone) in claims.chain([(&mut self.silence, is_gone)]) {
+            match is_gone {
+                true => silence.lose_sight_of_gone(now),
+                false => silence.lose_sight(now),
+            }
+        }
+    }
+
     pub(super) fn is_retired(&self) -> bool {
         lease(&self.entry).is_some_and(LeaseRecord::is_retired)
     }
@@ -124,11 +140,9 @@ impl Observed {
             }
             ViewEvent::Failed(_) | ViewEvent::Polling(_) => {
                 let now = clock::boot_now();
-                for seen in self.documents.values_mut() {
-                    let claims = seen.claims.values_mut();
-                    claims.for_each(|silence| silence.lose_sight(now));
-                    seen.silence.lose_sight(now);
-                }
+                self.documents
+                    .values_mut()
+                    .for_each(|it| it.lose_sight(now));
                 BTreeMap::new()
             }
             ViewEvent::Streaming => BTreeMap::new(),

@@ -70,14 +70,15 @@ impl Evidence {
         now: BootTime,
         wall: WallMillis,
     ) -> Self {
-        let is_dated = silence.blind_since.is_none() && renewed_at.0 > 0;
+        let is_known = silence.blind_since.is_none() || silence.was_gone();
+        let is_dated = is_known && renewed_at.0 > 0;
         let last_write_ago = is_dated.then(|| wall.0.saturating_sub(renewed_at.0));
         let age = last_write_ago.and_then(|millis| u64::try_from(millis).ok());
         let age = age
             .map(Duration::from_millis)
             .filter(|_| !silence.renewal_seen);
         let liveness = match (silence.liveness(lease_duration, now), age) {
-            _ if silence.is_blind(now) => Liveness::Unseen,
+            _ if silence.is_blind(now) && !silence.was_gone() => Liveness::Unseen,
             (Liveness::Expired, _) => Liveness::Expired,
             (_, Some(age)) if age >= lease_duration => Liveness::Silent,
             (_, Some(age)) if age > lease_duration / 4 => Liveness::Late,
@@ -86,7 +87,7 @@ impl Evidence {
         Self {
             liveness,
             last_write_ago,
-            expires_in: silence.expires(lease_duration).since(now),
+            expires_in: lease_duration.saturating_sub(silence.lasts(now)),
             silence,
         }
     }
@@ -126,6 +127,17 @@ impl Silence {
         };
     }
 
+    /// Records an outage for a holder that seemed to be gone before. The outage changes nothing
+    /// about that evidence.
+    pub(super) fn lose_sight_of_gone(&mut self, now: BootTime) {
+        self.blind_since = self.blind_since.or(Some(now));
+    }
+
+    /// Returns true during an outage if the holder seemed to be gone before.
+    fn was_gone(self) -> bool {
+        self.blind_since.is_some_and(|blind| self.since < blind)
+    }
+
     pub(crate) fn blind_for(self, now: BootTime) -> Duration {
         self.blind_since
             .map_or(Duration::ZERO, |since| now.since(since))
@@ -135,8 +147,10 @@ impl Silence {
         self.blind_for(now) > BLIND_TOLERATED
     }
 
+    /// Returns the time without a renewal. The time of an outage does not count.
     pub(crate) fn lasts(self, now: BootTime) -> Duration {
-        now.since(self.since)
+        let until = self.blind_since.filter(|_| self.was_gone());
+        until.unwrap_or(now).min(now).since(self.since)
     }
 
     pub(crate) fn expires(self, lease_duration: Duration) -> BootTime {
@@ -210,6 +224,35 @@ mod tests {
         assert_eq!(seen(silence, 0, at(9)).liveness, Liveness::Unseen);
         silence.observe(None, at(7));
         assert_eq!(seen(silence, 372_000, at(8)).liveness, Liveness::Silent);
+    }
+
+    #[test]
+    fn an_outage_does_not_revive_a_holder_that_was_gone() {
+        let renewed = Some(Revision::from_bytes([1; 16]));
+        let mut expired = Silence::new(None, at(0));
+        expired.observe(renewed, at(1));
+        let mut silent = Silence::new(renewed, at(30));
+        for (silence, ago, liveness) in [
+            (&mut expired, 40_000, Liveness::Expired),
+            (&mut silent, 372_000, Liveness::Silent),
+        ] {
+            let before = seen(*silence, ago, at(40));
+            assert_eq!(before.liveness, liveness);
+            for lost in 40..90 {
+                silence.lose_sight_of_gone(at(lost));
+                assert_eq!(seen(*silence, ago, at(lost)).liveness, liveness, "{lost}");
+            }
+            assert_eq!(seen(*silence, ago, at(90)).expires_in, before.expires_in);
+            silence.observe(renewed, at(90));
+            assert_eq!(seen(*silence, ago, at(90)).liveness, Liveness::Expired);
+            silence.lose_sight_of_gone(at(91));
+            silence.observe(Some(Revision::from_bytes([2; 16])), at(96));
+            assert!(
+                !silence.renewal_seen,
+                "a renewal during the outage may be old"
+            );
+            assert_eq!(seen(*silence, 2_000, at(97)).liveness, Liveness::Renews);
+        }
     }
 
     #[test]
