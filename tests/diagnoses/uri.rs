@@ -54,7 +54,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             "a",
         )
         .exits(78)
-        .says("has the option loadBalanced: behind a load balancer"),
+        .says("has the option loadBalanced: changes of the primary"),
         Situation::run(
             "bad percent-encoding",
             "mongodb://u:hunter2%zz@127.0.0.1/",

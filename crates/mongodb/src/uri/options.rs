@@ -32,8 +32,8 @@ pub struct UriOption {
 
 /// The servers' maximum length of an application name, in bytes.
 pub(crate) const APP_NAME_MAX: usize = 128;
-pub(crate) const LOAD_BALANCED: &str = "behind a load balancer no change of the primary can be \
-     seen: remove it, and name the members or the mongos";
+pub(crate) const LOAD_BALANCED: &str = "changes of the primary are not visible behind a load \
+     balancer: remove it, and name the members or the mongos";
 
 /// The options in the drivers' specification, and options of single drivers. An option is ignored
 /// only if it changes neither security nor the choice of the leader.
@@ -65,7 +65,7 @@ const TREATMENTS: [(Treatment, &str); 25] = [
         "maxStalenessSeconds readPreference readPreferenceTags",
     ),
     (
-        Overridden("stream, or poll for a lock"),
+        Overridden("stream for leases, poll for locks"),
         "serverMonitoringMode",
     ),
     (Overridden("w: majority, j: true"), "journal w"),
@@ -78,7 +78,7 @@ const TREATMENTS: [(Treatment, &str); 25] = [
         "minPoolSize",
     ),
     (
-        Ignored("documents of leasehold contain no UUIDs"),
+        Ignored("UUIDs are always stored as BSON binary subtype 4"),
         "uuidRepresentation",
     ),
     (

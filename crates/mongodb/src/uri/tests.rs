@@ -173,7 +173,7 @@ fn options_that_are_not_applied_are_noticed_once_each_and_kept_from_the_driver()
         notices,
         [
             "compressors: connections are not compressed",
-            "uuidRepresentation: documents of leasehold contain no UUIDs",
+            "uuidRepresentation: UUIDs are always stored as BSON binary subtype 4",
             "connect: it is an option of other drivers",
         ]
     );
