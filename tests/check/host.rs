@@ -37,7 +37,7 @@ async fn a_directory_without_write_permission_is_named_and_not_changed() {
     answer.says(
         "status-directory",
         "failed",
-        "set status.directory to a place",
+        "set status.directory to a directory",
     );
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 0);
 }

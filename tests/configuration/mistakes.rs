@@ -212,7 +212,7 @@ fn a_misspelt_variable_is_named_with_the_missing_key() {
     let sources_of_misspelt = sources(&[], &misspelt, &REQUIRED[..2]);
     assert_contains(
         &refusal(&sources_of_misspelt),
-        "LEASEHOLD_MONGDB__URI is set and ignored: write LEASEHOLD_MONGODB__URI",
+        "LEASEHOLD_MONGDB__URI has no effect: write LEASEHOLD_MONGODB__URI",
     );
     assert_eq!(sources_of_misspelt.ignored_variables().len(), 3);
     let variables = [
@@ -223,7 +223,7 @@ fn a_misspelt_variable_is_named_with_the_missing_key() {
     let refused = refusal(&sources);
     assert_contains(
         &refused,
-        "LEASEHOLD_MONGODB_URI is set and ignored: write LEASEHOLD_MONGODB__URI",
+        "LEASEHOLD_MONGODB_URI has no effect: write LEASEHOLD_MONGODB__URI",
     );
     let ignored: Vec<_> = sources
         .ignored_variables()

@@ -86,7 +86,7 @@ impl Placement {
             return Ok(());
         };
         let what = format!(
-            "{kind} {name} belongs to {rendered} (the manifests were rendered for it), but this pod is of {self}: \
+            "{kind} {name} belongs to {rendered} (the manifests were rendered for that account), but this pod runs as {self}: \
              pods of both would share one {kind}"
         );
         let remedy = format!(

@@ -159,7 +159,7 @@ impl Loaded {
         sections["lease"]["timings"] = timings.clone();
         sections["timings"] = timings;
         serde_json::from_value(sections).map_err(|error| {
-            let text = format!("the table of keys and its types differ: {error}");
+            let text = format!("the table of keys does not match the types: {error}");
             ConfigError {
                 problems: vec![Problem::new(text)],
             }
@@ -248,7 +248,7 @@ impl Loaded {
                 let set = format!("{first} is set too ({})", one.origin);
                 self.reject(
                     second,
-                    &(set + ": expected one of them; set the other to \"\""),
+                    &(set + ": expected only one of them; set the other to \"\""),
                 );
                 return false;
             }

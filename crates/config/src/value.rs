@@ -145,7 +145,7 @@ fn line(text: &str) -> Result<(), String> {
 fn database(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {
-        let expected = "expected another database: MongoDB keeps local and config for itself";
+        let expected = "expected a database other than local and config, which MongoDB reserves";
         return Err(expected.to_owned());
     }
     let illegal = |c: char| c.is_whitespace() || c.is_control() || "/\\.\"$*<>:|?".contains(c);

@@ -39,11 +39,11 @@ pub struct IgnoredVariable {
 
 impl fmt::Display for IgnoredVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is set and ignored: ", self.name)?;
+        write!(f, "{} has no effect: ", self.name)?;
         match self.meant {
             Some(key) => write!(f, "write {}", key.variable()),
             None if self.is_config_flag => f.write_str("name the file with --config FILE"),
-            None => f.write_str("no key has this variable; `leasehold config` lists the keys"),
+            None => f.write_str("no key has this variable; to list the keys: leasehold config"),
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
 
     fn shown(name: &str) -> Option<String> {
         let ignored = ignored_variable(name).map(|ignored| ignored.to_string());
-        ignored.map(|text| text.replace(&format!("{name} is set and ignored: "), ""))
+        ignored.map(|text| text.replace(&format!("{name} has no effect: "), ""))
     }
 
     #[test]

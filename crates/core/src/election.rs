@@ -410,7 +410,7 @@ impl Election {
     /// readers and contenders can continue without this process.
     fn check_invariants(&self) {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
-        assert!(awake, "due at once again after all that was due was done");
+        assert!(awake, "the next wakeup is not in the future");
         self.contender.check_invariants(&self.state);
         let token_highest = self.contender.view().marks.token_highest;
         self.publication.check_invariants(self.now, token_highest);

@@ -79,7 +79,7 @@ impl Access {
         };
         if server.parse::<hyper::Uri>().is_err() {
             return Err(format!(
-                "{SERVICE_HOST} and {SERVICE_PORT} give no address: {server}"
+                "{SERVICE_HOST} and {SERVICE_PORT} do not form a valid address: {server}"
             ));
         }
         Ok(Self {
@@ -121,7 +121,7 @@ impl Access {
         });
         // kube's layer requires the common error type.
         let stack = ServiceExt::<Request<Body>>::map_err(authorized, BoxError::from);
-        let server = self.server.parse().expect("it was parsed when it was made");
+        let server = self.server.parse().expect("the URL was parsed before");
         let config = Config::new(server);
         let stack = ClientBuilder::new(stack, config.default_namespace.clone());
         Ok(stack.with_layer(&config.base_uri_layer()).build())
@@ -156,14 +156,14 @@ impl Access {
         for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
             let certificate = certificate.map_err(|_| unusable("not in PEM format"))?;
             let added = roots.add(certificate);
-            added.map_err(|_| unusable("not a certificate of an authority"))?;
+            added.map_err(|_| unusable("not a CA certificate"))?;
         }
         // The builder refuses empty roots. The driver may have installed another default provider.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                 .build();
-        let verifier = verifier.map_err(|_| unusable("no certificate in it"))?;
+        let verifier = verifier.map_err(|_| unusable("contains no certificate"))?;
         let config =
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|_| unusable("TLS cannot be configured"))?;
@@ -224,7 +224,12 @@ mod tests {
             (None, Some("443"), &all, "KUBERNETES_SERVICE_HOST"),
             (Some("h"), Some(""), &all, "KUBERNETES_SERVICE_PORT"),
             (Some("h"), Some("443"), &no_token, "token"),
-            (Some("h h"), Some("443"), &all, "give no address"),
+            (
+                Some("h h"),
+                Some("443"),
+                &all,
+                "do not form a valid address",
+            ),
         ];
         for (host, port, directory, named) in cases {
             let error = Access::find(host, port, directory.path()).unwrap_err();

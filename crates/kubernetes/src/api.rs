@@ -115,7 +115,10 @@ impl Api {
         let reading = Arc::clone(&self.reading).acquire_owned().await;
         let reading = reading.map_err(|_| SHUT_DOWN)?;
         let connect = Arc::clone(&self.connect);
-        #[allow(clippy::disallowed_methods, reason = "it ends with the client made")]
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "the thread ends when the client is ready"
+        )]
         let made = tokio::task::spawn_blocking(move || {
             let _reading = reading;
             connect()
@@ -216,9 +219,9 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
         StatusCode::UNAUTHORIZED => ("the API server does not accept the token", ApiRetry::Again),
         StatusCode::FORBIDDEN => ("forbidden", ApiRetry::Person),
         StatusCode::NOT_FOUND => ("the pod does not exist", ApiRetry::NewPod),
-        StatusCode::CONFLICT => ("the object was changed meanwhile", ApiRetry::Again),
+        StatusCode::CONFLICT => ("the object changed meanwhile (conflict)", ApiRetry::Again),
         StatusCode::UNPROCESSABLE_ENTITY if names_uid(body) => {
-            ("another pod has the name by now", ApiRetry::NewPod)
+            ("a newer pod has this name", ApiRetry::NewPod)
         }
         StatusCode::TOO_MANY_REQUESTS => ("the API server asks for fewer requests", wait),
         status if status.is_server_error() => ("the API server failed", wait),

@@ -73,8 +73,8 @@ impl PodEvent {
             }
             Notice::WorkloadStuck { token, .. } => {
                 let note = format!(
-                    "the workload of {lease} (token {token}) still runs after SIGKILL; the lease \
-                     is left to expire"
+                    "the workload of {lease} (token {token}) survived SIGKILL; the lease is \
+                     not released and must expire"
                 );
                 ("WorkloadStuck", "StepDown", note)
             }

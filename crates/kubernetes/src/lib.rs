@@ -157,7 +157,7 @@ impl Tasks {
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),
-            Some(Ok((id, Ok(())))) => (id, io::Error::other("it ended by itself")),
+            Some(Ok((id, Ok(())))) => (id, io::Error::other("the task returned without an error")),
             Some(Err(error)) => (error.id(), io::Error::other(error)),
             None => pending().await,
         };

@@ -39,7 +39,7 @@ impl TryFrom<String> for Name {
         }
         let text: String = text.chars().take(NAME_LENGTH_MAX).collect();
         Err(format!(
-            "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" \
+            "{text:?} is not a valid Kubernetes name: expected lower-case letters, digits, \"-\" \
         and \".\", with a letter or digit at both ends"
         ))
     }

@@ -391,7 +391,7 @@ fn try_lock(directory: &Path, name: &str) -> Result<Option<File>, CommandError> 
         }
     }
     Err(error(io::Error::other(
-        "the file that is locked keeps being replaced",
+        "another process keeps replacing the lock file",
     )))
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn lead(
 
 /// Logs the end of a hook; `None` if the hook survived SIGKILL. Returns true if the hook exited 0.
 pub(super) fn report(lease: &ResourceName, hook: &'static str, ended: Option<Termination>) -> bool {
-    let unkillable = || Err("it was killed and has not ended".to_owned());
+    let unkillable = || Err("it survived SIGKILL".to_owned());
     let ended = ended.map_or_else(unkillable, success);
     match &ended {
         Ok(()) => info!(%lease, hook, "hook ended"),

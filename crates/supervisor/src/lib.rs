@@ -331,7 +331,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let ended = finished.ended;
         let (token, code) = (token.get(), ended.end.exit_code());
         if ended.guard_lost {
-            error!(%lease, token, "lost the guard of the workload; killed the workload");
+            error!(%lease, token, "the workload lost its guard and was killed");
         }
         if finished.is_incomplete() {
             error!(%lease, token, "the workload exited with 0, but processes that it left were stopped");

@@ -59,13 +59,13 @@ impl Program {
             return Ok(());
         };
         if left.remains() {
-            return Err("an earlier run was killed and has not ended".to_owned());
+            return Err("an earlier run survived SIGKILL".to_owned());
         }
         let terms = Terms::without_grace(clock::boot_now() + timeout);
         match GuardedCommand::start(&command.quiet(), terms, None) {
             Ok(started) => match left.outlast(started, timeout).await {
                 Some(ended) => success(ended),
-                None => Err("it did not end in time and cannot be killed".to_owned()),
+                None => Err("it timed out and survived SIGKILL".to_owned()),
             },
             Err(error) => Err(format!("it cannot be started: {}", error.kind())),
         }
@@ -78,7 +78,7 @@ pub(super) fn success(ended: Termination) -> Result<(), String> {
     }
     match ended.end.exit_code() {
         Some(0) => Ok(()),
-        Some(_) if ended.by_us => Err("it did not end in time and was killed".to_owned()),
+        Some(_) if ended.by_us => Err("it timed out and was killed".to_owned()),
         Some(code) => Err(format!("it exited {code}")),
         None => Err("it could not be run".to_owned()),
     }
@@ -138,7 +138,7 @@ mod tests {
         let words = ["/bin/true".into()];
         let second = Duration::from_secs(1);
         let ran = program().run_briefly(&words, None, second, &mut left).await;
-        assert!(ran.is_err_and(|why| why.contains("has not ended")));
+        assert!(ran.is_err_and(|why| why.contains("survived SIGKILL")));
         progress.send_replace(CommandProgress::Gone(ENDED));
         assert!(!left.remains());
     }

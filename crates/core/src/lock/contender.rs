@@ -446,12 +446,12 @@ impl LockContender {
             let Authority { token, valid_until } = holding.authority;
             assert!(valid_until > self.now, "a lock is held past its deadline");
             let is_known = token <= self.token_highest();
-            assert!(is_known, "a lock is held by a token that nobody saw");
+            assert!(is_known, "a lock is held with a token that was never seen");
             let is_present = self.exchange.writes.is_present();
             assert!(is_present, "a lock is held by no entry");
         }
         if let State::Ended(_) = self.state {
-            assert!(self.wakeup.is_none(), "a contender that ended wakes up");
+            assert!(self.wakeup.is_none(), "an ended contender has a wakeup");
         }
     }
 }

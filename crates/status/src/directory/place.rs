@@ -168,9 +168,9 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     Ok(if !is_ours(found.uid()) {
         Some("it belongs to another user")
     } else if found.mode() & WRITABLE_BY_OTHERS != 0 {
-        Some("its mode lets others write")
+        Some("its mode lets other users write")
     } else if directory.ancestors().skip(1).any(can_be_replaced_in) {
-        Some("the mode or owner of a directory above it lets others replace it")
+        Some("the mode or owner of a parent directory lets other users replace it")
     } else {
         None
     })

@@ -10,7 +10,7 @@ use leasehold_host::{CommandError, exit};
 pub(super) fn cannot_create(directory: &Path) -> impl Fn(io::Error) -> CommandError {
     move |error| {
         let what = format!("cannot create status directory {}", directory.display());
-        let remedy = "set status.directory to a place where this user may write";
+        let remedy = "set status.directory to a directory that this user may write to";
         refused(what, &error, remedy)
     }
 }
@@ -21,7 +21,7 @@ pub(super) fn cannot_write(directory: &Path, file: &str) -> impl Fn(io::Error) -
         let what = format!("cannot write {file} in status directory {directory}");
         let remedy = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
-            ErrorKind::ReadOnlyFilesystem => "set status.directory to a place that can be written",
+            ErrorKind::ReadOnlyFilesystem => "set status.directory to a writable directory",
             _ => "let this user create files there",
         };
         refused(what, &error, remedy)
@@ -64,8 +64,8 @@ mod tests {
             ),
             (
                 ErrorKind::ReadOnlyFilesystem.into(),
-                "read-only filesystem or storage medium; to fix: set status.directory to a place \
-                 that can be written",
+                "read-only filesystem or storage medium; to fix: set status.directory to a \
+                 writable directory",
             ),
             (
                 io::Error::other("it is a FIFO; to fix: remove it"),

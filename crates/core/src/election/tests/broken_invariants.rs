@@ -39,7 +39,7 @@ fn ended(claim: Claim) -> EndedClaim {
 fn a_wakeup_that_is_due_already_would_never_end() {
     let (a, _) = leader("a", at(0));
     for due in [at(0), at(0) - millis(1)] {
-        assert_complains(&a, "due at once again", |e| e.wakeup = Some(due));
+        assert_complains(&a, "the next wakeup is not", |e| e.wakeup = Some(due));
     }
 }
 

@@ -278,7 +278,7 @@ impl Exchange {
         let n = self.writes.sent.in_flight();
         assert!(n <= IN_FLIGHT_MAX, "{n} writes of a claim are in flight");
         let reads = !self.reads.behind || self.reads.is_active();
-        assert!(reads, "a contender is behind and does not read");
+        assert!(reads, "a contender is behind, but no read is due");
     }
 }
 
