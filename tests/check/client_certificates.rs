@@ -46,13 +46,13 @@ async fn the_error_about_an_unusable_file_names_the_cause() {
             "tlsCertificateKeyFile",
             &client,
             key.clone(),
-            "has no certificate in PEM",
+            "contains no PEM certificate",
         ),
         (
             "tlsCertificateKeyFile",
             &client,
             certificate.clone(),
-            "has no private key in PEM",
+            "contains no PEM private key",
         ),
         (
             "tlsCertificateKeyFile",
@@ -72,7 +72,7 @@ async fn the_error_about_an_unusable_file_names_the_cause() {
             SEC1_KEY.to_owned() + VERSION_1,
             "has a certificate of X.509 version 1",
         ),
-        ("tlsCAFile", &ca, key, "has no certificate in PEM"),
+        ("tlsCAFile", &ca, key, "contains no PEM certificate"),
     ] {
         fs::write(&file, text).unwrap();
         let uri = as_client.replace(

@@ -58,7 +58,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("SRV record missing", "mongodb+srv://cluster.no-such-host.invalid/")
             .says("cannot resolve the SRV record of cluster.no-such-host.invalid: check"),
         Situation::locks("port of a web server", &format!("mongodb://{web}/")).says(&format!(
-            "{web}: the answer is not MongoDB's: check the port"
+            "{web}: the reply is not in MongoDB's protocol: check the port"
         )),
         Situation::locks("server that does not answer", &held).says(&format!(
             "no primary: no answer from 127.0.0.1:{}: check the host",
@@ -104,7 +104,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             "{open}: connection closed by the server: it may not use TLS (then remove tls=true)"
         )),
         Situation::locks("no TLS for a server that requires TLS", &of_set(&guarded, SET))
-            .says("connection closed by the server: it may demand TLS (tls=true)"),
+            .says("connection closed by the server: it may require TLS (tls=true)"),
         Situation::locks(
             "CA not trusted",
             &over_tls(&tls.replace(&ours, &client)),

@@ -15,7 +15,7 @@ use crate::fixture::{LONG, eventually, monitored_pair, set_of_one, stage_on};
 
 async fn refuses(daemon: &Daemon) {
     daemon
-        .wait_logged("MongoDB URI refused: it leads to ", LONG)
+        .wait_logged("MongoDB URI refused: the connection string leads to ", LONG)
         .await;
 }
 

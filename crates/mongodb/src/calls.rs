@@ -88,7 +88,7 @@ impl<F: Send + 'static> InFlight<F> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let failure = Failure::new(
                 "too many calls hang in the driver",
-                "none of them was ever answered",
+                "none has been answered",
             );
             let reply = reply(failed(Outcome::Failed, failure), Duration::ZERO, false);
             // Cannot fail, because `self` owns a receiver.

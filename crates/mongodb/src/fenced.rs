@@ -38,14 +38,14 @@ pub enum FencedError {
     /// A newer holder has written the document, so the caller no longer holds the lock.
     #[error("fenced write: {}", .newest.map_or_else(
         || format!("{FENCE} of the document is not a token"),
-        |newest| format!("token {newest} has written since"),
+        |newest| format!("a newer holder (token {newest}) has written the document"),
     ))]
     Refused {
         /// The token of the newer holder; `None` if the stored fence is not a token.
         newest: Option<Token>,
     },
     /// A different lease or lock fences the document. Tokens of different names are not comparable.
-    #[error("fenced write: the document is fenced by {name:?}; use one lock for it")]
+    #[error("fenced write: the document is fenced by {name:?}; use a single lock per document")]
     OtherName {
         /// The stored name.
         name: String,

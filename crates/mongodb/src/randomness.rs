@@ -16,7 +16,7 @@ impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
         // The system call may fail early at boot or in a sandbox. Repeated ids would be worse.
-        getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+        getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }
 }

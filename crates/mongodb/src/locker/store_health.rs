@@ -117,10 +117,7 @@ impl StoreHealth {
     pub(super) fn doubt(&self, now: BootTime) -> Option<Failure> {
         let left = self.doubt_until?.since(now);
         let kind = "lock document is older than before (restored or rolled back)";
-        let detail = format!(
-            "holders that it does not show may exist for another {}",
-            short(left)
-        );
+        let detail = format!("unlisted holders may exist for another {}", short(left));
         (!left.is_zero()).then(|| Failure::new(kind, detail))
     }
 

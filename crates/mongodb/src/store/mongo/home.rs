@@ -219,7 +219,7 @@ impl Home {
             None => String::new(),
         };
         format!(
-            "it leads to {found}, and {belongs} {home}: to move, stop all candidates of the \
+            "the connection string leads to {found}, but {belongs} {home}: to move, stop all candidates of the \
              lease{removal}, then start them with the new string"
         )
     }
@@ -279,7 +279,7 @@ mod tests {
         let why = home.admit(3, "elsewhere", (set("rs0", &["d:1"]), ""));
         assert_eq!(
             why.unwrap_err(),
-            "it leads to replica set rs0 (d:1), and this process began with replica set rs0 \
+            "the connection string leads to replica set rs0 (d:1), but this process began with replica set rs0 \
              (b:1,c:1): to move, stop all candidates of the lease, then start them with the new \
              string"
         );
@@ -296,7 +296,7 @@ mod tests {
         let why = home.admit(1, "elsewhere", (set("rs1", &["b:1"]), ""));
         assert_eq!(
             why.unwrap_err(),
-            "it leads to replica set rs1 (b:1), and this candidate belongs to replica set rs0 \
+            "the connection string leads to replica set rs1 (b:1), but this candidate belongs to replica set rs0 \
              (a:1): to move, stop all candidates of the lease, remove \
              /run/leasehold/orders/deployment of each, then start them with the new string"
         );

@@ -171,7 +171,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
                 .with_retry(RetryPolicy::WaitForServer),
             None => Failure::new(
                 "the MongoDB driver failed",
-                "report this error if it lasts: neither a server nor the network is its cause",
+                "report a bug if the error persists: neither a server nor the network is the cause",
             ),
         },
     };
@@ -188,7 +188,7 @@ pub(super) fn named(failure: Failure, error: &Error) -> Failure {
 
 const UNRESOLVED: (&str, &str) = (
     "cannot resolve the host name",
-    "check the MongoDB URI and the name service",
+    "check the MongoDB URI and DNS",
 );
 pub(super) const NETWORK: &str = "check the host, the network and the firewalls between";
 
@@ -202,7 +202,7 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
         }
         ErrorKind::DnsResolve { .. } => UNRESOLVED,
         ErrorKind::InvalidResponse { .. } | ErrorKind::Bson(_) => (
-            "the answer is not MongoDB's",
+            "the reply is not in MongoDB's protocol",
             "check the port in the MongoDB URI",
         ),
         ErrorKind::IncompatibleServer { .. } => {
@@ -242,10 +242,10 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
                      or a proxy or firewall cuts connections"
                 }
                 (false, true) => {
-                    "it may not use TLS (then remove tls=true), or demand a client certificate \
+                    "it may not use TLS (then remove tls=true), or may require a client certificate \
                      (tlsCertificateKeyFile)"
                 }
-                (false, false) => "it may demand TLS (tls=true), or not be MongoDB",
+                (false, false) => "it may require TLS (tls=true), or may not be MongoDB",
             },
         ),
         _ if error.raw_os_error().is_none() && error.to_string().contains("lookup") => UNRESOLVED,
@@ -280,7 +280,7 @@ fn unauthenticated(asked: &Asked) -> Failure {
         ),
         AuthMethod::Token => (
             "for the workload's identity (OIDC)".to_owned(),
-            "the server must accept its issuer and audience, and give it a role".to_owned(),
+            "the server must accept its issuer and audience, and assign it a role".to_owned(),
         ),
         AuthMethod::Nobody => (String::new(), "the URI has no user".to_owned()),
     };

@@ -203,7 +203,7 @@ impl StoreProbe {
             Err(SendError::Driver(error)) if outcome::is_write_error(&error) => Ok(()),
             Err(error) => Err(self.failure(error)),
             Ok(()) => {
-                let kind = "the server stored a document that MongoDB refuses";
+                let kind = "the server stored a document that MongoDB would refuse";
                 let detail = "its _id is [\"leasehold check\"]: remove it";
                 Err(Failure::lasting(kind, detail))
             }

@@ -16,7 +16,7 @@ const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp
 const CAPPED: &str = "the collection is capped: set mongodb.collection to another name";
 pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
-pub(super) const SEE_LOG: &str = "see the log of the server";
+pub(super) const SEE_LOG: &str = "see the server's log";
 const DISK_FULL: &str = "free disk space on the primary";
 const VIEW: &str =
     "the collection is a view or a time series: set mongodb.collection to another name";
@@ -227,7 +227,7 @@ mod tests {
         );
         assert_eq!(named(14031, "").as_deref(), Some("OutOfDiskSpace"));
         assert_eq!(named(13, "").as_deref(), Some("Unauthorized"));
-        assert_eq!(explain("", 4, "").detail, "see the log of the server");
+        assert_eq!(explain("", 4, "").detail, "see the server's log");
         assert_eq!(named(4, "NoSuchKey").as_deref(), Some("NoSuchKey"));
         assert_eq!(named(4, "{ secret }"), None);
     }

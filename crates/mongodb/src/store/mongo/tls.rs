@@ -27,7 +27,7 @@ const NOT_FOR_SERVERS: (&str, &str) = (
     "is not for servers",
     "issue one with the extended key usage serverAuth",
 );
-const ISSUE_ANOTHER: &str = "issue another one, and see openssl verify -verbose";
+const ISSUE_ANOTHER: &str = "issue a new certificate; for details: openssl verify -verbose";
 const AUTHORITIES: &str = "tlsCAFile";
 const UNREADABLE: &str = "cannot be read";
 const ENCRYPTED: [&str; 2] = ["ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"];
@@ -98,7 +98,7 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, &'static str> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(&bytes).flatten();
     match roots.add_parsable_certificates(certificates) {
-        (0, 0) => Err("has no certificate in PEM"),
+        (0, 0) => Err("contains no PEM certificate"),
         (0, _) => Err("has no certificate of X.509 version 3"),
         _ => Ok(roots),
     }
@@ -109,7 +109,7 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     let chain = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|_| "is not well-formed PEM")?;
     if chain.is_empty() {
-        return Err("has no certificate in PEM");
+        return Err("contains no PEM certificate");
     }
     let text = String::from_utf8_lossy(&bytes);
     let is_encrypted = ENCRYPTED.iter().any(|marker| text.contains(marker));
@@ -119,7 +119,7 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     };
     let pem = PrivateKeyDer::from_pem_slice(&bytes);
     let pem =
-        pem.map_err(|_| refused("has no private key in PEM: append it to the certificate"))?;
+        pem.map_err(|_| refused("contains no PEM private key: append it to the certificate"))?;
     let key = ring::default_provider().key_provider;
     let key = key.load_private_key(pem.clone_key()).map_err(|_| {
         refused("has a key that is not supported: use RSA (2048 bits or more), ECDSA or Ed25519")
@@ -217,7 +217,7 @@ fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
             "sign it with an authority of tlsCAFile",
         ),
         webpki::Error::NameConstraintViolation | webpki::Error::MalformedNameConstraint => (
-            "has a name that its authority must not certify",
+            "has a name outside its authority's name constraints",
             "check the name constraints of the authority",
         ),
         webpki::Error::PathLenConstraintViolated | webpki::Error::MaximumPathDepthExceeded => (
@@ -239,7 +239,7 @@ fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
 fn refused_by_server(alert: AlertDescription) -> Failure {
     let (kind, remedy) = match alert {
         AlertDescription::CertificateRequired => (
-            "the server demands a client certificate",
+            "the server requires a client certificate",
             "set tlsCertificateKeyFile",
         ),
         AlertDescription::UnknownCA

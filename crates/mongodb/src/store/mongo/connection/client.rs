@@ -302,8 +302,7 @@ impl Deployment {
             // The driver's error lacks the name of the record.
             Some(Err(_)) | None => {
                 let why = format!(
-                    "cannot resolve the SRV record of {record}: check the MongoDB URI and the name \
-                     service"
+                    "cannot resolve the SRV record of {record}: check the MongoDB URI and DNS"
                 );
                 let kind = "connection failed";
                 Err(SendError::unsent(kind, why, RetryPolicy::WaitForServer))
